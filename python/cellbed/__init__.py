@@ -1,0 +1,5 @@
+"""cellbed: a software testbed for applications on cellular networks."""
+
+from importlib.metadata import version
+
+__version__ = version("cellbed")
