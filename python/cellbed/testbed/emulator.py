@@ -1,0 +1,163 @@
+"""The emulator as its supervisor sees it: a process that takes commands and answers, one JSON line each."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any
+
+from cellbed.errors import CellbedError
+
+
+class EmulatorError(CellbedError):
+    """The emulator could not start, or ended before it was told to."""
+
+    exit_code = 1
+
+
+class Emulator:
+    """A running emulator. Use :meth:`start`; the process dies with the caller.
+
+    ready: the emulator's first event, with the namespaces of the nodes.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self._process = process
+        self._errors = errors
+        self._buffer = b""
+        self.ready: dict[str, Any] = {}
+
+    @classmethod
+    def start(
+        cls, config: dict[str, Any], environment: dict[str, str] | None = None, timeout: float = 30.0
+    ) -> Emulator:
+        """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
+
+        Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
+        """
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the emulator
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from cellbed._core import emulate; emulate()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+        emulator = cls(process, errors)
+        try:
+            emulator._send(config)
+            emulator.ready = emulator._receive(timeout, "ready")
+        except BaseException:
+            emulator.kill()
+            raise
+        return emulator
+
+    @property
+    def pid(self) -> int:
+        """Process id of the emulator."""
+        return self._process.pid
+
+    @property
+    def user_namespace(self) -> str | None:
+        """Path of the user namespace that owns the nodes, or ``None`` where none was needed."""
+        path: str | None = self.ready["user_namespace"]
+        return path
+
+    def namespace(self, node: str) -> str:
+        """Path of a node's network namespace."""
+        path: str = self.ready["nodes"][node]["namespace"]
+        return path
+
+    def interface(self, node: str) -> str:
+        """Name of a node's network interface."""
+        name: str = self.ready["nodes"][node]["interface"]
+        return name
+
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
+        """Begin all traces and random sequences anew at monotonic time `at_ns`, `offset_ns` further into the traces."""
+        self.command({"do": "start", "at_ns": at_ns, "offset_ns": offset_ns}, "started")
+
+    def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
+        """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
+        result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)[
+            "flows"
+        ]
+        return result
+
+    def stop(self, timeout: float = 10.0) -> dict[str, Any]:
+        """Flush the logs, end the emulator and return its final account."""
+        account = self.command({"do": "stop"}, "stopped", timeout)
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close()
+        return account
+
+    def kill(self) -> None:
+        """End the emulator at once; what it had not flushed is lost."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
+        """Send one command and wait for the event called `answer`."""
+        self._send(command)
+        return self._receive(timeout, answer)
+
+    def _send(self, line: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(line).encode() + b"\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError) as error:
+            raise self._failure() from error
+
+    def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable:
+                raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r})")
+            chunk = os.read(descriptor, 1 << 20)
+            if not chunk:
+                raise self._failure()
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        event: dict[str, Any] = json.loads(line)
+        if event.get("event") == "error":
+            raise EmulatorError(f"the emulator could not go on: {event.get('message')}")
+        if event.get("event") != answer:
+            raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
+        return event
+
+    def _failure(self) -> EmulatorError:
+        try:
+            status: int | None = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            status = None
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip()
+        detail = f": {said.splitlines()[-1]}" if said else ""
+        return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    pass
