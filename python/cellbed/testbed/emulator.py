@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -89,9 +90,7 @@ class Emulator:
 
     def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
         """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
-        result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)[
-            "flows"
-        ]
+        result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)["flows"]
         return result
 
     def stop(self, timeout: float = 10.0) -> dict[str, Any]:
@@ -157,7 +156,5 @@ class Emulator:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
-                try:
+                with contextlib.suppress(OSError):
                     stream.close()
-                except OSError:
-                    pass

@@ -1,0 +1,330 @@
+"""CPU and memory limits of nodes, enforced by control groups: version 2, or version 1 where that is what there is.
+
+Each run gets one folder per hierarchy and each node one folder below it. Where the folders may be made depends on
+the user: root makes them at the top; an ordinary user in the cgroup that systemd delegates to the session, or in
+the ``cellbed-<uid>`` folders that ``sudo cellbed grant`` hands over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+
+PERIOD_US = 10_000
+"""Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
+long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
+
+CONTROLLERS = ("cpu", "cpuacct", "memory")
+
+
+class LimitsError(CellbedError):
+    """This user cannot enforce limits here. The text says which, why and what would allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Resource use of one node, cumulative since its start; ``None`` where the kernel does not tell.
+
+    cpu_ns: CPU time. memory_bytes: memory in use now. periods, throttled_periods, throttled_ns: CPU bandwidth
+    control. oom_kills: processes killed at the memory limit.
+    """
+
+    cpu_ns: int | None
+    memory_bytes: int | None
+    periods: int | None
+    throttled_periods: int | None
+    throttled_ns: int | None
+    oom_kills: int | None
+
+
+class Group:
+    """The control group of one node: one folder (version 2) or one per controller (version 1).
+
+    folders: controller name to folder; all the same folder in version 2.
+    """
+
+    def __init__(self, folders: dict[str, Path], version: int) -> None:
+        self.folders = folders
+        self.version = version
+
+    @property
+    def join_files(self) -> tuple[str, ...]:
+        """The files to which a process writes ``0`` to come under the limits."""
+        return tuple(str(folder / "cgroup.procs") for folder in self._unique())
+
+    def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
+        """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
+        quota = max(1000, round(cpus * PERIOD_US)) if cpus is not None else None
+        if self.version == 2:
+            folder = self.folders["cpu"]
+            _write(folder / "cpu.max", f"{quota if quota is not None else 'max'} {PERIOD_US}")
+            _write(folder / "memory.max", str(memory_bytes) if memory_bytes is not None else "max")
+            with contextlib.suppress(OSError):  # absent without swap accounting
+                _write(folder / "memory.swap.max", "0")
+            return
+        cpu = self.folders["cpu"]
+        _write(cpu / "cpu.cfs_quota_us", "-1")
+        _write(cpu / "cpu.cfs_period_us", str(PERIOD_US))
+        if quota is not None:
+            _write(cpu / "cpu.cfs_quota_us", str(quota))
+        _write(self.folders["memory"] / "memory.limit_in_bytes", str(memory_bytes if memory_bytes is not None else -1))
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """The limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
+        if self.version == 2:
+            quota, period = _read(self.folders["cpu"] / "cpu.max").split()
+            memory = _read(self.folders["memory"] / "memory.max").strip()
+            return (
+                None if quota == "max" else int(quota) / int(period),
+                None if memory == "max" else int(memory),
+            )
+        cpu = self.folders["cpu"]
+        quota_us, period_us = int(_read(cpu / "cpu.cfs_quota_us")), int(_read(cpu / "cpu.cfs_period_us"))
+        memory_bytes = int(_read(self.folders["memory"] / "memory.limit_in_bytes"))
+        return (
+            None if quota_us < 0 else quota_us / period_us,
+            None if memory_bytes >= 1 << 62 else memory_bytes,
+        )
+
+    def sample(self) -> Sample:
+        """What the node's processes have used until now."""
+        if self.version == 2:
+            cpu = _pairs(self.folders["cpu"] / "cpu.stat")
+            events = _pairs(self.folders["memory"] / "memory.events")
+            return Sample(
+                cpu_ns=_scaled(cpu.get("usage_usec"), 1000),
+                memory_bytes=_number(self.folders["memory"] / "memory.current"),
+                periods=cpu.get("nr_periods"),
+                throttled_periods=cpu.get("nr_throttled"),
+                throttled_ns=_scaled(cpu.get("throttled_usec"), 1000),
+                oom_kills=events.get("oom_kill"),
+            )
+        cpu = _pairs(self.folders["cpu"] / "cpu.stat")
+        return Sample(
+            cpu_ns=_number(self.folders["cpuacct"] / "cpuacct.usage"),
+            memory_bytes=_number(self.folders["memory"] / "memory.usage_in_bytes"),
+            periods=cpu.get("nr_periods"),
+            throttled_periods=cpu.get("nr_throttled"),
+            throttled_ns=cpu.get("throttled_time"),
+            oom_kills=_pairs(self.folders["memory"] / "memory.oom_control").get("oom_kill"),
+        )
+
+    def _unique(self) -> list[Path]:
+        return list(dict.fromkeys(self.folders.values()))
+
+
+class Groups:
+    """The control groups of one run.
+
+    note: called with each folder before it is made, so that a killed run's folders can be found.
+    """
+
+    def __init__(self, bases: dict[str, Path], version: int, run: str, note: Callable[[Path], None]) -> None:
+        self.version = version
+        self._top = {controller: base / run for controller, base in bases.items()}
+        for folder in dict.fromkeys(self._top.values()):
+            note(folder)
+            folder.mkdir(parents=True)
+            if version == 2:
+                _write(folder / "cgroup.subtree_control", "+cpu +memory")
+
+    @property
+    def folders(self) -> list[Path]:
+        """The run's folders, one per hierarchy."""
+        return list(dict.fromkeys(self._top.values()))
+
+    def create(self, node: str) -> Group:
+        """Make the group of one node, without limits yet."""
+        folders = {controller: top / node for controller, top in self._top.items()}
+        for folder in dict.fromkeys(folders.values()):
+            folder.mkdir()
+        return Group(folders, self.version)
+
+    def remove(self) -> None:
+        """Kill what still runs in the run's groups and remove them."""
+        for folder in self.folders:
+            remove(folder)
+
+
+def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
+    """Make the control groups for a run called `run`.
+
+    Errors: :class:`LimitsError` when this user may not, with the reason and the command that would allow it.
+    """
+    version, bases = locate()
+    try:
+        return Groups(bases, version, run, note)
+    except OSError as error:
+        raise LimitsError(_advice(f"{error.filename or 'the control group'}: {error.strerror}")) from error
+
+
+def locate() -> tuple[int, dict[str, Path]]:
+    """Where this user may make control groups: the version, and a base folder per controller.
+
+    Errors: :class:`LimitsError`.
+    """
+    mounts = {controller: mount for controller, mount in _version_1_mounts() if controller in CONTROLLERS}
+    if "cpu" in mounts and "memory" in mounts:
+        name = "cellbed" if os.geteuid() == 0 else f"cellbed-{os.getuid()}"
+        bases = {controller: mounts.get(controller, mounts["cpu"]) / name for controller in CONTROLLERS}
+        for controller, base in bases.items():
+            if os.geteuid() != 0 and not os.access(base, os.W_OK):
+                raise LimitsError(_advice(f"the {controller} control group (version 1) is not yours to divide"))
+        return 1, bases
+    unified = _version_2_mount()
+    if unified is None:
+        raise LimitsError(_advice("no control group file system with the cpu and memory controllers is mounted"))
+    base = _version_2_base(unified)
+    return 2, dict.fromkeys(CONTROLLERS, base)
+
+
+def remove(folder: Path) -> None:
+    """Kill the processes below a control group folder and remove it with its children."""
+    if not folder.is_dir():
+        return
+    for child in sorted(folder.rglob("cgroup.procs"), reverse=True):
+        for process in _read(child).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+    below = [path for path in folder.rglob("*") if path.is_dir()]
+    for path in [*sorted(below, key=lambda path: len(path.parts), reverse=True), folder]:
+        # A group stays busy for a moment after its last process died.
+        for _ in range(200):
+            try:
+                path.rmdir()
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(0.01)
+
+
+def in_systemd_session() -> bool:
+    """Whether an ordinary user could get a delegated control group from systemd here (version 2)."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    return os.geteuid() != 0 and _version_2_mount() is not None and Path(runtime, "systemd", "private").exists()
+
+
+def _version_2_base(unified: Path) -> Path:
+    """Folder of the unified hierarchy below which this user can make groups with cpu and memory limits."""
+    if os.geteuid() == 0:
+        base = unified / "cellbed"
+        _delegate(unified)
+    else:
+        own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::", 1)[-1]
+        granted = unified / f"cellbed-{os.getuid()}"
+        current = unified / own.lstrip("/")
+        if os.access(granted / "cgroup.procs", os.W_OK) and granted in (current, *current.parents):
+            base = granted / "runs"
+            _leave(granted, current)
+        elif os.access(current / "cgroup.procs", os.W_OK) and current != unified:
+            # A scope made by `systemd-run --user --scope -p Delegate=yes`: ours to divide. A group with children
+            # may hold no processes (cgroup-v2.rst, "No Internal Process Constraint"), so we step aside first.
+            base = current / "cellbed"
+            _leave(current, current)
+        else:
+            raise LimitsError(_advice("the control group (version 2) of this session is not yours to divide"))
+    try:
+        base.mkdir(exist_ok=True)
+        _delegate(base)
+    except OSError as error:
+        raise LimitsError(_advice(f"{error.filename}: {error.strerror}")) from error
+    return base
+
+
+def _leave(parent: Path, current: Path) -> None:
+    aside = parent / "supervisor"
+    try:
+        aside.mkdir(exist_ok=True)
+        for process in _read(current / "cgroup.procs").split():
+            with contextlib.suppress(ProcessLookupError):
+                _write(aside / "cgroup.procs", process)
+        _delegate(parent)
+    except OSError as error:
+        raise LimitsError(_advice(f"{error.filename}: {error.strerror}")) from error
+
+
+def _delegate(folder: Path) -> None:
+    enabled = _read(folder / "cgroup.subtree_control").split()
+    for controller in ("cpu", "memory"):
+        if controller not in enabled:
+            _write(folder / "cgroup.subtree_control", f"+{controller}")
+
+
+def _advice(why: str) -> str:
+    import sys
+
+    command = f"sudo {Path(sys.argv[0]).absolute()} grant {_user_name()}"
+    if os.geteuid() == 0:
+        return f"CPU and memory limits cannot be enforced here: {why}. Run with --no-limits to go without."
+    return (
+        f"CPU and memory limits cannot be enforced for user {_user_name()}: {why}.\n"
+        f"  Allow it once with:  {command}\n"
+        "  or go without:       --no-limits (the report will say so)"
+    )
+
+
+def _user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _version_1_mounts() -> Iterator[tuple[str, Path]]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup":
+            for controller in options.split(","):
+                yield controller, Path(before.split()[4])
+
+
+def _version_2_mount() -> Path | None:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] == "cgroup2":
+            mount = Path(before.split()[4])
+            controllers = mount / "cgroup.controllers"
+            if controllers.exists() and {"cpu", "memory"} <= set(_read(controllers).split()):
+                return mount
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _pairs(path: Path) -> dict[str, int]:
+    """A flat keyed file: ``name value`` lines."""
+    pairs = {}
+    for line in _read(path).splitlines():
+        name, _, value = line.partition(" ")
+        with contextlib.suppress(ValueError):
+            pairs[name] = int(value)
+    return pairs
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path)
+    return int(text) if text else None
+
+
+def _scaled(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor
