@@ -1,0 +1,113 @@
+"""The folder of a run: what was asked, on what machine, and everything that was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.testbed.plan import Plan
+from cellbed.traces.catalogue import TraceSource
+
+LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "pydantic")
+
+
+def create(parent: Path, name: str, now: datetime) -> Path:
+    """Make a new folder ``<name>-<date>-<time>`` below `parent`; a number is added where it exists already."""
+    stem = f"{name}-{now:%Y%m%d-%H%M%S}"
+    number = 1
+    while True:
+        path = parent / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            path.mkdir(parents=True)
+            (path / "raw").mkdir()
+            return path
+        except FileExistsError:
+            if parent.exists() and not parent.is_dir():
+                raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
+            number += 1
+        except OSError as error:
+            raise CellbedError(f"cannot write to {parent}: {error.strerror}; choose another place with --out") from None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON whole or not at all: to a temporary file, then renamed."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    temporary.rename(path)
+
+
+def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
+    """On what the run was measured: versions, kernel, processor, trace hashes, seed, congestion control."""
+    traces = {
+        direction.capacity.name: direction.capacity.sha256
+        for direction in plan.directions
+        if isinstance(direction.capacity, TraceSource)
+    }
+    return {
+        "cellbed": version("cellbed"),
+        "python": platform.python_version(),
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "mosquitto": _mosquitto_version(),
+        "kernel": platform.release(),
+        "distribution": _distribution(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "user": "root" if os.geteuid() == 0 else "ordinary",
+        "congestion_control": congestion_control,
+        "slow_start_after_idle": _sysctl("net/ipv4/tcp_slow_start_after_idle"),
+        "traces": traces,
+        "seed": plan.scenario.seed,
+        "load_average_before": os.getloadavg()[0],
+    }
+
+
+def host_congestion_control() -> str:
+    """The congestion control that new network namespaces of this host begin with."""
+    return _sysctl("net/ipv4/tcp_congestion_control") or "unknown"
+
+
+def _sysctl(name: str) -> str | None:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _mosquitto_version() -> str | None:
+    import shutil
+    import subprocess
+
+    path = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if path is None:
+        return None
+    said = subprocess.run([path, "-h"], capture_output=True, text=True, check=False).stdout.split()
+    return said[2] if len(said) > 2 and said[1] == "version" else None
+
+
+def _distribution() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
+
+
+def _processor() -> str | None:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or None

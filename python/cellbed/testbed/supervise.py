@@ -1,0 +1,211 @@
+"""Watch programs that speak JSON lines, and sample the nodes meanwhile: one thread, one selector."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from cellbed.errors import CellbedError
+from cellbed.testbed.cgroups import Group
+from cellbed.testbed.process import Place, end, kill, spawn
+from cellbed.testbed.state import RUN_VARIABLE
+
+SAMPLE_INTERVAL_NS = 100_000_000
+
+
+class ProgramError(CellbedError):
+    """A program of the workload did not start, or ended before its time."""
+
+    exit_code = 1
+
+
+class Program:
+    """A program on a node whose standard output is a sequence of events.
+
+    name: its name in messages and log files. essential: the run cannot go on without it.
+    events: what it has said and nobody has taken yet.
+    """
+
+    def __init__(self, name: str, node: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.node = node
+        self.process = process
+        self.log = log
+        self.events: list[dict[str, Any]] = []
+        self.ended = False
+        self._buffer = b""
+
+    def say(self, line: dict[str, Any]) -> None:
+        """Write one line to the program's standard input."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise self.failure() from None
+
+    def hang_up(self) -> None:
+        """Close the program's standard input, which asks it to flush and end."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def read(self) -> None:
+        """Take what the program has written; call when its standard output is readable."""
+        assert self.process.stdout is not None
+        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not chunk:
+            self.ended = True
+            return
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self.events.append(event)
+
+    def failure(self) -> ProgramError:
+        """What went wrong, with the last line that the program wrote to its log."""
+        status = self.process.poll()
+        said = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        detail = f": {said[-1]}" if said else ""
+        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
+
+
+class Supervisor:
+    """The programs and samples of one run.
+
+    raw: folder for logs and samples. run: identifier given to each program in its environment.
+    """
+
+    def __init__(self, raw: Path, run: str) -> None:
+        self._raw = raw
+        self._run = run
+        self._selector = selectors.DefaultSelector()
+        self.programs: list[Program] = []
+        self._groups: dict[str, Group] = {}
+        self._samples: IO[str] | None = None
+        self._next_sample_ns = 0
+
+    def start(self, name: str, node: str, command: list[str], environment: dict[str, str], place: Place) -> Program:
+        """Start a program on a node; its standard error goes to ``<name>.log``."""
+        log = self._raw / f"{name}.log"
+        with log.open("wb") as errors:
+            try:
+                process = spawn(
+                    command,
+                    place,
+                    environment={**os.environ, **environment, RUN_VARIABLE: self._run},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise ProgramError(f"cannot start {name} on {node}: {error}") from error
+        program = Program(name, node, process, log)
+        assert process.stdout is not None
+        self._selector.register(process.stdout, selectors.EVENT_READ, program)
+        self.programs.append(program)
+        return program
+
+    def sample_nodes(self, groups: dict[str, Group]) -> None:
+        """Begin to sample the resource use of nodes into ``nodes.jsonl``."""
+        self._groups = groups
+        self._samples = (self._raw / "nodes.jsonl").open("w")
+        self._next_sample_ns = time.monotonic_ns()
+
+    def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:
+        """Serve programs and samples until `until` holds (true) or the monotonic deadline has passed (false).
+
+        tick: called at least every 100 ms.
+        """
+        while not until():
+            now = time.monotonic_ns()
+            if now >= deadline_ns:
+                return False
+            self._sample(now)
+            if tick is not None:
+                tick()
+            pause_s = min(self._pause_ns(now), deadline_ns - now, SAMPLE_INTERVAL_NS) / 1e9
+            for key, _ in self._selector.select(max(0.0, pause_s)):
+                program: Program = key.data
+                program.read()
+                if program.ended:
+                    self._selector.unregister(key.fileobj)
+                    program.process.wait()
+        return True
+
+    def wait_ready(self, programs: list[Program], timeout_s: float) -> None:
+        """Wait until each of `programs` has said that it is ready.
+
+        Errors: :class:`ProgramError` for one that ended or did not answer in time.
+        """
+
+        def ready() -> bool:
+            for program in programs:
+                if program.ended and not _said_ready(program):
+                    raise program.failure()
+            return all(_said_ready(program) for program in programs)
+
+        if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
+            late = next(program for program in programs if not _said_ready(program))
+            raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
+
+    def stop(self) -> None:
+        """End all programs, the last started first, and finish the samples."""
+        for program in reversed(self.programs):
+            program.hang_up()
+        deadline = time.monotonic() + 1.0
+        for program in reversed(self.programs):
+            try:
+                program.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                end(program.process)
+            else:
+                kill(program.process)
+        if self._samples is not None:
+            self._sample(self._next_sample_ns)
+            self._samples.close()
+            self._samples = None
+        self._selector.close()
+
+    def _pause_ns(self, now_ns: int) -> int:
+        return max(0, self._next_sample_ns - now_ns) if self._samples is not None else SAMPLE_INTERVAL_NS
+
+    def _sample(self, now_ns: int) -> None:
+        if self._samples is None or now_ns < self._next_sample_ns:
+            return
+        for node, group in self._groups.items():
+            sample = group.sample()
+            self._samples.write(
+                json.dumps(
+                    {
+                        "time_ns": time.monotonic_ns(),
+                        "node": node,
+                        "cpu_ns": sample.cpu_ns,
+                        "memory_bytes": sample.memory_bytes,
+                        "periods": sample.periods,
+                        "throttled_periods": sample.throttled_periods,
+                        "throttled_ns": sample.throttled_ns,
+                        "oom_kills": sample.oom_kills,
+                    }
+                )
+                + "\n"
+            )
+        self._samples.flush()
+        while self._next_sample_ns <= now_ns:
+            self._next_sample_ns += SAMPLE_INTERVAL_NS
+
+
+def _said_ready(program: Program) -> bool:
+    return any(event.get("event") == "ready" for event in program.events)
