@@ -1,0 +1,7 @@
+"""The scenario file: what a run consists of, read from TOML with units in its values and errors that help."""
+
+from cellbed.scenario.model import Scenario
+from cellbed.scenario.problems import ScenarioError
+from cellbed.scenario.reader import load, parse
+
+__all__ = ["Scenario", "ScenarioError", "load", "parse"]

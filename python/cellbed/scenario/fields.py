@@ -1,0 +1,216 @@
+"""Field types of the scenario: text in the file, a plain number or small value in the model.
+
+A field keeps its canonical number (nanoseconds, bytes, bit/s, events per second), dumps itself as text again, and
+describes itself to the JSON Schema as the text that a user writes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import PydanticCustomError, core_schema
+
+from cellbed.scenario.presets import PRESETS
+from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError
+from cellbed.traces import ARCHIVE, TraceError, TraceSource, resolve
+
+
+def refusal(text: str) -> PydanticCustomError:
+    """An error whose text reaches the user as it is."""
+    return PydanticCustomError("scenario", "{text}", {"text": text})
+
+
+def plainly(value: object) -> str:
+    """A value of a TOML file, short enough for a message."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"'{value}'" if len(value) <= 40 and value.isprintable() else ascii(value[:37] + "…")
+        case Mapping():
+            return "a table"
+        case list():
+            return "a list"
+        case int() if abs(value) >= 10**20:
+            return "a very large number"
+        case _:
+            return str(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextField:
+    """Annotates a field that the file gives as text.
+
+    read: (text, folder of the scenario file) to the value; raises UnitError or TraceError with what would be right.
+    show: the value to text that `read` understands. schema: the JSON Schema of the text. hint: what to write instead of
+    something that is not text, given the number that was written, if it was one.
+    """
+
+    read: Callable[[str, Path], Any]
+    show: Callable[[Any], str]
+    schema: Mapping[str, Any]
+    hint: Callable[[str | None], str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(
+            self._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(self.show),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", **self.schema}
+
+    def _validate(self, value: object, info: ValidationInfo) -> Any:
+        if not isinstance(value, str):
+            number = plainly(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+            problem = "has no unit" if number else "is not text"
+            raise refusal(f"{plainly(value)} {problem}: write {self.hint(number)}")
+        try:
+            return self.read(value, (info.context or {}).get("folder", Path()))
+        except (UnitError, TraceError) as error:
+            raise refusal(str(error)) from error
+
+
+def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> TextField:
+    """A quantity from ``low`` (exclusive with ``above``) to ``high``."""
+    bottom, top = kind.parse(low), kind.parse(high)
+
+    def read(text: str, _folder: Path) -> int | float:
+        number = kind.parse(text)
+        if number < bottom or (above and number == bottom):
+            raise UnitError(f"'{text}' is too little: write {'more than' if above else 'at least'} '{low}'")
+        if number > top:
+            raise UnitError(f"'{text}' is too much: write at most '{high}'")
+        return number
+
+    schema = {"pattern": kind.pattern(), "examples": list(kind.examples)}
+    return TextField(read, kind.format, schema, kind.remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRate:
+    """A bottleneck of constant rate, bit/s."""
+
+    bit_rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unlimited:
+    """No bottleneck: packets pass at once."""
+
+
+Capacity = TraceSource | ConstantRate | Unlimited
+"""What one direction of a mobile link can carry over time."""
+
+
+def _read_capacity(text: str, folder: Path) -> Capacity:
+    if text == "unlimited":
+        return Unlimited()
+    if text[:1].isdigit() and text.endswith(("bit/s", "bps", "b/s")):
+        bit_rate = BIT_RATE.parse(text)
+        if not 1000 <= bit_rate <= 10**12:
+            raise UnitError(f"'{text}' is out of range: write '1 kbit/s' to '1000 Gbit/s', or 'unlimited'")
+        return ConstantRate(int(bit_rate))
+    return resolve(text, folder)
+
+
+def _show_capacity(capacity: Capacity) -> str:
+    match capacity:
+        case Unlimited():
+            return "unlimited"
+        case ConstantRate(bit_rate):
+            return BIT_RATE.format(bit_rate)
+        case TraceSource():
+            return capacity.name
+
+
+CAPACITY = TextField(
+    _read_capacity,
+    _show_capacity,
+    {"minLength": 1, "examples": [*ARCHIVE, "recordings/train.up", "12 Mbit/s", "unlimited"]},
+    lambda number: f"'{number} Mbit/s'" if number else f"a trace such as '{ARCHIVE[0]}', or '12 Mbit/s'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreDelay:
+    """One-way delay between the tower and a remote class, nanoseconds; preset: the name it was given by, if any."""
+
+    one_way: int
+    preset: str | None = None
+
+
+def _read_core(text: str, _folder: Path) -> CoreDelay:
+    if text in PRESETS:
+        return CoreDelay(PRESETS[text].one_way, text)
+    if not text[:1].isdigit() and text[:1] not in "+-.":
+        raise UnitError(f"{plainly(text)} is not a preset: write {_core_hint()}")
+    one_way = DURATION.parse(text)
+    if one_way > 60 * 10**9:
+        raise UnitError(f"'{text}' is too much: write at most '60 s'")
+    return CoreDelay(int(one_way))
+
+
+def _core_hint(number: str | None = None) -> str:
+    if number is not None:
+        return f"a one-way delay with its unit, '{number} ms'"
+    presets = ", ".join(f"'{preset.name}' ({DURATION.format(preset.one_way)})" for preset in PRESETS.values())
+    return f"one of {presets}, or a one-way delay such as '3 ms'"
+
+
+CORE_DELAY = TextField(
+    _read_core,
+    lambda delay: delay.preset or DURATION.format(delay.one_way),
+    {"anyOf": [{"enum": list(PRESETS)}, {"pattern": DURATION.pattern()}], "examples": ["eu-west-3", "3 ms"]},
+    _core_hint,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimit:
+    """The most that waits in a drop-tail queue: bytes or packets, the other is None."""
+
+    bytes: int | None = None
+    packets: int | None = None
+
+
+def _read_limit(text: str, _folder: Path) -> QueueLimit:
+    count, _, unit = text.strip().partition(" ")
+    if unit.strip() in ("packet", "packets"):
+        if not count.isdecimal() or not count.isascii() or not 1 <= len(count) <= 9 or int(count) < 1:
+            raise UnitError(f"{plainly(text)} is not a whole number of packets: write '100 packets'")
+        return QueueLimit(packets=int(count))
+    size = int(SIZE.parse(text))
+    if size < 1500:
+        raise UnitError(f"'{text}' does not hold one packet: write at least '1500 B'")
+    return QueueLimit(bytes=size)
+
+
+QUEUE_LIMIT = TextField(
+    _read_limit,
+    lambda limit: SIZE.format(limit.bytes) if limit.bytes is not None else f"{limit.packets} packets",
+    {
+        "anyOf": [{"pattern": SIZE.pattern()}, {"pattern": r"^\s*[1-9][0-9]{0,8} +packets?\s*$"}],
+        "examples": ["1 MB", "100 packets"],
+    },
+    lambda number: f"'{number or 1} MB' or '{number or 100} packets'",
+)
+
+
+def _read_file(text: str, folder: Path) -> Path:
+    path = (folder / Path(text).expanduser()).absolute()
+    if not path.is_file():
+        raise UnitError(f"no file is at {path}: write the path of a file, relative to the scenario file or absolute")
+    return path
+
+
+FILE = TextField(
+    _read_file,
+    str,
+    {"minLength": 1, "examples": ["model.onnx"]},
+    lambda _number: "the path of a file",
+)

@@ -1,0 +1,165 @@
+"""Quantities as a user writes them, ``"25 ms"`` or ``"512 MiB"``, and the whole numbers they stand for.
+
+Durations become nanoseconds, sizes bytes, rates bit/s, frequencies events per second. Decimal prefixes are powers
+of ten (kB, MB), binary ones powers of two (KiB, MiB), as IEC 80000-13 has them. Arithmetic is exact: ``"3.125 ms"``
+is 3 125 000 ns, and what does not come out whole is refused rather than rounded.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+# Spellings that are common elsewhere and whose meaning is beyond doubt: not accepted, but answered with the right one.
+_OTHER_SPELLINGS = {
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "m": "min",
+    "minutes": "min",
+    "msec": "ms",
+    "usec": "µs",
+    "hours": "h",
+    "K": "KiB",
+    "k": "kB",
+    "M": "MiB",
+    "G": "GiB",
+    "KB": "kB",
+    "b": "B",
+    "bytes": "B",
+    "bps": "bit/s",
+    "b/s": "bit/s",
+    "kbps": "kbit/s",
+    "Kbit/s": "kbit/s",
+    "Mbps": "Mbit/s",
+    "Mb/s": "Mbit/s",
+    "Gbps": "Gbit/s",
+    "Gb/s": "Gbit/s",
+    "Hz": "/s",
+    "rps": "/s",
+    "requests/s": "/s",
+}
+
+_QUANTITY = re.compile(r"([+-]?)([0-9]{1,24}(?:\.[0-9]{1,24})?)[ \t]*([^\s0-9.+-]\S*|)")
+_LARGEST = 2**63 - 1
+
+
+class UnitError(ValueError):
+    """A quantity that cannot be read. The text says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A kind of quantity.
+
+    name: what messages call it. base: the unit of the parsed number; it is a whole number of them unless `whole` is
+    false. units: how many base units each accepted unit is. shown: the units that `format` uses. examples: two values
+    for messages.
+    """
+
+    name: str
+    base: str
+    units: Mapping[str, int | Fraction]
+    shown: tuple[str, ...]
+    examples: tuple[str, str]
+    whole: bool = True
+
+    def parse(self, text: str) -> int | float:
+        """The value of ``text`` in base units, an int where `whole`. Raises UnitError."""
+        match = _QUANTITY.fullmatch(text.strip())
+        if match is None:
+            raise UnitError(f"{_shown(text)} is not a {self.name}: write {self.remedy()}")
+        sign, number, unit = match.groups()
+        unit = unit.replace("\N{GREEK SMALL LETTER MU}", "µ")
+        if not unit:
+            raise UnitError(f"{_shown(text)} has no unit: write {self.remedy(number)}")
+        if unit not in self.units:
+            raise UnitError(f"{_shown(text)} has an unknown unit: write {self._suggestion(number, unit)}")
+        value = Fraction(number) * self.units[unit]
+        if sign == "-" and value != 0:
+            raise UnitError(f"{_shown(text)} is negative: write {self.remedy()}")
+        if value > _LARGEST:
+            raise UnitError(f"{_shown(text)} is too large for a {self.name}: write {self.remedy()}")
+        if not self.whole:
+            return float(value)
+        if value.denominator != 1:
+            raise UnitError(f"{_shown(text)} is not a whole number of {self.base}: write {self.remedy()}")
+        return int(value)
+
+    def format(self, value: int | float) -> str:
+        """``value`` base units as a user would write it, in the unit that is shortest; `parse` gives ``value`` back."""
+        texts = []
+        with localcontext() as context:
+            context.prec = 100
+            for unit in self.shown:
+                number = Decimal(repr(value)) / Decimal(int(self.units[unit]))
+                if number >= 1 or unit == self.shown[-1]:
+                    texts.append(f"{_plain(number)} {unit}")
+        return min(texts, key=len) if value else f"0 {self.shown[0]}"
+
+    def pattern(self) -> str:
+        """A regular expression (ECMA 262) that every readable quantity of this kind matches."""
+        units = "|".join(self.units)
+        return rf"^\s*\+?[0-9]{{1,24}}(\.[0-9]{{1,24}})?[ \t]*({units})\s*$"
+
+    def remedy(self, number: str | None = None) -> str:
+        """Two right values for a message, of the number that the user wrote where there is one."""
+        first, second = self.examples
+        if number is not None:
+            first, second = (f"{number} {example.partition(' ')[2]}" for example in self.examples)
+        return f"'{first}' or '{second}'"
+
+    def _suggestion(self, number: str, unit: str) -> str:
+        right = _OTHER_SPELLINGS.get(unit)
+        if right not in self.units:
+            folded = {known.lower(): known for known in self.units}
+            near = difflib.get_close_matches(unit.lower(), folded, n=1)
+            right = folded[near[0]] if near else None
+        known = ", ".join(self.units)
+        return f"'{number} {right}'" if right else f"one of {known} after the number, as in {self.remedy()}"
+
+
+DURATION = Quantity(
+    name="duration",
+    base="nanoseconds",
+    units={"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9},
+    shown=("s", "ms", "µs", "ns"),
+    examples=("10 ms", "10 s"),
+)
+SIZE = Quantity(
+    name="size",
+    base="bytes",
+    units={"B": 1}
+    | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    | {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+    shown=("TB", "GB", "MB", "kB", "TiB", "GiB", "MiB", "KiB", "B"),
+    examples=("1 MB", "512 MiB"),
+)
+BIT_RATE = Quantity(
+    name="bit rate",
+    base="bit/s",
+    units={"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9},
+    shown=("Gbit/s", "Mbit/s", "kbit/s", "bit/s"),
+    examples=("12 Mbit/s", "500 kbit/s"),
+)
+FREQUENCY = Quantity(
+    name="rate",
+    base="/s",
+    units={"/s": 1, "/min": Fraction(1, 60), "/h": Fraction(1, 3600)},
+    shown=("/s",),
+    examples=("2 /s", "30 /min"),
+    whole=False,
+)
+
+
+def _plain(number: Decimal) -> str:
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _shown(text: str) -> str:
+    shown = text if len(text) <= 40 else text[:37] + "…"
+    return f"'{shown}'" if shown.isprintable() else ascii(shown)
