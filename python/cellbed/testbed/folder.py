@@ -12,7 +12,7 @@ from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.plan import Plan
-from cellbed.traces.catalogue import TraceSource
+from cellbed.traces import TraceSource
 
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "pydantic")
 

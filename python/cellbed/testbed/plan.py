@@ -15,9 +15,10 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.scenario.model import MobileLink, Scenario
-from cellbed.scenario.units import format_bit_rate, format_bytes, format_duration
-from cellbed.traces.catalogue import ConstantRate, TraceSource, Unlimited, resolve
+from cellbed.scenario.fields import Capacity, ConstantRate, Unlimited
+from cellbed.scenario.model import DropTail, Infinite, MobileLink, Scenario
+from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+from cellbed.traces import TraceSource
 
 TOWER = "tower"
 CLASSES = ("endpoint", "edge", "cloud")
@@ -54,7 +55,7 @@ class Direction:
     way: Way
     source: str
     target: str
-    capacity: TraceSource | ConstantRate | Unlimited
+    capacity: Capacity
     delay_ns: int
     loss: float
     loss_seed: int
@@ -89,14 +90,18 @@ class Direction:
     @property
     def description(self) -> str:
         """What the direction does to packets, in one line."""
-        words = [str(self.capacity)]
-        if isinstance(self.capacity, TraceSource):
-            if self.offset_ns:
-                words.append(f"from {format_duration(self.offset_ns)}")
-            words.append("looped" if self.looped else "once")
-        if self.queue is not None and not isinstance(self.capacity, Unlimited):
+        words = []
+        match self.capacity:
+            case TraceSource(name=name):
+                words.append(f"{name}{' (synthetic)' if self.capacity.synthetic else ''}")
+                if self.offset_ns:
+                    words.append(f"from {DURATION.format(self.offset_ns)}")
+                words.append("looped" if self.looped else "once")
+            case ConstantRate(bit_rate=bit_rate):
+                words.append(BIT_RATE.format(bit_rate))
+        if self.queue is not None and words:
             words.append(_queue_words(self.queue))
-        words.append(f"{format_duration(self.delay_ns)} one way")
+        words.append(f"{DURATION.format(self.delay_ns)} one way")
         if self.loss > 0:
             words.append(f"loss {self.loss:g}")
         return ", ".join(words)
@@ -180,10 +185,10 @@ class Plan:
         return leaving
 
 
-def make_plan(scenario: Scenario, base_folder: Path) -> Plan:
-    """Plan a scenario; trace paths are relative to `base_folder`.
+def make_plan(scenario: Scenario) -> Plan:
+    """Plan a scenario.
 
-    Errors: those of :func:`cellbed.traces.catalogue.resolve` for a trace that is missing or malformed.
+    Errors: :class:`cellbed.traces.TraceError` for a trace that is malformed.
     """
     nodes = tuple(
         Node(
@@ -203,15 +208,15 @@ def make_plan(scenario: Scenario, base_folder: Path) -> Plan:
     mobile = scenario.links.mobile
     for node in nodes:
         if node.node_class == "endpoint":
-            directions += _mobile_link(scenario, mobile, node, base_folder)
+            directions += _mobile_link(scenario, mobile, node)
         else:
-            directions += _core_link(getattr(scenario.links.core, node.node_class), node)
+            directions += _core_link(getattr(scenario.links.core, node.node_class).one_way, node)
     return Plan(scenario, nodes, tuple(directions))
 
 
-def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node, base_folder: Path) -> list[Direction]:
+def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Direction]:
     link = f"mobile-{node.index}"
-    ways: list[tuple[Way, str, str, str, float]] = [
+    ways: list[tuple[Way, str, str, Capacity, float]] = [
         ("uplink", node.name, TOWER, mobile.up, mobile.loss.uplink),
         ("downlink", TOWER, node.name, mobile.down, mobile.loss.downlink),
     ]
@@ -222,11 +227,11 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node, base_folder
             way=way,
             source=source,
             target=target,
-            capacity=resolve(capacity, base_folder),
+            capacity=capacity,
             delay_ns=mobile.base_delay,
             loss=loss,
             loss_seed=_derived_seed(scenario.seed, f"{link}.{way}.loss"),
-            queue=_queue(mobile),
+            queue=_queue(mobile.queue),
             offset_ns=mobile.start,
             looped=mobile.loop,
         )
@@ -256,28 +261,22 @@ def _core_link(delay_ns: int, node: Node) -> list[Direction]:
     ]
 
 
-def _queue(mobile: MobileLink) -> dict[str, Any]:
-    queue = mobile.queue
-    if queue.kind == "infinite":
-        return {"kind": "infinite"}
-    return {"kind": "droptail", "packets": queue.limit_packets, "bytes": queue.limit_bytes}
+def _queue(queue: DropTail | Infinite) -> dict[str, Any]:
+    match queue:
+        case DropTail(limit=limit):
+            return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
+        case Infinite():
+            return {"kind": "infinite"}
 
 
 def _queue_words(queue: dict[str, Any]) -> str:
     if queue["kind"] == "infinite":
         return "infinite queue"
-    limits = []
-    if queue["bytes"] is not None:
-        limits.append(format_bytes(queue["bytes"]))
-    if queue["packets"] is not None:
-        limits.append(f"{queue['packets']} packets")
-    return f"drop-tail queue of {' and '.join(limits)}"
+    limit = SIZE.format(queue["bytes"]) if queue["bytes"] is not None else f"{queue['packets']} packets"
+    return f"drop-tail queue of {limit}"
 
 
 def _derived_seed(seed: int, purpose: str) -> int:
     """A seed of its own for each random stage, so that adding one does not change the others."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "little")
-
-
-__all__ = ["CLASSES", "TOWER", "Direction", "Node", "Plan", "format_bit_rate", "make_plan"]

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.fields import ConstantRate
 from cellbed.testbed.cgroups import Group
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Node, Plan
 from cellbed.testbed.process import Place, kill, spawn
-from cellbed.traces.catalogue import ConstantRate, TraceSource
+from cellbed.traces import TraceSource
 
 MILLISECOND = 1_000_000
 DATAGRAM = 1500

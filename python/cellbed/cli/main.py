@@ -1,0 +1,94 @@
+"""The command ``cellbed``: registers the verbs and turns errors into sentences."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+VERBS = {
+    "run": "Run a scenario and report where the time of each request went.",
+    "report": "Rebuild the tables and the report of a run.",
+    "compare": "Put runs beside each other.",
+    "shell": "Run any program behind an emulated link.",
+    "traces": "List and show the traces of the archive.",
+    "schema": "Print the JSON Schema of scenario files.",
+    "doctor": "Say what this machine has and lacks.",
+    "grant": "Allow an ordinary user to run with limits (needs root).",
+    "clean": "Put right what a killed run has left.",
+}
+"""The verbs and their first lines of help. Only the verb that is called is imported: start-up time counts."""
+
+
+class Verbs(TyperGroup):
+    """A command group whose members are imported when they are needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the verbs, in the order of :data:`VERBS`."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb called `cmd_name`; for the list of verbs in ``--help`` only its first line."""
+        if cmd_name not in VERBS:
+            return None
+        if ctx.resilient_parsing or _is_help_for_all():
+            return TyperCommand(cmd_name, help=VERBS[cmd_name])
+        module = importlib.import_module(f"cellbed.cli.{cmd_name}")
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        verb: Any = getattr(module, "app", None)
+        if verb is not None:
+            command = typer.main.get_command(verb)
+            command.name = cmd_name
+            return command
+        app.command(cmd_name)(getattr(module, cmd_name))
+        return typer.main.get_command(app)
+
+
+app = typer.Typer(cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import cellbed
+
+        print(f"cellbed {cellbed.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def cellbed_(
+    version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help="Print the version."),
+) -> None:
+    """A software testbed for applications on cellular networks.
+
+    \b
+    Start here:
+      cellbed doctor                              is this machine ready?
+      cellbed run scenarios/offload-lte.toml      run a scenario, see its report
+      cellbed shell --up lte-suburban.up --down lte-suburban.down -- ping edge
+    """
+
+
+def _is_help_for_all() -> bool:
+    return len(sys.argv) > 1 and sys.argv[1] in ("--help",)
+
+
+def main() -> None:
+    """Run the command line; a :class:`cellbed.errors.CellbedError` becomes one message and its exit status."""
+    from cellbed.errors import CellbedError
+
+    try:
+        app(prog_name="cellbed")
+    except CellbedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `cellbed … | head`; say nothing more to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,66 @@
+"""What ``cellbed run --dry-run`` prints: nodes, links and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellbed.scenario.units import DURATION, SIZE
+from cellbed.testbed.plan import Plan
+from cellbed.traces import TraceSource
+
+
+def plan_as_dict(plan: Plan) -> dict[str, Any]:
+    """The plan for scripts."""
+    return {
+        "name": plan.scenario.name,
+        "duration_ns": plan.scenario.duration,
+        "nodes": [
+            {
+                "name": node.name,
+                "class": node.node_class,
+                "cpus": node.cpus,
+                "memory_bytes": node.memory_bytes,
+                "ipv4": str(node.ipv4),
+                "ipv6": str(node.ipv6),
+            }
+            for node in plan.nodes
+        ],
+        "directions": [
+            {
+                "name": direction.name,
+                "from": direction.source,
+                "to": direction.target,
+                "description": direction.description,
+                "stages": direction.stages,
+                "trace_sha256": direction.capacity.sha256 if isinstance(direction.capacity, TraceSource) else None,
+            }
+            for direction in plan.directions
+        ],
+        "workload": plan.scenario.resolved()["workload"],
+    }
+
+
+def show_plan(plan: Plan) -> None:
+    """Print the plan as tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)
+    for column in ("node", "CPUs", "memory", "IPv4", "IPv6"):
+        nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left")
+    for node in plan.nodes:
+        nodes.add_row(node.name, f"{node.cpus:g}", SIZE.format(node.memory_bytes), str(node.ipv4), str(node.ipv6))
+    links = Table(title="\nLinks", title_justify="left", box=None, pad_edge=False)
+    for column in ("direction", "from", "to", "what it does"):
+        links.add_column(column)
+    for direction in plan.directions:
+        links.add_row(direction.name, direction.source, direction.target, direction.description)
+    workload = plan.scenario.workload
+    console.print(
+        f"[bold]{plan.scenario.name}[/]: {DURATION.format(plan.scenario.duration)}, seed {plan.scenario.seed}"
+    )
+    console.print(nodes)
+    console.print(links)
+    pace = f", {workload.arrivals}" + (f" at {workload.rate:g} /s per endpoint" if workload.rate else "")
+    console.print(f"\nWorkload\n{workload.kind} on {workload.on}{pace}", highlight=False)

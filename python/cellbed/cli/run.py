@@ -1,0 +1,61 @@
+"""``cellbed run``: run a scenario."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the run's folder is made.")] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, and stop.")] = False,
+    no_limits: Annotated[
+        bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
+) -> None:
+    """Run a scenario and report where the time of each request went.
+
+    Ctrl-C ends the run and keeps what was measured. Exit status: 0 complete, 2 bad input, 3 a link or limit is
+    not what was asked, 130 interrupted, 1 anything else that failed.
+
+    \b
+    Examples:
+      cellbed run scenarios/offload-lte.toml
+      cellbed run scenarios/offload-lte.toml --dry-run
+      cellbed run my.toml --out /tmp/runs --json | jq .latency
+    """
+    from cellbed.cli.progress import listener
+    from cellbed.experiments.run import Options, exit_code, finish
+    from cellbed.experiments.run import run as execute
+    from cellbed.scenario import load
+    from cellbed.testbed.plan import make_plan
+
+    loaded = load(scenario)
+    plan = make_plan(loaded)
+    if dry_run:
+        from cellbed.cli.plan_table import plan_as_dict, show_plan
+
+        print(json.dumps(plan_as_dict(plan), indent=1)) if as_json else show_plan(plan)
+        return
+    with listener(quiet=as_json) as told:
+        outcome = execute(scenario, loaded, plan, Options(out, limits=not no_limits), told)
+        finish(outcome, told)
+    if outcome.folder is not None:
+        from cellbed.report.terminal import show
+
+        if as_json:
+            print((outcome.folder / "summary.json").read_text())
+        else:
+            show(outcome.folder)
+    if outcome.error is not None:
+        print(f"error: {outcome.error}", file=sys.stderr)
+    elif outcome.status == "interrupted":
+        where = f"; what was measured is in {outcome.folder}" if outcome.folder else " before anything was measured"
+        print(f"interrupted{where}", file=sys.stderr)
+    raise typer.Exit(exit_code(outcome))

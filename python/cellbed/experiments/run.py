@@ -1,0 +1,351 @@
+"""One run of a scenario: plan, bring up, prove, drive, drain, tear down, write the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from cellbed import workloads
+from cellbed.errors import CellbedError
+from cellbed.scenario import Scenario
+from cellbed.testbed import cgroups, folder
+from cellbed.testbed.clean import clean
+from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.plan import Node, Plan
+from cellbed.testbed.process import Place
+from cellbed.testbed.prove import Proof, ProofError, prove_limits, prove_links
+from cellbed.testbed.signals import Interruption
+from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
+from cellbed.testbed.supervise import Program, Supervisor
+from cellbed.traces import TraceSource
+
+READY_TIMEOUT_S = 30.0
+GRACE_NS = 3_000_000_000
+"""How long after the drain a load generator may take to write its last records."""
+
+
+class Listener(Protocol):
+    """What is told while a run goes on."""
+
+    def phase(self, text: str) -> None:
+        """A new phase has begun."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
+        """How far the workload is: requests sent, completed, timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. out: parent of the run's folder; limits: enforce CPU and memory limits."""
+
+    out: Path
+    limits: bool = True
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed."""
+
+    folder: Path | None
+    status: str
+    error: CellbedError | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of a run until now; becomes ``run.json``."""
+
+    status: str = "running"
+    t0_ns: int | None = None
+    first_request_s: float | None = None
+    proof: list[Proof] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    emulator: dict[str, Any] | None = None
+
+
+def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
+    """Run a planned scenario. Ctrl-C ends it in order and keeps what was measured.
+
+    Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
+    """
+    for line in clean():
+        listener.note(f"cleaned up after an earlier run: {line}")
+    with Interruption() as interruption:
+        path: Path | None = None
+        state = _State()
+        started = datetime.now(UTC)
+        error: CellbedError | None = None
+        try:
+            listener.phase("preparing the workload")
+            workloads.prepare(scenario, listener.note)
+            path = folder.create(options.out, scenario.name, started.astimezone())
+            shutil.copyfile(scenario_file, path / "scenario.toml")
+            folder.write_json(path / "scenario.resolved.json", scenario.resolved())
+            _drive(path, scenario, plan, options, listener, state, started, interruption)
+            state.status = "complete"
+        except KeyboardInterrupt:
+            state.status = "interrupted"
+        except CellbedError as problem:
+            state.status, error = "failed", problem
+        interruption.shield()
+        if path is None:
+            return Outcome(None, state.status, error)
+        _describe(path, scenario, plan, options, state, started)
+        if state.t0_ns is None and not state.proof:
+            # Nothing was measured: an empty folder would only be in the way.
+            shutil.rmtree(path)
+            path = None
+        return Outcome(path, state.status, error)
+
+
+def _drive(
+    path: Path,
+    scenario: Scenario,
+    plan: Plan,
+    options: Options,
+    listener: Listener,
+    state: _State,
+    started: datetime,
+    interruption: Interruption,
+) -> None:
+    raw = path / "raw"
+    with contextlib.ExitStack() as stack:
+        record = Record.create("run", path)
+        stack.callback(record.remove)
+        groups: dict[str, cgroups.Group] = {}
+        if options.limits:
+            everything = cgroups.open_groups(record.identifier, record.note_cgroup)
+            stack.callback(everything.remove)
+            for node in plan.nodes:
+                groups[node.name] = everything.create(node.name)
+                groups[node.name].limit(node.cpus, node.memory_bytes)
+
+        listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
+        control = scenario.transport.congestion_control
+        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control)
+        emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
+        stack.callback(_stop_emulator, emulator, plan, state)
+        folder.write_json(
+            path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
+        )
+        (raw / "hosts").write_text(plan.hosts_file())
+        places = {node.name: _place(node, emulator, groups.get(node.name), raw / "hosts") for node in plan.nodes}
+
+        _prove(plan, emulator, groups, places, listener, state)
+
+        listener.phase(f"starting {scenario.workload.kind} on {scenario.workload.on}")
+        supervisor = Supervisor(raw, record.identifier)
+        stack.callback(supervisor.stop)
+        # From here on the order of things must not be broken by a second Ctrl-C.
+        stack.callback(interruption.shield)
+        loads = _start_programs(supervisor, scenario, plan, places, raw)
+
+        t0_ns = time.monotonic_ns() + 20_000_000
+        emulator.restart_links(t0_ns)
+        end_ns = t0_ns + scenario.duration
+        drain_ns = scenario.workload.drain
+        state.t0_ns = t0_ns
+        state.first_request_s = _since_command(t0_ns)
+        _describe(path, scenario, plan, options, state, started)
+        supervisor.sample_nodes(groups)
+        for load in loads:
+            load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
+        listener.phase(f"running for {scenario.duration / 1e9:g} s")
+        _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state)
+        for node, group in groups.items():
+            kills = group.sample().oom_kills
+            if kills:
+                state.warnings.append(f"{node} ran out of its memory: {kills} processes were killed")
+
+
+def _place(node: Node, emulator: Emulator, group: cgroups.Group | None, hosts: Path) -> Place:
+    return Place(
+        network_namespace=emulator.namespace(node.name),
+        user_namespace=emulator.user_namespace,
+        binds=((str(hosts), "/etc/hosts"),),
+        cgroups=group.join_files if group else (),
+    )
+
+
+def _prove(
+    plan: Plan,
+    emulator: Emulator,
+    groups: dict[str, cgroups.Group],
+    places: dict[str, Place],
+    listener: Listener,
+    state: _State,
+) -> None:
+    listener.phase("measuring limits and links against what was asked")
+    for node in plan.nodes:
+        if node.name in groups:
+            state.proof += prove_limits(node, groups[node.name], places[node.name], os.cpu_count() or 1)
+    state.proof += prove_links(plan, emulator, listener.note)
+    failed = [proof for proof in state.proof if not proof.ok]
+    if failed:
+        raise ProofError(failed)
+    state.warnings += [str(proof) for proof in state.proof if "too busy" in proof.note]
+
+
+def _start_programs(
+    supervisor: Supervisor, scenario: Scenario, plan: Plan, places: dict[str, Place], raw: Path
+) -> list[Program]:
+    """Start the workload's programs stage by stage; returns the load generators, all ready."""
+    processes = workloads.processes(scenario, plan.nodes, raw)
+    programs: list[Program] = []
+    for stage in sorted({process.stage for process in processes}):
+        programs = [
+            supervisor.start(process.name, process.node, process.argv, process.env, places[process.node])
+            for process in processes
+            if process.stage == stage
+        ]
+        supervisor.wait_ready(programs, READY_TIMEOUT_S)
+    return programs
+
+
+def _follow(
+    supervisor: Supervisor,
+    emulator: Emulator,
+    loads: list[Program],
+    t0_ns: int,
+    end_ns: int,
+    deadline_ns: int,
+    listener: Listener,
+    state: _State,
+) -> None:
+    """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
+    counts: dict[Program, dict[str, int]] = {}
+    finished: set[Program] = set()
+
+    def done() -> bool:
+        for load in loads:
+            for event in load.events:
+                counts[load] = {name: value for name, value in event.items() if isinstance(value, int)}
+                if event.get("event") == "done":
+                    finished.add(load)
+            load.events.clear()
+        return len(finished) == len(loads)
+
+    def tick() -> None:
+        for program in supervisor.programs:
+            if program.ended and program not in finished:
+                raise program.failure()
+        if not emulator.is_alive():
+            raise EmulatorError("the emulator ended in the middle of the run")
+        total: dict[str, int] = {}
+        for count in counts.values():
+            for name, value in count.items():
+                total[name] = total.get(name, 0) + value
+        listener.progress((time.monotonic_ns() - t0_ns) / 1e9, (end_ns - t0_ns) / 1e9, total)
+
+    if not supervisor.wait(done, deadline_ns, tick):
+        late = ", ".join(load.name for load in loads if load not in finished)
+        state.warnings.append(f"{late} did not end by itself within the drain; its last records may be missing")
+    tick()
+
+
+def _stop_emulator(emulator: Emulator, plan: Plan, state: _State) -> None:
+    try:
+        account = emulator.stop()
+    except CellbedError as error:
+        emulator.kill()
+        state.warnings.append(str(error))
+        return
+    state.emulator = {"lateness_ns": account["lateness_ns"], "interfaces": account["interfaces"]}
+    for node, counts in account["interfaces"].items():
+        if counts["dropped"]:
+            state.warnings.append(
+                f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
+            )
+
+
+def _since_command(moment_ns: int) -> float:
+    """Seconds from the start of this command to a monotonic moment."""
+    ticks = process_start(os.getpid()) or 0
+    start_s = ticks / os.sysconf("SC_CLK_TCK")
+    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return now_s - start_s + (moment_ns - time.monotonic_ns()) / 1e9
+
+
+def _describe(path: Path, scenario: Scenario, plan: Plan, options: Options, state: _State, started: datetime) -> None:
+    """Write ``run.json``."""
+    folder.write_json(
+        path / "run.json",
+        {
+            "format": 1,
+            "name": scenario.name,
+            "status": state.status,
+            "t0_ns": state.t0_ns,
+            "started": started.isoformat(timespec="seconds"),
+            "duration_ns": scenario.duration,
+            "drain_ns": scenario.workload.drain,
+            "limits_enforced": options.limits,
+            "no_limits": not options.limits,
+            "first_request_s": state.first_request_s,
+            "seed": scenario.seed,
+            "workload": scenario.resolved()["workload"],
+            "nodes": [
+                {
+                    "name": node.name,
+                    "class": node.node_class,
+                    "cpus": node.cpus,
+                    "memory_bytes": node.memory_bytes,
+                    "addresses": [str(node.ipv4), str(node.ipv6)],
+                    "limits_enforced": options.limits,
+                }
+                for node in plan.nodes
+            ],
+            "directions": [
+                {
+                    "index": index,
+                    "name": direction.name,
+                    "link": direction.link,
+                    "way": direction.way,
+                    "from": direction.source,
+                    "to": direction.target,
+                    "description": direction.description,
+                    "trace": {
+                        "name": direction.capacity.name,
+                        "sha256": direction.capacity.sha256,
+                        "synthetic": direction.capacity.synthetic,
+                    }
+                    if isinstance(direction.capacity, TraceSource)
+                    else None,
+                }
+                for index, direction in enumerate(plan.directions)
+            ],
+            "proof": [proof.as_dict() for proof in state.proof],
+            "emulator": state.emulator,
+            "warnings": state.warnings,
+        },
+    )
+
+
+def finish(outcome: Outcome, listener: Listener) -> None:
+    """Compute the tables and write the report of a run that measured something."""
+    if outcome.folder is None or not (outcome.folder / "run.json").exists():
+        return
+    from cellbed import measure
+    from cellbed.report import html
+
+    listener.phase("writing the report")
+    measure.collect(outcome.folder)
+    html.write(outcome.folder)
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Exit status of the command: 0 complete, 130 interrupted, else that of the error."""
+    if outcome.status == "complete":
+        return 0
+    if outcome.status == "interrupted":
+        return 130
+    return outcome.error.exit_code if outcome.error else 1
+
