@@ -1,0 +1,77 @@
+"""Link series: the emulator's bins as a table of rates, queues and drops per direction."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cellbed.measure.packets import read_records
+
+MAGIC = b"cellbed series 1"
+BIN_NS = 10_000_000
+UNLIMITED = 2**64 - 1
+
+RECORD = np.dtype(
+    [
+        ("start", "<i8"),
+        ("direction", "<u4"),
+        ("queue_packets", "<u4"),
+        ("queue_bytes", "<u8"),
+        ("queue_peak_bytes", "<u8"),
+        ("capacity", "<u8"),
+        ("used", "<u8"),
+        ("arrived", "<u8"),
+        ("dropped_queue", "<u4"),
+        ("dropped_loss", "<u4"),
+    ]
+)
+assert RECORD.itemsize == 64
+
+
+def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
+    """One row per direction and bin of 10 ms, by direction and time; description: the content of
+    ``run.json``.
+
+    Columns: ``time_s`` (begin of the bin since the start of the schedule; bins before it are negative),
+    ``direction`` (name), ``capacity_mbit_s`` (offered by the schedule; null: unlimited), ``used_mbit_s``
+    (left the bottleneck), ``arrived_mbit_s``, ``queue_bytes`` and ``queue_packets`` (at the end of the bin),
+    ``queue_peak_bytes``, ``dropped_queue``, ``dropped_loss`` (packets).
+    """
+    records = read_records(run / "raw" / "series.bin", MAGIC, RECORD)
+    table = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()})
+    names = {int(d["index"]): str(d["name"]) for d in description.get("directions") or []}
+    t0 = description.get("t0_ns")
+    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("start").min()
+
+    def rate(column: str) -> pl.Expr:
+        return pl.col(column).cast(pl.Float64) * 8 / (BIN_NS / 1e9) / 1e6
+
+    return (
+        table.sort("direction", "start")
+        .with_columns(time_s=(pl.col("start") - origin).cast(pl.Float64) / 1e9)
+        .select(
+            "time_s",
+            pl.col("direction").cast(pl.Int64).replace_strict(names, default=None, return_dtype=pl.String),
+            capacity_mbit_s=pl.when(pl.col("capacity") != pl.lit(UNLIMITED, pl.UInt64)).then(rate("capacity")),
+            used_mbit_s=rate("used"),
+            arrived_mbit_s=rate("arrived"),
+            queue_bytes=pl.col("queue_bytes").cast(pl.Int64),
+            queue_packets=pl.col("queue_packets").cast(pl.Int64),
+            queue_peak_bytes=pl.col("queue_peak_bytes").cast(pl.Int64),
+            dropped_queue=pl.col("dropped_queue").cast(pl.Int64),
+            dropped_loss=pl.col("dropped_loss").cast(pl.Int64),
+        )
+        .drop_nulls("direction")
+    )
+
+
+def longest_gap(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> tuple[int, int]:
+    """Begin and length of the longest run of zeros, in bins; the first of equals; length 0 if there is no zero."""
+    empty = np.r_[False, capacity == 0, False]
+    edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
+    begins, ends = edges[::2], edges[1::2]
+    if not len(begins):
+        return 0, 0
+    longest = int(np.argmax(ends - begins))
+    return int(begins[longest]), int(ends[longest] - begins[longest])

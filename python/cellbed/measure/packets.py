@@ -1,0 +1,139 @@
+"""The emulator's packet log: reading it, and one row per packet out of one record per packet and direction."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cellbed.measure.run_folder import MeasureError
+
+MAGIC = b"cellbed packets1"
+TCP = 6
+
+RECORD = np.dtype(
+    [
+        ("packet", "<u8"),
+        ("arrived", "<i8"),
+        ("released", "<i8"),
+        ("departed", "<i8"),
+        ("observed", "<i8"),
+        ("direction", "<u2"),
+        ("drop", "u1"),
+        ("protocol", "u1"),
+        ("bytes", "<u4"),
+        ("source_port", "<u2"),
+        ("destination_port", "<u2"),
+        ("tcp_sequence", "<u4"),
+        ("payload", "<u4"),
+        ("source_vertex", "<u2"),
+        ("destination_vertex", "<u2"),
+    ]
+)
+assert RECORD.itemsize == 64
+
+Integers = NDArray[np.int64]
+
+
+def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any]:
+    """The whole records of a binary log, mapped rather than loaded.
+
+    A file that ends inside a record or before its first (a killed run) gives what is whole. Raises
+    MeasureError when the file begins with something else than `magic`.
+    """
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return np.empty(0, record)
+    count = (size - len(magic)) // record.itemsize
+    with path.open("rb") as file:
+        begin = file.read(len(magic))
+    if begin != magic[: len(begin)]:
+        raise MeasureError(f"{path}: begins with {begin!r} where a log of this version begins with {magic!r}")
+    if count <= 0:
+        return np.empty(0, record)
+    return np.memmap(path, dtype=record, mode="r", offset=len(magic), shape=(count,))
+
+
+def read_packets(path: Path) -> NDArray[Any]:
+    """The packet log, an array of `RECORD`."""
+    return read_records(path, MAGIC, RECORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """TCP packets that crossed the network, one entry each, in the order in which they entered it. Times in
+    ns.
+
+    entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
+    service included; delayed: in the delay stages of all its directions; left: when the emulator really
+    handed it over at the end of its path; delivered: it came to that end. source, destination: vertex
+    numbers.
+    """
+
+    entered: Integers
+    queued: Integers
+    delayed: Integers
+    left: Integers
+    delivered: NDArray[np.bool_]
+    source: NDArray[np.uint16]
+    destination: NDArray[np.uint16]
+    source_port: NDArray[np.uint16]
+    destination_port: NDArray[np.uint16]
+    sequence: NDArray[np.uint32]
+    payload: Integers
+    vertices: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.entered)
+
+
+def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports: Collection[int]) -> Crossings:
+    """One row per TCP packet to or from one of `service_ports`.
+
+    directions: as in ``run.json`` (``index``, ``from``, ``to``).
+    """
+    ports = np.array(sorted(service_ports), np.uint16)
+    wanted = log["protocol"] == TCP
+    wanted &= np.isin(log["source_port"], ports) | np.isin(log["destination_port"], ports)
+    hops = np.asarray(log[wanted])
+    # A packet's records come in the order of its hops, because each is written when the packet leaves that
+    # hop: a stable sort by packet keeps it.
+    hops = hops[np.argsort(hops["packet"], kind="stable")]
+    packet = hops["packet"]
+    first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
+    last = np.r_[first[1:], len(hops)][: len(first)] - 1
+
+    begins = {int(d["index"]): str(d["from"]) for d in directions}
+    ends = {int(d["index"]): str(d["to"]) for d in directions}
+    head, tail = hops[first], hops[last]
+    # Vertices are numbers in the log and names in run.json; a packet's first direction begins at its source.
+    pairs = np.unique(head["source_vertex"].astype(np.int64) << 16 | head["direction"])
+    vertices = {int(pair >> 16): begins[int(pair & 0xFFFF)] for pair in pairs if int(pair & 0xFFFF) in begins}
+    number = {name: vertex for vertex, name in vertices.items()}
+    end_of = np.full(1 + max(ends, default=0), -1, np.int64)
+    for direction, name in ends.items():
+        end_of[direction] = number.get(name, -1)
+    delivered = (tail["drop"] == 0) & (end_of[tail["direction"]] == tail["destination_vertex"])
+
+    def total(later: str, earlier: str) -> Integers:
+        spent = hops[later] - hops[earlier]
+        return np.add.reduceat(spent, first) if len(first) else np.empty(0, np.int64)
+
+    order = np.argsort(head["arrived"], kind="stable")
+    return Crossings(
+        entered=head["arrived"][order].astype(np.int64),
+        queued=total("released", "arrived")[order],
+        delayed=total("departed", "released")[order],
+        left=tail["observed"][order].astype(np.int64),
+        delivered=delivered[order],
+        source=head["source_vertex"][order],
+        destination=head["destination_vertex"][order],
+        source_port=head["source_port"][order],
+        destination_port=head["destination_port"][order],
+        sequence=head["tcp_sequence"][order],
+        payload=head["payload"][order].astype(np.int64),
+        vertices=vertices,
+    )

@@ -1,0 +1,157 @@
+"""Requests: the stamps of programs and packets joined, one row per request with the parts of its latency."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cellbed.measure.packets import crossings, read_packets
+from cellbed.measure.parts import PARTS
+from cellbed.measure.run_folder import read_lines
+from cellbed.measure.streams import NEVER, Connection, Streams
+
+STATUSES = ("ok", "late", "timed-out", "lost")
+
+_REQUEST = {
+    "request": pl.Int64,
+    "endpoint": pl.String,
+    "image": pl.String,
+    "status": pl.String,
+    "intended_ns": pl.Int64,
+    "started_ns": pl.Int64,
+    "sent_ns": pl.Int64,
+    "reply_ns": pl.Int64,
+    "uplink_start": pl.Int64,
+    "uplink_end": pl.Int64,
+    "downlink_start": pl.Int64,
+    "downlink_end": pl.Int64,
+    "local_port": pl.Int64,
+    "remote_port": pl.Int64,
+    "bytes_up": pl.Int64,
+    "bytes_down": pl.Int64,
+    "label": pl.String,
+    "tcp": pl.Struct({"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64}),
+}
+_SERVICE = {
+    "request": pl.Int64,
+    "endpoint": pl.String,
+    "received_ns": pl.Int64,
+    "dequeued_ns": pl.Int64,
+    "compute_start_ns": pl.Int64,
+    "compute_end_ns": pl.Int64,
+    "reply_sent_ns": pl.Int64,
+    "worker": pl.Int64,
+}
+_WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
+
+
+def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
+    """One row per request, by intended time, from the raw files under `run`; description: the content of
+    ``run.json``.
+
+    Columns: the raw stamps (``*_ns``, CLOCK_MONOTONIC), ``intended_s`` (since the start of the schedule),
+    ``latency_s`` (reply − intended; null without a reply), ``part_<name>`` in seconds, ``residual_s`` =
+    latency − Σ parts. Whatever is missing is null.
+    """
+    requests = _read_all(run / "raw", "*.requests.jsonl", _REQUEST).unnest("tcp")
+    service = _read_all(run / "raw", "*.service.jsonl", _SERVICE)
+    # A request may be served twice where the transport repeats it; the first service is the one that was
+    # answered.
+    service = service.sort("received_ns").unique(["endpoint", "request"], keep="first")
+    joined = requests.join(service, on=["endpoint", "request"], how="left").sort("intended_ns", "endpoint", "request")
+    joined = _attach_packets(joined, run, description)
+    t0 = description.get("t0_ns")
+    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
+    joined = joined.with_columns(
+        intended_s=_seconds(pl.col("intended_ns") - origin),
+        latency_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns")),
+        **{part.column: _seconds(_SPANS[part.name]) for part in PARTS},
+    )
+    every_part = pl.sum_horizontal([part.column for part in PARTS], ignore_nulls=False)
+    return joined.with_columns(residual_s=pl.col("latency_s") - every_part)
+
+
+def _between(earlier: str, later: str) -> pl.Expr:
+    return pl.col(f"{later}_ns") - pl.col(f"{earlier}_ns")
+
+
+_SPANS: dict[str, pl.Expr] = {
+    "generator": _between("intended", "started"),
+    "preprocessing": _between("started", "sent"),
+    "endpoint_stack": _between("sent", "uplink_entered"),
+    "uplink_transport": _between("uplink_entered", "uplink_completed"),
+    "uplink_queue": pl.col("uplink_queued_ns"),
+    "uplink_delay": pl.col("uplink_delayed_ns"),
+    "remote_stack": _between("uplink_left", "received"),
+    "server_queue": _between("received", "dequeued"),
+    "decode": _between("dequeued", "compute_start"),
+    "inference": _between("compute_start", "compute_end"),
+    "remote_reply": _between("compute_end", "downlink_entered"),
+    "downlink_transport": _between("downlink_entered", "downlink_completed"),
+    "downlink_queue": pl.col("downlink_queued_ns"),
+    "downlink_delay": pl.col("downlink_delayed_ns"),
+    "endpoint_receive": _between("downlink_left", "reply"),
+}
+
+
+def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
+    return nanoseconds.cast(pl.Float64) / 1e9
+
+
+def _read_all(folder: Path, pattern: str, schema: dict[str, Any]) -> pl.DataFrame:
+    tables = [read_lines(path, schema) for path in sorted(folder.glob(pattern))]
+    return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
+
+
+def _attach_packets(requests: pl.DataFrame, run: Path, description: dict[str, Any]) -> pl.DataFrame:
+    """Adds, per way, when the request or reply entered its link, was completed, how long its completing
+    packet queued and was delayed, and when it left."""
+    ports = requests["remote_port"].drop_nulls().unique().to_list()
+    passages = crossings(read_packets(run / "raw" / "packets.bin"), description.get("directions") or [], ports)
+    streams = Streams(passages)
+    first = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
+    completing = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
+    numbered = requests.with_row_index("row")
+    for way, moment in _WAYS.items():
+        known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
+        for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
+            if way == "uplink":
+                connections = streams.leaving(str(endpoint), _port(local), _port(remote))
+            else:
+                connections = streams.arriving(str(endpoint), _port(remote), _port(local))
+            for connection, part in _by_connection(group, connections, moment):
+                rows = part["row"].to_numpy()
+                first[way][rows] = connection.entry(part[f"{way}_start"].to_numpy())
+                completing[way][rows] = connection.completion(part[f"{way}_end"].to_numpy())
+    columns: dict[str, pl.Series] = {}
+    for way in _WAYS:
+        columns[f"{way}_entered_ns"] = _pick(passages.entered, first[way])
+        columns[f"{way}_completed_ns"] = _pick(passages.entered, completing[way])
+        columns[f"{way}_queued_ns"] = _pick(passages.queued, completing[way])
+        columns[f"{way}_delayed_ns"] = _pick(passages.delayed, completing[way])
+        columns[f"{way}_left_ns"] = _pick(passages.left, completing[way])
+    return requests.with_columns(**columns)
+
+
+def _by_connection(
+    group: pl.DataFrame, connections: list[Connection], moment: str
+) -> list[tuple[Connection, pl.DataFrame]]:
+    """Each request with the connection that was open at its `moment`: the last one that opened before."""
+    if not connections:
+        return []
+    opened = np.array([connection.opened for connection in connections])
+    index = np.searchsorted(opened, group[moment].to_numpy(), side="right") - 1
+    return [(connections[i], group.filter(pl.Series(index == i))) for i in np.unique(index[index >= 0])]
+
+
+def _pick(values: np.ndarray[Any, np.dtype[np.int64]], index: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
+    """``values[index]``, null where the index is NEVER."""
+    found = index != NEVER
+    picked = np.zeros(len(index), np.int64)
+    picked[found] = values[index[found]]
+    return pl.Series(picked).set(pl.Series(~found), None)
+
+
+def _port(value: object) -> int:
+    return int(str(value))

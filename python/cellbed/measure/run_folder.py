@@ -1,0 +1,75 @@
+"""A run's folder: what it holds, reading its raw text files, writing results so that none is ever half there."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cellbed.errors import CellbedError
+
+FORMAT = 1
+
+
+class MeasureError(CellbedError):
+    """A run's folder, or a file in it, is not what it should be."""
+
+
+def read_run(run: Path) -> dict[str, Any]:
+    """The content of ``run.json``.
+
+    Raises MeasureError for a path that is not a run's folder, or whose format this version does not read.
+    """
+    path = run / "run.json"
+    if not run.is_dir():
+        raise MeasureError(f"{run}: not a run folder: there is no such directory")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MeasureError(
+            f"{run}: not a run folder: it has no run.json; give the path that `cellbed run` printed, "
+            "for example runs/offload-lte-20250101-120000"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise MeasureError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise MeasureError(f"{path}: should hold one JSON object")
+    if content.get("format") != FORMAT:
+        raise MeasureError(
+            f"{path}: format {content.get('format')!r} where this version reads {FORMAT}; use the version of cellbed "
+            "that made the run"
+        )
+    return content
+
+
+def read_lines(path: Path, schema: dict[str, Any]) -> pl.DataFrame:
+    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null.
+
+    A last line without its line feed is what a killed process leaves: it is left out. A missing file is an
+    empty table.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
+    content = content[: content.rfind(b"\n") + 1]
+    if not content.strip():
+        return pl.DataFrame(schema=schema)
+    try:
+        return pl.read_ndjson(content, schema=schema)
+    except pl.exceptions.PolarsError as error:
+        raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise MeasureError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)

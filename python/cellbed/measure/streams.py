@@ -1,0 +1,149 @@
+"""Byte streams of TCP connections, rebuilt from the packets that carried them.
+
+A program knows which bytes of its connection a message was; the network knows when each packet entered and
+left it. Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number after that
+of its SYN.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from cellbed.measure.packets import Crossings, Integers
+
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One direction of a TCP connection: which packet carried which byte first, and which one completed which
+    prefix.
+
+    opened: when its SYN entered the network, ns. bounds: offsets at which any of its packets begins or ends,
+    ascending (m + 1 of them, or none); between two neighbours no packet begins or ends, so that every byte of
+    such a piece has the same fate. first: per piece the crossing that carried it first, or NEVER (m).
+    completing: per piece the crossing whose delivery completed the stream from byte 0 to the end of the
+    piece, or NEVER (m).
+    """
+
+    opened: int
+    bounds: Integers
+    first: Integers
+    completing: Integers
+
+    def entry(self, offset: Integers) -> Integers:
+        """Crossing of the first packet, dropped later or not, that carried the byte at each offset; else NEVER."""
+        return self._owner(self.first, offset)
+
+    def completion(self, end: Integers) -> Integers:
+        """Crossing of the packet at which each prefix [0, end) was first complete at the far end; else NEVER."""
+        return self._owner(self.completing, end - 1)
+
+    def _owner(self, owner: Integers, offset: Integers) -> Integers:
+        found = np.full(len(offset), NEVER, np.int64)
+        piece = np.searchsorted(self.bounds, offset, side="right") - 1
+        inside = (piece >= 0) & (piece < len(owner))
+        found[inside] = owner[piece[inside]]
+        return found
+
+
+class Streams:
+    """The TCP connections in a packet log, by the name of a node and the two ports."""
+
+    def __init__(self, crossings: Crossings) -> None:
+        self.crossings = crossings
+        self._from: dict[tuple[str | None, int, int], list[Integers]] = defaultdict(list)
+        self._towards: dict[tuple[str | None, int, int], list[Integers]] = defaultdict(list)
+        if not len(crossings):
+            return
+        key = crossings.source.astype(np.uint64)
+        for part in (crossings.destination, crossings.source_port, crossings.destination_port):
+            key = (key << np.uint64(16)) | part
+        order = np.argsort(key, kind="stable")  # stable: order of entry within a flow
+        for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+            one = rows[0]
+            ports = int(crossings.source_port[one]), int(crossings.destination_port[one])
+            name = crossings.vertices
+            self._from[name.get(int(crossings.source[one])), *ports].append(rows)
+            self._towards[name.get(int(crossings.destination[one])), *ports].append(rows)
+
+    def leaving(self, node: str, source_port: int, destination_port: int) -> list[Connection]:
+        """The connections that begin at `node` with these ports, in the order in which they opened."""
+        return self._connections(self._from.get((node, source_port, destination_port), []))
+
+    def arriving(self, node: str, source_port: int, destination_port: int) -> list[Connection]:
+        """The connections that end at `node` with these ports, in the order in which they opened."""
+        return self._connections(self._towards.get((node, source_port, destination_port), []))
+
+    def _connections(self, flows: list[Integers]) -> list[Connection]:
+        found = [connection for rows in flows for connection in _rebuild(self.crossings, rows)]
+        return sorted(found, key=lambda connection: connection.opened)
+
+
+def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
+    """The connections that used one pair of addresses and ports one after the other."""
+    sequence, payload = crossings.sequence[rows].astype(np.int64), crossings.payload[rows]
+    # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-
+    # around.
+    step = (np.diff(sequence) + 2**31) % 2**32 - 2**31
+    position = np.r_[0, np.cumsum(step)]
+    connections = []
+    begin = 0
+    while begin < len(rows):
+        end = _next_open(position, payload, begin)
+        # A connection of which the log missed the SYN has no known byte 0.
+        if payload[begin] == 0:
+            offset = position[begin:end] - position[begin] - 1
+            connections.append(_connection(crossings, rows[begin:end], offset, payload[begin:end]))
+        begin = end
+    return connections
+
+
+def _next_open(position: Integers, payload: Integers, begin: int) -> int:
+    """Index of the next SYN after the one at `begin`, or the length.
+
+    The log has no flags. What carries no payload has the number of the next new byte, give or take one (FIN,
+    keep-alive: RFC 9293 §3.8.4), unless it is a SYN (or a RST, which nothing follows); after a SYN comes its
+    number plus one.
+    """
+    reach = np.maximum.accumulate((position + payload)[begin:])[:-1]
+    odd = (payload[begin + 1 :] == 0) & (np.abs(position[begin + 1 :] - reach) > 1)
+    for candidate in np.flatnonzero(odd) + begin + 1:
+        later = (payload[candidate + 1 :] > 0) | (position[candidate + 1 :] != position[candidate])
+        follower = int(np.argmax(later)) + candidate + 1 if later.any() else None
+        if follower is not None and position[follower] == position[candidate] + 1:
+            return int(candidate)
+    return len(position)
+
+
+def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload: Integers) -> Connection:
+    opened = int(crossings.entered[rows[0]])
+    data = payload > 0
+    rows, start, stop = rows[data], offset[data], (offset + payload)[data]
+    bounds = np.unique(np.r_[start, stop])
+    pieces = max(len(bounds) - 1, 0)
+    if not pieces:
+        nothing = np.empty(0, np.int64)
+        return Connection(opened, nothing, nothing, nothing)
+
+    # Which packet covers which pieces: mostly one each, more where a retransmission was cut differently.
+    lowest, highest = np.searchsorted(bounds, start), np.searchsorted(bounds, stop)
+    count = highest - lowest
+    packet = np.repeat(np.arange(len(rows)), count)
+    piece = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(lowest, count)
+
+    # Assigning in reverse order leaves the first one of each piece.
+    first = np.full(pieces, NEVER, np.int64)
+    first[piece[::-1]] = rows[packet[::-1]]
+
+    arrivals = rows[crossings.delivered[rows]]
+    arrivals = arrivals[np.argsort(crossings.left[arrivals], kind="stable")]
+    rank_of = np.full(len(rows), len(arrivals), np.int64)
+    rank_of[np.searchsorted(rows, arrivals)] = np.arange(len(arrivals))
+    rank = np.full(pieces, len(arrivals), np.int64)
+    np.minimum.at(rank, piece, rank_of[packet])
+    # A prefix is complete when its last piece to come has come; before byte 0 nothing may be missing.
+    rank = np.maximum.accumulate(rank) if bounds[0] == 0 else np.full(pieces, len(arrivals))
+    completing = np.r_[arrivals, NEVER][rank]
+    return Connection(opened, bounds, first, completing)

@@ -1,0 +1,309 @@
+"""The summary of a run: from its raw files to three tables and ``summary.json``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import TypeAdapter, ValidationError
+
+from cellbed.measure.decomposition import Decomposition, decompose
+from cellbed.measure.links import BIN_NS, longest_gap, read_links
+from cellbed.measure.nodes import read_nodes
+from cellbed.measure.requests import read_requests
+from cellbed.measure.run_folder import FORMAT, MeasureError, read_run, replace
+from cellbed.measure.statistics import Percentile, Samples, percentile
+
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Requests by what became of them.
+
+    ok: a reply within the timeout; late: a reply after it, in the distribution like any other; timed_out:
+    none although the timeout passed; lost: none when the run ended first, or the connection went.
+    without_parts: replied to, but some part is unknown.
+    """
+
+    total: int
+    ok: int
+    late: int
+    timed_out: int
+    lost: int
+    without_parts: int
+
+    @property
+    def replied(self) -> int:
+        return self.ok + self.late
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Latency that the parts do not account for.
+
+    median_s: its median; median_share, p99_share: median and 99th percentile of |residual| / latency over the
+    requests with all parts (requests of them).
+    """
+
+    requests: int
+    median_s: float
+    median_share: float
+    p99_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSummary:
+    """Latency of one endpoint's requests."""
+
+    endpoint: str
+    counts: Counts
+    percentiles: list[Percentile]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionSummary:
+    """One direction of a link while the schedule ran.
+
+    Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
+    from the start of the emulator to its end. longest_gap_s, longest_gap_at_s: the longest time without any
+    capacity, and when it began.
+    """
+
+    direction: str
+    capacity_mbit_s: float | None
+    used_mbit_s: float
+    queue_peak_bytes: int
+    dropped_queue: int
+    dropped_loss: int
+    longest_gap_s: float | None
+    longest_gap_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """One node while the schedule ran; ``None`` where unknown."""
+
+    node: str
+    cpu_cores_mean: float | None
+    cpu_cores_peak: float | None
+    memory_peak_bytes: int | None
+    throttled_s: float | None
+    oom_kills: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run measured; ``summary.json`` is this, field by field. Times in seconds."""
+
+    format: int
+    name: str
+    status: str
+    duration_s: float
+    no_limits: bool
+    seeded_weights: bool
+    requests: Counts
+    fastest_s: float | None
+    slowest_s: float | None
+    percentiles: list[Percentile]
+    decompositions: list[Decomposition]
+    residual: Residual | None
+    endpoints: list[EndpointSummary]
+    directions: list[DirectionSummary]
+    nodes: list[NodeSummary]
+    warnings: list[str]
+
+    @classmethod
+    def read(cls, run: Path) -> "Summary":
+        """The summary that `collect` wrote. Raises MeasureError where it is missing or of another version."""
+        path = run / "summary.json"
+        try:
+            return _SUMMARY.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            read_run(run)
+            raise MeasureError(f"{path}: missing; `cellbed report {run}` makes it from the raw files") from None
+        except ValidationError as error:
+            raise MeasureError(
+                f"{path}: not a summary of this version ({error.errors()[0]['msg']}); "
+                f"`cellbed report {run}` makes it anew"
+            ) from None
+
+    def json(self) -> bytes:
+        """The bytes of ``summary.json``."""
+        return _SUMMARY.dump_json(self, indent=2) + b"\n"
+
+
+_SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
+
+
+def collect(run: Path) -> Summary:
+    """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet`` and
+    ``summary.json``.
+
+    Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
+    run's folder.
+    """
+    description = read_run(run)
+    requests = read_requests(run, description)
+    links = read_links(run, description)
+    nodes = read_nodes(run, description)
+    for name, table in (("requests", requests), ("links", links), ("nodes", nodes)):
+        replace(run / f"{name}.parquet", table.write_parquet)
+    summary = summarise(description, requests, links, nodes)
+    replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
+    return summary
+
+
+def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame) -> Summary:
+    """The summary of a run's tables; description: the content of ``run.json``. Pure."""
+    samples = latencies(requests)
+    percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
+    duration = (description.get("duration_ns") or 0) / 1e9
+    counts = _counts(requests)
+    residual = _residual(requests)
+    return Summary(
+        format=FORMAT,
+        name=str(description.get("name", "")),
+        status=str(description.get("status", "unknown")),
+        duration_s=duration,
+        no_limits=bool(description.get("no_limits")),
+        seeded_weights=_seeded_weights(description.get("workload") or {}),
+        requests=counts,
+        fastest_s=_number(requests["latency_s"].min()),
+        slowest_s=_number(requests["latency_s"].max()),
+        percentiles=percentiles,
+        decompositions=[decompose(requests, at) for at in percentiles],
+        residual=residual,
+        endpoints=_endpoints(requests),
+        directions=_directions(description, links, duration),
+        nodes=_nodes(nodes, duration),
+        warnings=[str(warning) for warning in description.get("warnings") or []]
+        + _warnings(description, counts, residual),
+    )
+
+
+def latencies(requests: pl.DataFrame) -> Samples:
+    """Latency of every request in seconds, in the order of the table; +inf without a reply."""
+    return requests["latency_s"].fill_null(float("inf")).to_numpy()
+
+
+def _counts(requests: pl.DataFrame) -> Counts:
+    status = requests["status"]
+    replied = requests.filter(pl.col("reply_ns").is_not_null())
+    return Counts(
+        total=len(requests),
+        ok=int((status == "ok").sum()),
+        late=int((status == "late").sum()),
+        timed_out=int((status == "timed-out").sum()),
+        lost=int((status == "lost").sum()),
+        without_parts=int(replied["residual_s"].null_count()),
+    )
+
+
+def _residual(requests: pl.DataFrame) -> Residual | None:
+    complete = requests.drop_nulls("residual_s")
+    if complete.is_empty():
+        return None
+    residual, latency = complete["residual_s"].to_numpy(), complete["latency_s"].to_numpy()
+    share = np.abs(residual) / latency
+    return Residual(
+        requests=len(complete),
+        median_s=float(np.median(residual)),
+        median_share=float(np.median(share)),
+        p99_share=float(np.quantile(share, 0.99)),
+    )
+
+
+def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
+    found = []
+    for (endpoint,), group in requests.group_by("endpoint", maintain_order=True):
+        samples = latencies(group)
+        found.append(EndpointSummary(str(endpoint), _counts(group), [percentile(samples, q) for q in QUANTILES]))
+    return sorted(found, key=lambda summary: _natural(summary.endpoint))
+
+
+def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
+    found = []
+    for name in (str(direction["name"]) for direction in description.get("directions") or []):
+        series = links.filter(pl.col("direction") == name)
+        during = series.filter(pl.col("time_s").is_between(0, duration, closed="left"))
+        if during.is_empty():
+            continue
+        limited = during["capacity_mbit_s"].null_count() == 0
+        begin, length = longest_gap(during["capacity_mbit_s"].to_numpy()) if limited else (0, 0)
+        found.append(
+            DirectionSummary(
+                direction=name,
+                capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
+                used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
+                queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
+                dropped_queue=int(series["dropped_queue"].sum()),
+                dropped_loss=int(series["dropped_loss"].sum()),
+                longest_gap_s=length * BIN_NS / 1e9 if limited else None,
+                longest_gap_at_s=float(during["time_s"][begin]) if limited and length else None,
+            )
+        )
+    return found
+
+
+def _nodes(nodes: pl.DataFrame, duration: float) -> list[NodeSummary]:
+    during = nodes.filter(pl.col("time_s").is_between(0, duration)) if duration else nodes
+    found = []
+    for (node,), series in during.group_by("node", maintain_order=True):
+        throttled, kills = series["throttled_s"], series["oom_kills"]
+        memory = _number(series["memory_bytes"].max())
+        found.append(
+            NodeSummary(
+                node=str(node),
+                cpu_cores_mean=_number(series["cpu_cores"].mean()),
+                cpu_cores_peak=_number(series["cpu_cores"].max()),
+                memory_peak_bytes=None if memory is None else int(memory),
+                throttled_s=float(throttled.sum()) if throttled.null_count() < len(throttled) else None,
+                oom_kills=int(kills.drop_nulls().max() or 0) if kills.null_count() < len(kills) else None,  # type: ignore[arg-type]
+            )
+        )
+    return sorted(found, key=lambda summary: _natural(summary.node))
+
+
+def _warnings(description: dict[str, Any], counts: Counts, residual: Residual | None) -> list[str]:
+    found = []
+    if counts.total == 0:
+        found.append("the run recorded no request")
+    if counts.without_parts:
+        found.append(
+            f"{counts.without_parts} of {counts.replied} requests with a reply lack a part: a stamp is missing, "
+            "or their bytes were not found in the packet log"
+        )
+    if residual is not None and residual.median_share >= 0.01:
+        found.append(
+            f"the parts leave {residual.median_share * 100:.1f} % of a request's latency unexplained at the median (goal: "
+            "below 1 %): the machine may have been too busy for the emulator to keep time"
+        )
+    interfaces = (description.get("emulator") or {}).get("interfaces") or {}
+    for node, counters in interfaces.items():
+        if counters.get("dropped"):
+            found.append(
+                f"{counters['dropped']} packets were lost at the interface of {node}, before the link: "
+                "the emulator could not keep up"
+            )
+    return found
+
+
+def _seeded_weights(workload: dict[str, Any]) -> bool:
+    return workload.get("kind") == "image-classification" and workload.get("model") in (
+        None,
+        "",
+        "seeded",
+        "mobilenetv2",
+    )
+
+
+def _natural(name: str) -> tuple[str, int]:
+    """Sort key by which ``edge-10`` follows ``edge-9``."""
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdigit() else (name, -1)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
