@@ -1,0 +1,45 @@
+# One command for each thing one does with a clone. `make` alone says which.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv/bin
+export PATH := $(CURDIR)/$(VENV):$(PATH)
+
+.PHONY: help setup demo test test-slow lint bench clean
+
+help:  ## say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup:  ## install what is missing and compile
+	@scripts/setup.sh demo
+
+demo: setup  ## an AI offload over a replayed LTE link, with its report
+	@scripts/demo.sh
+
+setup-test:
+	@scripts/setup.sh test
+
+test: lint  ## lint, type checks, Rust tests, Python tests
+	cargo test --workspace --quiet
+	$(VENV)/pytest -q -m "not slow"
+
+test-slow: setup-test  ## the tests that take long
+	cargo test --workspace --release --quiet -- --include-ignored
+	$(VENV)/pytest -q -m slow
+
+lint: setup-test  ## format, lint and type checks
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(VENV)/ruff format --check --quiet .
+	$(VENV)/ruff check --quiet .
+	$(VENV)/mypy
+	shellcheck scripts/*.sh .ci/run
+
+bench: setup-test  ## figures beside a baseline measured in the same run
+	$(VENV)/python benches/emulator_throughput.py
+	$(VENV)/python benches/start_up.py
+
+clean:  ## remove what was built here, and what killed runs left
+	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean
+	rm -rf target .venv build web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f python/cellbed/_core*.so python/cellbed/report/assets/uPlot*
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Make a clone ready: Debian packages (with root or sudo), a virtual environment in the clone, the compiled module, the
+# report's chart library, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
+#
+#   scripts/setup.sh demo     what `make demo` needs
+#   scripts/setup.sh test     the same and what the tests need
+set -euo pipefail
+cd "$(dirname "$0")/.."
+purpose=${1:-demo}
+venv=.venv
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Debian package for each thing that is missing.
+missing=()
+need() { # need PACKAGE COMMAND...: any of the commands will do
+    local package=$1 command
+    shift
+    for command in "$@"; do
+        if command -v "$command" >/dev/null || [ -x "/usr/sbin/$command" ]; then return; fi
+    done
+    missing+=("$package")
+}
+
+python=${PYTHON:-python3}
+if ! command -v "$python" >/dev/null; then missing+=(python3 python3-venv)
+elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then missing+=(python3-venv)
+fi
+need gcc cc gcc
+[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
+need mosquitto mosquitto
+need nftables nft
+if [ "$purpose" = test ]; then
+    need chromium chromium chromium-browser google-chrome
+    need iperf3 iperf3
+    need passt pasta
+    need iproute2 ip
+    need shellcheck shellcheck
+    need procps ps
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+    install=(apt-get install -y --no-install-recommends "${missing[@]}")
+    if [ "$(id -u)" -eq 0 ]; then as_root=(env DEBIAN_FRONTEND=noninteractive)
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root=(sudo -n env DEBIAN_FRONTEND=noninteractive)
+    else as_root=()
+    fi
+    if [ ${#as_root[@]} -eq 0 ] || ! command -v apt-get >/dev/null; then
+        say "These Debian packages are missing: ${missing[*]}"
+        say "Install them with:  sudo ${install[*]}"
+        exit 1
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" "${install[@]}" >/dev/null
+    # A broker of the system would hold nothing of ours up, but nobody asked for it.
+    if [[ " ${missing[*]} " == *" mosquitto "* ]] && [ -d /run/systemd/system ]; then
+        "${as_root[@]}" systemctl disable --now mosquitto >/dev/null 2>&1 || true
+    fi
+fi
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    say "cellbed needs Python 3.11 or newer; $python is $("$python" --version). Name another with PYTHON=/path/to/python3."
+    exit 1
+fi
+if ! command -v cargo >/dev/null; then
+    say "cellbed needs Rust 1.85 or newer, and no cargo is on the PATH. Install it from https://rustup.rs"
+    exit 1
+fi
+
+if [ ! -x "$venv/bin/python" ]; then
+    say "making the virtual environment"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+extras=""
+if [ "$purpose" = test ]; then extras="[dev]"; fi
+if ! stamp=$(cat "$venv/.installed-$purpose" 2>/dev/null) ||
+    [ "$stamp" != "$(cat pyproject.toml constraints.txt | sha256sum)" ]; then
+    say "installing Python packages and compiling; this takes a minute or two the first time"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt maturin
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".$extras"
+    sha256sum < <(cat pyproject.toml constraints.txt) > "$venv/.installed-$purpose"
+else
+    newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \
+        \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled" -print -quit 2>/dev/null || echo none)
+    if [ -n "$newest" ]; then
+        say "compiling"
+        PATH="$PWD/$venv/bin:$PATH" VIRTUAL_ENV="$PWD/$venv" "$venv/bin/maturin" develop --release --quiet
+    fi
+fi
+touch "$venv/.compiled"
+
+if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then
+    say "fetching the chart library of the report"
+    "$venv/bin/python" scripts/fetch_assets.py
+fi
+
+# An ordinary user may not open the TUN device or divide control groups everywhere; with sudo at hand, allow it now.
+if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        sudo -n "$PWD/$venv/bin/cellbed" grant "$(id -un)" >&2
+    else
+        "$venv/bin/cellbed" doctor >&2 || true
+        say "Some of this needs root once:  sudo $PWD/$venv/bin/cellbed grant $(id -un)"
+    fi
+fi
