@@ -30,6 +30,10 @@ def run(
       cellbed run scenarios/offload-lte.toml --dry-run
       cellbed run my.toml --out /tmp/runs --json | jq .latency
     """
+    from cellbed.testbed.cgroups import enter_delegated_scope
+
+    if not (no_limits or dry_run):
+        enter_delegated_scope()
     from cellbed.cli.progress import listener
     from cellbed.experiments.run import Options, exit_code, finish
     from cellbed.experiments.run import run as execute

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from cellbed.errors import CellbedError
 PERIOD_US = 10_000
 """Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
 long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
+
+SCOPE_VARIABLE = "CELLBED_SCOPE"
+"""Environment variable of a command that runs in a scope of its own already."""
 
 CONTROLLERS = ("cpu", "cpuacct", "memory")
 
@@ -206,10 +211,20 @@ def remove(folder: Path) -> None:
                 time.sleep(0.01)
 
 
-def in_systemd_session() -> bool:
-    """Whether an ordinary user could get a delegated control group from systemd here (version 2)."""
+def enter_delegated_scope() -> None:
+    """Run this command anew in a control group that systemd delegates, where an ordinary user needs that.
+
+    On version 2 with systemd a session's own group is not the user's to divide, but a transient scope is
+    (systemd.resource-control(5), ``Delegate=``). Returns where it is not needed or cannot be had.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    return os.geteuid() != 0 and _version_2_mount() is not None and Path(runtime, "systemd", "private").exists()
+    if os.geteuid() == 0 or SCOPE_VARIABLE in os.environ or _version_2_mount() is None:
+        return
+    if not Path(runtime, "systemd", "private").exists() or shutil.which("systemd-run") is None:
+        return
+    os.environ[SCOPE_VARIABLE] = "1"
+    scope = ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--"]
+    os.execvp(scope[0], [*scope, sys.executable, "-P", *sys.argv])
 
 
 def _version_2_base(unified: Path) -> Path:
@@ -259,8 +274,6 @@ def _delegate(folder: Path) -> None:
 
 
 def _advice(why: str) -> str:
-    import sys
-
     command = f"sudo {Path(sys.argv[0]).absolute()} grant {_user_name()}"
     if os.geteuid() == 0:
         return f"CPU and memory limits cannot be enforced here: {why}. Run with --no-limits to go without."
