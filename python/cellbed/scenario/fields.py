@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.scenario.presets import PRESETS
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError
-from cellbed.traces import ARCHIVE, TraceError, TraceSource, resolve
+from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, resolve
 
 
 def refusal(text: str) -> PydanticCustomError:
@@ -202,9 +202,9 @@ QUEUE_LIMIT = TextField(
 
 
 def _read_file(text: str, folder: Path) -> Path:
-    path = (folder / Path(text).expanduser()).absolute()
-    if not path.is_file():
-        raise UnitError(f"no file is at {path}: write the path of a file, relative to the scenario file or absolute")
+    path = find_file(text, folder)
+    if path is None:
+        raise UnitError(f"{plainly(text)} is not a file in {folder}: write a path relative to the scenario file")
     return path
 
 

@@ -5,7 +5,7 @@ gives the same as text with units, the way a user writes it.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -132,6 +132,14 @@ class Transport(Table):
 class ImageClassification(Table):
     """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
+            "then": {"properties": {"rate": False}},
+            "else": {"required": ["rate"]},
+        }
+    )
+
     kind: Literal["image-classification"]
     on: Literal["edge", "cloud"] = Field(description="The node class that classifies.")
     arrivals: Literal["periodic", "poisson", "closed"] = Field(
@@ -147,11 +155,9 @@ class ImageClassification(Table):
         None, description="ONNX model to run; left out: MobileNetV2 with seeded weights."
     )
     workers: int | None = Field(
-        None, ge=1, le=1024, description="Worker processes of a remote node; left out: its CPUs, at least one."
+        None, ge=1, le=1024, description="Worker processes of each remote node; left out: one per whole CPU of it."
     )
-    images: int | None = Field(
-        None, ge=1, le=10000, description="Photographs in the data bank; left out: the workload's own number."
-    )
+    images: int = Field(100, ge=1, le=10000, description="Photographs in the data bank.")
 
 
 class Scenario(Table):
@@ -170,8 +176,16 @@ class Scenario(Table):
     workload: ImageClassification = Field(description="The application and the load on it.")
 
     def resolved(self) -> dict[str, Any]:
-        """The scenario with every default written out, as JSON-able values that read like the file."""
+        """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
         return self.model_dump(mode="json")
+
+    def completed(self) -> Self:
+        """The scenario with the defaults that depend on other keys filled in."""
+        served_by = getattr(self.nodes, self.workload.on)
+        if self.workload.workers is not None or served_by is None:
+            return self
+        workload = self.workload.model_copy(update={"workers": max(1, int(served_by.cpus))})
+        return self.model_copy(update={"workload": workload})
 
     def misfits(self) -> list[tuple[str, str]]:
         """Keys that are right alone but not together with others: (dotted key, what is wrong and what to do)."""

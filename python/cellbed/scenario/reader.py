@@ -43,10 +43,8 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(_malformed(source, text, error)) from error
-    except RecursionError as error:
-        raise ScenarioError(
-            f"{source}:1: nested too deeply to be a scenario: write it as in the documentation"
-        ) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
+        raise ScenarioError(f"{source}:1: too long or too deeply nested a value to be a scenario: remove it") from error
     try:
         scenario = Scenario.model_validate(data, context={"folder": folder})
     except ValidationError as error:
@@ -54,7 +52,7 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
     found = [Problem(key, reason) for key, reason in scenario.misfits()] + list(_unreadable_traces(scenario))
     if found:
         raise ScenarioError(_report(source, text, found))
-    return scenario
+    return scenario.completed()
 
 
 def _unreadable_traces(scenario: Scenario) -> Iterable[Problem]:
@@ -71,7 +69,10 @@ def _unreadable_traces(scenario: Scenario) -> Iterable[Problem]:
 def _report(source: str, text: str, found: Iterable[Problem]) -> str:
     from cellbed._core import toml_positions
 
-    positions = toml_positions(text)
+    try:
+        positions = toml_positions(text)
+    except ValueError:  # another reader of TOML, another opinion: better a sentence without its line than none
+        positions = {}
     lines = []
     for problem in found:
         key = problem.key

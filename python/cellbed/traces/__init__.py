@@ -1,5 +1,5 @@
 """Recorded and synthetic traces of cellular links: the archive, its generation, and the look-up by name or path."""
 
-from cellbed.traces.catalogue import ARCHIVE, TraceError, TraceSource, archive_folder, resolve
+from cellbed.traces.catalogue import ARCHIVE, TraceError, TraceSource, archive_folder, find_file, resolve
 
-__all__ = ["ARCHIVE", "TraceError", "TraceSource", "archive_folder", "resolve"]
+__all__ = ["ARCHIVE", "TraceError", "TraceSource", "archive_folder", "find_file", "resolve"]

@@ -80,17 +80,25 @@ def resolve(text: str, folder: Path) -> TraceSource:
     """
     if text in MODELS:
         return TraceSource(text, MODELS[text])
-    path = (folder / Path(text).expanduser()).absolute()
-    if path.is_dir():
-        raise TraceError(f"'{text}' is a folder: name a trace file in it")
-    if path.exists():
+    path = find_file(text, folder)
+    if path is not None:
         return TraceSource(text, path)
     near = difflib.get_close_matches(text, ARCHIVE, n=1)
     known = ", ".join(ARCHIVE)
     hint = f"did you mean '{near[0]}'? " if near else ""
     raise TraceError(
-        f"no trace is called '{text}' and no file is at {path}: {hint}write one of {known}, or the path of a file"
+        f"no trace is called {text!r} and no such file is in {folder}: "
+        f"{hint}write one of {known}, or the path of a file"
     )
+
+
+def find_file(text: str, folder: Path) -> Path | None:
+    """Absolute path of the regular file that ``text`` names relative to ``folder``; None if there is none."""
+    try:
+        path = (folder / Path(text).expanduser()).absolute()
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # a name too long, a home of nobody, a NUL
+        return None
 
 
 def archive_folder() -> Path:
