@@ -28,31 +28,34 @@ class Problem:
 
 def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any]) -> list[Problem]:
     """What pydantic found in ``data``, in our words and one problem per mistake."""
-    found = {key: (path, error) for error in errors for path in [_path(error["loc"], data)] for key in [_dotted(path)]}
-    absent = {key for key, (_, error) in found.items() if error["type"] == "missing"}
+    found = [(_path(error, data), error) for error in errors]
+    absent = {_dotted(path) for path, error in found if error["type"] == "missing"}
     explained = set()
     sentences = []
-    for key, (path, error) in found.items():
+    for path, error in found:
         if error["type"] == "extra_forbidden":
             meant, text = _unknown(path, data, absent)
             explained.add(meant)
         else:
             text = _sentence(path, error, data)
-        sentences.append(Problem(key, text))
+        sentences.append(Problem(_dotted(path), text))
     # A mistyped key is one mistake, though it leaves its right name missing.
     return [problem for problem in sentences if problem.key not in explained]
 
 
-def _path(location: Sequence[int | str], data: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of the file in a location; pydantic puts the name of the chosen variant of a union among them."""
+def _path(error: ErrorDetails, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the file to blame; pydantic puts the name of the chosen variant of a union among them."""
     path: list[str] = []
     here: Any = data
+    location = error["loc"]
     for index, step in enumerate(location):
         if isinstance(here, Mapping) and step in here:
             here = here[step]
         elif index < len(location) - 1 or (isinstance(here, Mapping) and here.get("kind") == step):
             continue
         path.append(str(step))
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(here, Mapping):
+        path.append("kind")
     return tuple(path)
 
 
@@ -71,6 +74,9 @@ def _unknown(path: tuple[str, ...], data: Mapping[str, Any], absent: set[str]) -
     """The dotted key that was meant instead of the unknown ``path`` (or nothing), and the sentence."""
     *table, name = path
     siblings = _fields(tuple(table), data)
+    if name not in siblings and path in set(_known_keys()):
+        kind = plainly(_value((*table, "kind"), data))
+        return "", f"unknown key, since kind = {kind} has none of this name: remove it or choose another kind"
     near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.6)
     present = _value(table, data)
     free = [key for key in near if key not in present]
@@ -78,7 +84,7 @@ def _unknown(path: tuple[str, ...], data: Mapping[str, Any], absent: set[str]) -
         return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:
         return "", f"unknown key; '{near[0]}' is there already: remove one of the two"
-    homes = [known for known in _known_keys() if known[-1] == name]
+    homes = [known for known in _known_keys() if known[-1] == name and known[:-1] != tuple(table)]
     if homes:
         right = f"[{_dotted(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"
         meant = _dotted(homes[0])
@@ -105,7 +111,7 @@ def _sentence(path: tuple[str, ...], error: ErrorDetails, data: Mapping[str, Any
             choices = str(context.get("expected") or context.get("expected_tags")).replace(" or ", ", ")
             return _choice(str(context.get("tag", value)), [choice.strip(" '") for choice in choices.split(",")])
         case "union_tag_not_found":
-            return f"its kind is missing: {example}"
+            return f"missing: {example}"
         case "int_type" | "int_from_float" | "int_parsing_size":
             return f"{value} is not a whole number: {example}"
         case "float_type" | "finite_number":

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -73,14 +73,23 @@ def _report(source: str, text: str, found: Iterable[Problem]) -> str:
         positions = toml_positions(text)
     except ValueError:  # another reader of TOML, another opinion: better a sentence without its line than none
         positions = {}
-    lines = []
-    for problem in found:
-        key = problem.key
-        while key and key not in positions:
-            key = key.rpartition(".")[0]
-        line = positions[key][0] if key else 1
-        lines.append((line, f"{source}:{line}: {problem.key}: {problem.text}"))
+    lines = [
+        (_line(problem.key, positions), f"{source}:{_line(problem.key, positions)}: {problem.key}: {problem.text}")
+        for problem in found
+    ]
     return "\n".join(line for _, line in sorted(lines, key=lambda entry: entry[0]))
+
+
+def _line(key: str, positions: Mapping[str, tuple[int, int]]) -> int:
+    """The line of ``key``; of what is missing that of its table, or of the first thing in the table."""
+    while key:
+        if key in positions:
+            return positions[key][0]
+        inside = [line for known, (line, _) in positions.items() if known.startswith(f"{key}.")]
+        if inside:
+            return min(inside)
+        key = key.rpartition(".")[0]
+    return 1
 
 
 def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
@@ -91,8 +100,11 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
     written = text.splitlines()[line - 1].strip() if line <= len(text.splitlines()) else ""
     name, equals, value = (part.strip() for part in written.partition("="))
-    if reason == "Invalid value" and equals and value and value[0] not in "\"'[{":
+    bare = bool(value) and value[0] not in "\"'[{"
+    if equals and bare and reason.startswith(("Invalid value", "Expected newline")):
         remedy = f'text and quantities need quotes: {name} = "{value}"'
+    elif reason.startswith("Illegal character '\\n'"):
+        reason, remedy = "Text that does not end on its line", f'close the quotes: {written}"'
     elif reason.startswith("Cannot overwrite") or reason.startswith("Cannot declare"):
         remedy = "a key or table may appear once: remove one of the two"
     elif "=" in reason:

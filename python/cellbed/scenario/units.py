@@ -102,7 +102,7 @@ class Quantity:
 
     def pattern(self) -> str:
         """A regular expression (ECMA 262) that every readable quantity of this kind matches."""
-        units = "|".join(self.units)
+        units = "|".join(self.units).replace("µ", "[µ\N{GREEK SMALL LETTER MU}]")
         return rf"^\s*\+?[0-9]{{1,24}}(\.[0-9]{{1,24}})?[ \t]*({units})\s*$"
 
     def remedy(self, number: str | None = None) -> str:

@@ -1,0 +1,36 @@
+"""The JSON Schema of scenario files (draft 2020-12), for editors that complete and check while one types."""
+
+from typing import Any
+
+from cellbed.scenario.model import Scenario
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a scenario as it is written: quantities are text with a unit, unknown keys are refused."""
+    schema = _as_written(Scenario.model_json_schema())
+    return {"$schema": DRAFT, **schema, "title": "cellbed scenario"}
+
+
+def _as_written(node: Any, *, names: bool = False) -> Any:
+    """``node`` without what a TOML file cannot have (null) and what only repeats the key's name (titles).
+
+    names: whether the keys of ``node`` are names of the scenario and not words of the schema language.
+    """
+    if isinstance(node, list):
+        return [_as_written(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if names:
+        return {name: _as_written(inner) for name, inner in node.items()}
+    kept = {
+        word: _as_written(inner, names=word in ("properties", "$defs"))
+        for word, inner in node.items()
+        if word not in ("title", "discriminator") and not (word == "default" and inner is None)
+    }
+    options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:
+        del kept["anyOf"]
+        return {**options[0], **kept}
+    return kept

@@ -1,0 +1,254 @@
+"""A malformed scenario is answered by one line per mistake: file, line, key, what is wrong and what would be right."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.scenario import ScenarioError, load
+
+GOOD = """\
+name = "test"
+duration = "60 s"
+seed = 1
+
+[nodes.endpoint]
+count = 1
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.edge]
+cpus = 2.0
+memory = "2 GiB"
+
+[links.mobile]
+up = "12 Mbit/s"
+down = "unlimited"
+base_delay = "10 ms"
+queue = { kind = "droptail", limit = "1 MB" }
+start = "0 s"
+
+[links.core]
+edge = "base-edge"
+
+[workload]
+kind = "image-classification"
+on = "edge"
+rate = "2 /s"
+arrivals = "periodic"
+"""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One edit of the good scenario, and words that its one error line must have."""
+
+    was: str
+    becomes: str
+    line: int
+    key: str
+    words: tuple[str, ...]
+
+
+MISTAKES = {
+    "mistyped key": Mistake("queue =", "qeue =", 18, "links.mobile.qeue", ("unknown key", "'queue'")),
+    "mistyped required key": Mistake("cpus = 2.0", "cpu = 2.0", 11, "nodes.edge.cpu", ("unknown key", "'cpus'")),
+    "mistyped table": Mistake("[workload]", "[worklod]", 24, "worklod", ("unknown key", "'workload'")),
+    "mistyped inner table": Mistake("[links.core]", "[links.cor]", 21, "links.cor", ("unknown key", "'core'")),
+    "key in an inline table": Mistake(
+        'limit = "1 MB"', 'limits = "1 MB"', 18, "links.mobile.queue.limits", ("unknown key", "'limit'")
+    ),
+    "key of another table": Mistake(
+        "seed = 1", 'seed = 1\nbase_delay = "5 ms"', 4, "base_delay", ("unknown key here", "[links.mobile]")
+    ),
+    "unheard-of key": Mistake("seed = 1", "seed = 1\nxyzzy = 1", 4, "xyzzy", ("unknown key", "duration", "seed")),
+    "key twice by typo": Mistake(
+        'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' is there already",)
+    ),
+    "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
+    "duration without unit": Mistake(
+        'base_delay = "10 ms"',
+        'base_delay = "10"',
+        17,
+        "links.mobile.base_delay",
+        ("'10' has no unit", "'10 ms' or '10 s'"),
+    ),
+    "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
+    "size in letters of rate": Mistake('"512 MiB"', '"512 mib"', 8, "nodes.endpoint.memory", ("'512 MiB'",)),
+    "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
+    "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too little", "'1 ms'")),
+    "zero rate": Mistake('"2 /s"', '"0 /s"', 27, "workload.rate", ("too little", "more than '0 /s'")),
+    "rate in other words": Mistake('"2 /s"', '"2 Hz"', 27, "workload.rate", ("'2 /s'",)),
+    "bit rate in other words": Mistake('"12 Mbit/s"', '"12 Mbps"', 15, "links.mobile.up", ("'12 Mbit/s'",)),
+    "zero nodes": Mistake("count = 1", "count = 0", 6, "nodes.endpoint.count", ("0 is too small", "at least 1")),
+    "nodes in text": Mistake("count = 1", 'count = "1"', 6, "nodes.endpoint.count", ("whole number", "count = 1")),
+    "half a node": Mistake("count = 1", "count = 1.5", 6, "nodes.endpoint.count", ("1.5 is not a whole number",)),
+    "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "more than 0")),
+    "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
+    "CPUs as truth": Mistake("cpus = 1.0", "cpus = true", 7, "nodes.endpoint.cpus", ("true is not a number",)),
+    "little memory": Mistake('"512 MiB"', '"1 MiB"', 8, "nodes.endpoint.memory", ("too little", "'64 MiB'")),
+    "no endpoint": Mistake(
+        '[nodes.endpoint]\ncount = 1\ncpus = 1.0\nmemory = "512 MiB"\n',
+        "",
+        6,
+        "nodes.endpoint",
+        ("missing", "[nodes.endpoint]"),
+    ),
+    "no name": Mistake('name = "test"\n', "", 1, "name", ("missing", 'name = "')),
+    "no memory": Mistake('memory = "2 GiB"\n', "", 10, "nodes.edge.memory", ("missing", 'memory = "512 MiB"')),
+    "name of a folder": Mistake('"test"', '"../test"', 1, "name", ("'../test'", "letters, digits")),
+    "seed in text": Mistake("seed = 1", 'seed = "one"', 3, "seed", ("'one' is not a whole number",)),
+    "negative seed": Mistake("seed = 1", "seed = -1", 3, "seed", ("too small", "at least 0")),
+    "certain loss": Mistake(
+        'start = "0 s"', "loss = { uplink = 1.0 }", 19, "links.mobile.loss.uplink", ("too large", "less than 1")
+    ),
+    "loss in text": Mistake(
+        'start = "0 s"', 'loss = { uplink = "1 %" }', 19, "links.mobile.loss.uplink", ("'1 %' is not a number",)
+    ),
+    "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
+    "unknown queue": Mistake('"droptail"', '"drop-tail"', 18, "links.mobile.queue.kind", ("did you mean 'droptail'",)),
+    "queue without kind": Mistake(
+        'kind = "droptail", ', "", 18, "links.mobile.queue.kind", ("missing", 'kind = "droptail"')
+    ),
+    "queue as text": Mistake(
+        '{ kind = "droptail", limit = "1 MB" }', '"droptail"', 18, "links.mobile.queue", ("not a table", "kind =")
+    ),
+    "infinite queue with limit": Mistake(
+        '"droptail"', '"infinite"', 18, "links.mobile.queue.limit", ("unknown key", "'infinite'")
+    ),
+    "queue for no packet": Mistake('"1 MB"', '"100 B"', 18, "links.mobile.queue.limit", ("one packet", "'1500 B'")),
+    "half a packet": Mistake('"1 MB"', '"1.5 packets"', 18, "links.mobile.queue.limit", ("'100 packets'",)),
+    "unknown workload": Mistake(
+        '"image-classification"', '"image-clasification"', 25, "workload.kind", ("did you mean 'image-classification'",)
+    ),
+    "unknown place": Mistake(
+        'on = "edge"', 'on = "moon"', 26, "workload.on", ("'moon' is not known", '"edge", "cloud"')
+    ),
+    "place without nodes": Mistake('on = "edge"', 'on = "cloud"', 26, "workload.on", ("[nodes.cloud]", 'on = "edge"')),
+    "unknown arrivals": Mistake('"periodic"', '"Poisson"', 28, "workload.arrivals", ("did you mean 'poisson'",)),
+    "open loop without rate": Mistake('rate = "2 /s"\n', "", 24, "workload.rate", ("missing", 'rate = "8 /s"')),
+    "closed loop with rate": Mistake('"periodic"', '"closed"', 27, "workload.rate", ("closed loop", "remove")),
+    "unknown preset": Mistake(
+        'edge = "base-edge"',
+        'edge = "us-west-1"',
+        22,
+        "links.core.edge",
+        ("not a preset", "'base-edge'", "'eu-central-1'", "'eu-west-3'", "'us-east-1'", "'3 ms'"),
+    ),
+    "core delay as number": Mistake(
+        'edge = "base-edge"', "edge = 3", 22, "links.core.edge", ("3 has no unit", "'3 ms'")
+    ),
+    "remote class without core": Mistake(
+        'edge = "base-edge"\n', "", 21, "links.core.edge", ("missing", "[nodes.edge]", "base-edge")
+    ),
+    "unknown trace": Mistake(
+        '"12 Mbit/s"', '"lte-subrban.up"', 15, "links.mobile.up", ("did you mean 'lte-suburban.up'", "5g-midband.down")
+    ),
+    "trace file not there": Mistake('"12 Mbit/s"', '"traces/x.up"', 15, "links.mobile.up", ("no such file",)),
+    "trace is a folder": Mistake('"12 Mbit/s"', '"."', 15, "links.mobile.up", ("no such file",)),
+    "trace as number": Mistake('"12 Mbit/s"', "12", 15, "links.mobile.up", ("12 has no unit", "'12 Mbit/s'")),
+    "model not there": Mistake(
+        'on = "edge"', 'on = "edge"\nmodel = "mine.onnx"', 27, "workload.model", ("'mine.onnx' is not a file",)
+    ),
+    "congestion control with spaces": Mistake(
+        "[links.core]",
+        '[transport]\ncongestion_control = "my own"\n[links.core]',
+        22,
+        "transport.congestion_control",
+        ("'my own'", '"cubic"'),
+    ),
+    "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
+    "table is a value": Mistake(
+        "[nodes.edge]\ncpus = 2.0\nmemory", "[nodes]\nedge", 11, "nodes.edge", ("not a table",)
+    ),
+    "date for text": Mistake('"test"', "2025-06-17", 1, "name", ("not text", 'name = "')),
+    # Not TOML at all:
+    "no quotes": Mistake('"60 s"', "60 s", 2, "", ("not TOML", 'duration = "60 s"')),
+    "quote not closed": Mistake('"60 s"', '"60 s', 2, "", ("not TOML", 'close the quotes: duration = "60 s"')),
+    "colon for equals": Mistake("seed = 1", "seed: 1", 3, "", ("not TOML", "key = value")),
+    "bracket not closed": Mistake("[nodes.edge]", "[nodes.edge", 10, "", ("not TOML", "[nodes.edge")),
+    "key twice": Mistake("seed = 1", "seed = 1\nseed = 2", 4, "", ("not TOML", "once")),
+    "table twice": Mistake("[nodes.edge]", "[nodes.endpoint]", 10, "", ("not TOML", "once")),
+}
+
+
+def _error(path: Path) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def _write(folder: Path, text: str) -> Path:
+    path = folder / "bad.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_good_scenario_is_good(tmp_path: Path) -> None:
+    assert load(_write(tmp_path, GOOD)).name == "test"
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_one_mistake_gives_one_line_with_place_and_remedy(mistake: Mistake, tmp_path: Path) -> None:
+    assert GOOD.count(mistake.was) >= 1
+    path = _write(tmp_path, GOOD.replace(mistake.was, mistake.becomes, 1))
+    message = _error(path)
+    assert message.count("\n") == 0, message
+    assert message.startswith(f"{path}:{mistake.line}: {mistake.key}: " if mistake.key else f"{path}:{mistake.line}: ")
+    for word in mistake.words:
+        assert word in message
+    for jargon in ("Input should", "validation error", "pydantic", "dict", "str_type", "(at line"):
+        assert jargon not in message
+
+
+def test_all_mistakes_are_reported_in_order_of_lines(tmp_path: Path) -> None:
+    text = GOOD.replace('"60 s"', '"60"').replace("queue =", "qeue =").replace('"2 /s"', '"2"')
+    lines = _error(_write(tmp_path, text)).splitlines()
+    keys = [line.split(": ")[1] for line in lines]
+    assert keys == ["duration", "links.mobile.qeue", "workload.rate"]
+
+
+def test_error_is_one_that_the_command_shows(tmp_path: Path) -> None:
+    with pytest.raises(CellbedError):
+        load(tmp_path / "none.toml")
+
+
+def test_missing_file_names_a_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "real.toml").write_text(GOOD)
+    message = _error(tmp_path / "reel.toml")
+    assert "no such file" in message
+    assert str(tmp_path / "real.toml") in message
+
+
+def test_folder_instead_of_file(tmp_path: Path) -> None:
+    assert "a folder" in _error(tmp_path)
+
+
+def test_unreadable_file(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read every file")
+    path = _write(tmp_path, GOOD)
+    path.chmod(0)
+    assert "Permission denied" in _error(path)
+
+
+def test_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes(b'name = "x"\n# caf\xe9\n')
+    assert _error(path).startswith(f"{path}:2: not UTF-8")
+
+
+def test_empty_file_says_what_is_missing(tmp_path: Path) -> None:
+    message = _error(_write(tmp_path, ""))
+    for key in ("name", "duration", "nodes", "links", "workload"):
+        assert f": {key}: missing" in message
+
+
+def test_number_of_thousands_of_digits(tmp_path: Path) -> None:
+    assert "too long" in _error(_write(tmp_path, f"seed = {'9' * 5000}\n"))
+
+
+def test_deep_nesting(tmp_path: Path) -> None:
+    assert "nested" in _error(_write(tmp_path, "a = " + "[" * 100_000))
