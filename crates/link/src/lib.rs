@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The path model of cellbed: one direction of a link as a pipeline of pure stages.
+//!
+//! Time goes in with every call; nothing in this crate reads a clock, a socket or a file, starts a thread or draws from
+//! a generator that was not seeded by its configuration. The same stages therefore serve the emulator (monotonic
+//! clock), the simulator (an event queue) and the tests (numbers), in the manner of `smoltcp` and `quinn-proto`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cellbed_link::{BottleneckConfig, Bytes, DelayConfig, Direction, Duration, Schedule, Time, Trace};
+//!
+//! let trace = Trace::parse(&b"2\n5\n"[..]).unwrap(); // opportunities at 2, 5, 7, 10, … ms
+//! let stages = vec![
+//!     BottleneckConfig::new(Schedule::looped(Arc::new(trace))).into(),
+//!     DelayConfig::Fixed(Duration::from_millis(10)).into(),
+//! ];
+//! let mut uplink = Direction::new(stages, Time::ZERO);
+//! uplink.accept(Time::from_millis(3), "hello", Bytes(1500));
+//!
+//! let due = uplink.next_event().unwrap();
+//! let outcome = uplink.poll(due).unwrap();
+//! assert_eq!((outcome.packet, outcome.released, outcome.departed), ("hello", Time::from_millis(5), Time::from_millis(15)));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod bottleneck;
+pub mod delay;
+pub mod direction;
+pub mod loss;
+pub mod meter;
+pub mod queue;
+pub mod random;
+pub mod schedule;
+mod service;
+pub mod time;
+pub mod trace;
+pub mod units;
+
+pub use bottleneck::BottleneckConfig;
+pub use delay::{DelayConfig, DelaySeries};
+pub use direction::{Direction, DropReason, Fate, Outcome, StageConfig};
+pub use loss::{LossConfig, Probability};
+pub use meter::{BIN_WIDTH, Bin};
+pub use queue::{Discipline, QueueLevel};
+pub use random::Seed;
+pub use schedule::{Repeat, Schedule};
+pub use time::{Duration, Time};
+pub use trace::{Trace, TraceError};
+pub use units::{BitRate, Bytes, MTU, Opportunities, Packets};

@@ -1,0 +1,408 @@
+//! One direction of a link: packets go in at one end and come out, or are dropped, in order of time.
+
+use std::collections::VecDeque;
+
+use crate::bottleneck::{Admission, Bottleneck, BottleneckConfig};
+use crate::delay::{Delay, DelayConfig};
+use crate::loss::{Loss, LossConfig};
+use crate::meter::{Bin, Meter};
+use crate::queue::QueueLevel;
+use crate::schedule::Offer;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets};
+
+/// What one stage of a direction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StageConfig {
+    /// Packets vanish.
+    Loss(LossConfig),
+    /// Packets queue for their turn.
+    Bottleneck(BottleneckConfig),
+    /// Packets travel.
+    Delay(DelayConfig),
+}
+
+impl From<LossConfig> for StageConfig {
+    fn from(config: LossConfig) -> Self {
+        Self::Loss(config)
+    }
+}
+
+impl From<BottleneckConfig> for StageConfig {
+    fn from(config: BottleneckConfig) -> Self {
+        Self::Bottleneck(config)
+    }
+}
+
+impl From<DelayConfig> for StageConfig {
+    fn from(config: DelayConfig) -> Self {
+        Self::Delay(config)
+    }
+}
+
+/// A packet that has come out of a direction, or was dropped in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome<P> {
+    /// The caller's packet.
+    pub packet: P,
+    /// Its IP length.
+    pub size: Bytes,
+    /// When it reached the direction.
+    pub arrived: Time,
+    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none.
+    pub released: Time,
+    /// When it left the direction or was dropped.
+    pub departed: Time,
+    /// Which of the two.
+    pub fate: Fate,
+}
+
+/// How a packet ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It reached the far end.
+    Delivered,
+    /// It did not.
+    Dropped(DropReason),
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// The bottleneck queue had no room.
+    QueueFull = 1,
+    /// A loss stage took it.
+    Loss = 2,
+}
+
+/// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
+///
+/// `P` is whatever the caller needs to know its packet again, such as an index. The whole contract:
+/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back at
+/// [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns of
+/// an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the latest
+/// one seen.
+///
+/// At one instant, packets leave a stage before others enter it. Once the queues have reached their greatest length,
+/// nothing allocates.
+#[derive(Clone, Debug)]
+pub struct Direction<P> {
+    stages: Vec<Stage<P>>,
+    outcomes: VecDeque<Outcome<P>>,
+    held: QueueLevel,
+    zero: Time,
+    clock: Time,
+    /// A restart in the future.
+    pending: Option<Restart>,
+    meter: Option<Meter>,
+    /// Index of the first bottleneck.
+    metered: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Restart {
+    zero: Time,
+    offset: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum Stage<P> {
+    Loss(Loss),
+    Bottleneck(Bottleneck<Item<P>>),
+    Delay(Delay<Item<P>>),
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+struct Item<P> {
+    packet: P,
+    size: Bytes,
+    arrived: Time,
+    released: Time,
+}
+
+impl<P> Direction<P> {
+    /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
+    pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
+        let metered = stages
+            .iter()
+            .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
+        let stages = stages
+            .into_iter()
+            .map(|stage| match stage {
+                StageConfig::Loss(config) => Stage::Loss(Loss::new(config)),
+                StageConfig::Bottleneck(config) => {
+                    Stage::Bottleneck(Bottleneck::new(&config, zero))
+                }
+                StageConfig::Delay(config) => Stage::Delay(Delay::new(config, zero)),
+            })
+            .collect();
+        Self {
+            stages,
+            outcomes: VecDeque::new(),
+            held: QueueLevel::default(),
+            zero,
+            clock: Time::ZERO,
+            pending: None,
+            meter: None,
+            metered,
+        }
+    }
+
+    /// The same direction with a meter. Its [bins](Self::finished_bins) pile up until they are taken.
+    pub fn with_meter(mut self) -> Self {
+        self.meter = Some(Meter::new(self.zero, self.offer()));
+        self
+    }
+
+    /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
+    /// added to the configured offset of traces and series.
+    ///
+    /// Packets that are queued or on their way stay. If `zero` lies in the future all goes on as it was until then; if it
+    /// lies in the past the schedules are where they would be had they started in time. A later call replaces one that has
+    /// not come into force.
+    pub fn restart(&mut self, zero: Time, offset: Duration) {
+        self.pending = Some(Restart { zero, offset });
+        self.settle(self.clock);
+    }
+
+    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`.
+    pub fn accept(&mut self, now: Time, packet: P, size: Bytes) {
+        let now = self.settle(now);
+        self.held.packets.0 += 1;
+        self.held.bytes += size;
+        if let Some(meter) = &mut self.meter {
+            meter.arrived(now, size);
+        }
+        self.enter(
+            0,
+            now,
+            Item {
+                packet,
+                size,
+                arrived: now,
+                released: now,
+            },
+        );
+    }
+
+    /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
+    ///
+    /// Never later than the next delivery. It may be earlier, and then `poll` gives nothing and this a later instant. A
+    /// drop may be told later than it happened: by the least delay of the stages behind it.
+    pub fn next_event(&self) -> Option<Time> {
+        if !self.outcomes.is_empty() {
+            return Some(self.clock);
+        }
+        let mut behind = Duration::ZERO;
+        let mut earliest: Option<Time> = None;
+        for stage in self.stages.iter().rev() {
+            if let Some(event) = self.event_of(stage) {
+                let delivery = event + behind;
+                earliest = Some(earliest.map_or(delivery, |other| other.min(delivery)));
+            }
+            if let Stage::Delay(delay) = stage {
+                behind += delay.least();
+            }
+        }
+        earliest
+    }
+
+    /// The next packet that had left or been dropped by `now`, in order of that time; call until `None`.
+    pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
+        self.settle(now);
+        self.outcomes.pop_front()
+    }
+
+    /// The bins of the meter that had ended by `now` and were not taken before, in order of time, without a gap.
+    ///
+    /// The first one holds `zero`, or the first packet if that came earlier. Nothing without a
+    /// [meter](Self::with_meter).
+    pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
+        let now = self.settle(now);
+        let mut meter = self.meter.as_mut();
+        std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
+    }
+
+    /// The queue of the first bottleneck, as of the last call.
+    pub fn queue(&self) -> QueueLevel {
+        self.bottleneck().map(Bottleneck::level).unwrap_or_default()
+    }
+
+    /// All packets that have neither left nor been dropped, as of the last call.
+    pub fn held(&self) -> QueueLevel {
+        self.held
+    }
+
+    /// Brings everything up to `now`, a pending restart at its instant. Returns the time of the direction.
+    fn settle(&mut self, now: Time) -> Time {
+        let now = now.max(self.clock);
+        if let Some(Restart { zero, offset }) = self.pending.filter(|restart| restart.zero <= now) {
+            let at = zero.max(self.clock);
+            // What leaves before the restart leaves by the old schedule, what would leave at it by the new one.
+            if let Some(before) = at.as_nanos().checked_sub(1).map(Time::from_nanos) {
+                self.run(before);
+            }
+            self.pending = None;
+            self.restart_stages(zero, at, offset);
+        }
+        self.run(now);
+        self.clock = now;
+        now
+    }
+
+    fn restart_stages(&mut self, zero: Time, at: Time, offset: Duration) {
+        for stage in &mut self.stages {
+            match stage {
+                Stage::Loss(loss) => loss.restart(),
+                Stage::Bottleneck(bottleneck) => bottleneck.restart(zero, at, offset),
+                Stage::Delay(delay) => delay.restart(zero, offset),
+            }
+        }
+        self.zero = zero;
+        let offer = self.offer();
+        if let Some(meter) = &mut self.meter {
+            meter.restart(zero, at, offer);
+        }
+    }
+
+    /// Moves packets from stage to stage in order of time, up to and including `until`.
+    fn run(&mut self, until: Time) {
+        while let Some((index, now)) = self.next_departure().filter(|&(_, now)| now <= until) {
+            let left = match &mut self.stages[index] {
+                Stage::Loss(_) => None,
+                Stage::Bottleneck(bottleneck) => bottleneck.take().map(|item| Item {
+                    released: now,
+                    ..item
+                }),
+                Stage::Delay(delay) => delay.take(),
+            };
+            let Some(item) = left else { return };
+            self.left(index, now, item.size);
+            self.enter(index + 1, now, item);
+        }
+    }
+
+    /// The stage that a packet leaves next, and when; of several at one instant the last one.
+    fn next_departure(&self) -> Option<(usize, Time)> {
+        let mut next: Option<(usize, Time)> = None;
+        for (index, stage) in self.stages.iter().enumerate() {
+            if let Some(departure) = stage.next_departure()
+                && next.is_none_or(|(_, earliest)| departure <= earliest)
+            {
+                next = Some((index, departure));
+            }
+        }
+        next
+    }
+
+    /// Lets a packet into the given stage and on through those that hold nothing back.
+    fn enter(&mut self, first: usize, now: Time, mut item: Item<P>) {
+        for index in first..self.stages.len() {
+            match &mut self.stages[index] {
+                Stage::Loss(loss) => {
+                    if loss.strikes() {
+                        return self.finish(now, item, Fate::Dropped(DropReason::Loss));
+                    }
+                }
+                Stage::Bottleneck(bottleneck) => match bottleneck.accept(now, item.size, item) {
+                    Admission::Queued => return self.queue_changed(index, now),
+                    Admission::Refused(item) => {
+                        return self.finish(now, item, Fate::Dropped(DropReason::QueueFull));
+                    }
+                    Admission::Passed(passed) => {
+                        item = Item {
+                            released: now,
+                            ..passed
+                        };
+                        self.left(index, now, item.size);
+                    }
+                },
+                Stage::Delay(delay) => return delay.accept(now, item),
+            }
+        }
+        self.finish(now, item, Fate::Delivered);
+    }
+
+    fn finish(&mut self, now: Time, item: Item<P>, fate: Fate) {
+        let Item {
+            packet,
+            size,
+            arrived,
+            released,
+        } = item;
+        self.held.packets.0 = self.held.packets.0.saturating_sub(1);
+        self.held.bytes.0 = self.held.bytes.0.saturating_sub(size.0);
+        if let Some(meter) = &mut self.meter {
+            match fate {
+                Fate::Dropped(reason) => meter.dropped(now, reason),
+                Fate::Delivered if self.metered.is_none() => {
+                    meter.left(now, size, QueueLevel::default())
+                }
+                Fate::Delivered => {}
+            }
+        }
+        self.outcomes.push_back(Outcome {
+            packet,
+            size,
+            arrived,
+            released,
+            departed: now,
+            fate,
+        });
+    }
+
+    /// When a packet leaves a stage, or may: a pending restart can change that for a bottleneck.
+    fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
+        let departure = stage.next_departure();
+        match (stage, self.pending) {
+            (Stage::Bottleneck(bottleneck), Some(restart))
+                if bottleneck.level().packets > Packets(0) =>
+            {
+                Some(departure.map_or(restart.zero, |departure| departure.min(restart.zero)))
+            }
+            _ => departure,
+        }
+    }
+
+    fn queue_changed(&mut self, index: usize, now: Time) {
+        if self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.queue(now, level);
+            }
+        }
+    }
+
+    fn left(&mut self, index: usize, now: Time, size: Bytes) {
+        if self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.left(now, size, level);
+            }
+        }
+    }
+
+    fn bottleneck(&self) -> Option<&Bottleneck<Item<P>>> {
+        match &self.stages[self.metered?] {
+            Stage::Bottleneck(bottleneck) => Some(bottleneck),
+            Stage::Loss(_) | Stage::Delay(_) => None,
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        self.bottleneck()
+            .map_or(Offer::Unlimited, Bottleneck::offer)
+    }
+}
+
+impl<P> Stage<P> {
+    fn next_departure(&self) -> Option<Time> {
+        match self {
+            Self::Loss(_) => None, // holds nothing back
+            Self::Bottleneck(bottleneck) => bottleneck.next_departure(),
+            Self::Delay(delay) => delay.next_departure(),
+        }
+    }
+}

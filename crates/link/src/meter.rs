@@ -1,0 +1,201 @@
+//! What passed through a direction, in bins of 10 ms.
+
+use std::collections::VecDeque;
+
+use crate::direction::DropReason;
+use crate::queue::QueueLevel;
+use crate::schedule::Offer;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets};
+
+/// Width of a bin.
+pub const BIN_WIDTH: Duration = Duration::from_millis(10);
+
+/// One bin: the events from `start` up to but excluding `end`.
+///
+/// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
+/// the grid is laid anew. Capacity, use and queue are those of the direction's first bottleneck; arrivals and drops are those
+/// of the whole direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bin {
+    /// First instant of the bin.
+    pub start: Time,
+    /// First instant after the bin.
+    pub end: Time,
+    /// What the schedule offered, used or not; `None` where there is no limit.
+    pub capacity: Option<Bytes>,
+    /// Packets that left the bottleneck, counted whole in the bin in which their last byte left.
+    pub used: Bytes,
+    /// What reached the direction.
+    pub arrived: Bytes,
+    /// The queue at the end of the bin, the packet in service included.
+    pub queue: QueueLevel,
+    /// The most bytes in the queue.
+    pub peak: Bytes,
+    /// Packets dropped because the queue was full.
+    pub queue_full: Packets,
+    /// Packets lost.
+    pub lost: Packets,
+}
+
+/// Counts events into bins. Only bins with events take memory; those between are made up when they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    grids: VecDeque<Grid>,
+    /// The queue at the last event.
+    level: QueueLevel,
+    /// The queue at the end of the last bin handed out.
+    handed_out: QueueLevel,
+}
+
+/// Bins between two restarts.
+#[derive(Clone, Debug)]
+struct Grid {
+    /// Start of the next bin to hand out.
+    begin: Time,
+    /// Where the next grid begins.
+    end: Option<Time>,
+    /// What the bin edges are aligned to.
+    zero: Time,
+    offer: Offer,
+    eventful: VecDeque<Bin>,
+}
+
+impl Meter {
+    pub(crate) fn new(zero: Time, offer: Offer) -> Self {
+        Self {
+            grids: VecDeque::from([Grid::new(zero, zero, offer)]),
+            level: QueueLevel::default(),
+            handed_out: QueueLevel::default(),
+        }
+    }
+
+    /// Lays the bins anew from `now` on, aligned to `zero`.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offer: Offer) {
+        if let Some(last) = self.grids.back_mut() {
+            last.close(now);
+        }
+        self.grids.push_back(Grid::new(now, zero, offer));
+    }
+
+    pub(crate) fn arrived(&mut self, now: Time, size: Bytes) {
+        self.bin(now).arrived += size;
+    }
+
+    pub(crate) fn left(&mut self, now: Time, size: Bytes, level: QueueLevel) {
+        self.bin(now).used += size;
+        self.queue(now, level);
+    }
+
+    pub(crate) fn queue(&mut self, now: Time, level: QueueLevel) {
+        let bin = self.bin(now);
+        bin.queue = level;
+        bin.peak = bin.peak.max(level.bytes);
+        self.level = level;
+    }
+
+    pub(crate) fn dropped(&mut self, now: Time, reason: DropReason) {
+        let bin = self.bin(now);
+        let count = match reason {
+            DropReason::QueueFull => &mut bin.queue_full,
+            DropReason::Loss => &mut bin.lost,
+        };
+        count.0 += 1;
+    }
+
+    /// The next bin that ended at or before `now`, once all events before `now` have been counted.
+    pub(crate) fn next_bin(&mut self, now: Time) -> Option<Bin> {
+        loop {
+            let grid = self.grids.front_mut()?;
+            if let Some(bin) = grid.next_bin(now, self.handed_out) {
+                self.handed_out = bin.queue;
+                return Some(bin);
+            }
+            if grid.end.is_none_or(|end| grid.begin < end) {
+                return None;
+            }
+            self.grids.pop_front();
+        }
+    }
+
+    /// The bin that holds `now`. Events come in order of time.
+    fn bin(&mut self, now: Time) -> &mut Bin {
+        let level = self.level;
+        let last = self.grids.len() - 1; // there is always one
+        self.grids[last].bin(now, level)
+    }
+}
+
+impl Grid {
+    fn new(begin: Time, zero: Time, offer: Offer) -> Self {
+        Self {
+            begin,
+            end: None,
+            zero,
+            offer,
+            eventful: VecDeque::new(),
+        }
+    }
+
+    fn close(&mut self, end: Time) {
+        self.end = Some(end);
+    }
+
+    /// The edge after `at`.
+    fn edge_after(&self, at: Time) -> Time {
+        let width = BIN_WIDTH.as_nanos();
+        let phase = Duration::from_nanos(self.zero.as_nanos() % width);
+        // Before the first edge there is a part of a bin.
+        match at.as_nanos().checked_sub(phase.as_nanos()) {
+            Some(since) => Time::from_nanos(since - since % width) + phase + BIN_WIDTH,
+            None => Time::ZERO + phase,
+        }
+    }
+
+    fn bin(&mut self, now: Time, level: QueueLevel) -> &mut Bin {
+        self.begin = self.begin.min(now); // a packet that came before the schedule began
+        if self.eventful.back().is_none_or(|last| last.end <= now) {
+            self.eventful
+                .push_back(Bin::quiet(now, self.edge_after(now), level));
+        }
+        let last = self.eventful.len() - 1;
+        &mut self.eventful[last]
+    }
+
+    fn next_bin(&mut self, now: Time, level: QueueLevel) -> Option<Bin> {
+        let start = self.begin;
+        let edge = self.edge_after(start);
+        let end = self.end.map_or(edge, |end| end.min(edge));
+        if end <= start || end > now {
+            return None;
+        }
+        let bin = match self.eventful.front() {
+            Some(bin) if bin.end == edge => self.eventful.pop_front()?,
+            _ => Bin::quiet(start, end, level),
+        };
+        self.begin = end;
+        Some(Bin {
+            start,
+            end,
+            capacity: self.offer.capacity(start, end),
+            ..bin
+        })
+    }
+}
+
+impl Bin {
+    /// A bin in which nothing happens.
+    fn quiet(start: Time, end: Time, level: QueueLevel) -> Self {
+        Self {
+            start,
+            end,
+            capacity: None,
+            used: Bytes(0),
+            arrived: Bytes(0),
+            queue: level,
+            peak: level.bytes,
+            queue_full: Packets(0),
+            lost: Packets(0),
+        }
+    }
+}

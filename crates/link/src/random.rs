@@ -1,0 +1,28 @@
+//! The random numbers of a stage.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+
+/// The seed of one stage. The same seed gives the same numbers in every version of cellbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Seed(pub u64);
+
+/// A generator of uniform 64-bit numbers: PCG XSL RR 128/64 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient
+/// Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905, §6.3).
+///
+/// The state is set from the seed directly rather than through a seeding routine that a later release of the library
+/// might change, and a test pins the stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(Pcg64);
+
+impl Random {
+    pub(crate) fn new(seed: Seed) -> Self {
+        let mut generator = Pcg64::new(u128::from(seed.0), 0);
+        generator.next_u64(); // the first output of neighbouring seeds is alike: the state has been stirred only once
+        Self(generator)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}

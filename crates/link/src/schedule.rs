@@ -1,0 +1,158 @@
+//! When bytes may leave the bottleneck.
+
+use std::sync::Arc;
+
+use crate::time::{Duration, Time};
+use crate::trace::Trace;
+use crate::units::{BitRate, Bytes, Opportunities};
+
+/// When bytes may leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// The packet delivery opportunities of a recording.
+    Trace {
+        /// The recording.
+        trace: Arc<Trace>,
+        /// What follows its end.
+        repeat: Repeat,
+        /// Where in the recording to start. A looped recording takes it modulo its length.
+        offset: Duration,
+    },
+    /// A steady flow of bytes without any opportunities: a packet of `s` bytes takes `8 s / rate` from the moment it
+    /// reaches the head of the queue.
+    Constant(BitRate),
+    /// Packets pass at once.
+    Unlimited,
+}
+
+/// What follows the end of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Repeat {
+    /// The recording again. Its period is the last timestamp.
+    #[default]
+    Looped,
+    /// Nothing, ever.
+    Once,
+}
+
+impl Schedule {
+    /// A recording in a loop, from its start.
+    pub fn looped(trace: Arc<Trace>) -> Self {
+        Self::Trace {
+            trace,
+            repeat: Repeat::Looped,
+            offset: Duration::ZERO,
+        }
+    }
+
+    /// A recording played once, from its start.
+    pub fn once(trace: Arc<Trace>) -> Self {
+        Self::Trace {
+            trace,
+            repeat: Repeat::Once,
+            offset: Duration::ZERO,
+        }
+    }
+}
+
+/// The opportunities of a recording set against the clock. They are numbered from the start of the recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Playback {
+    trace: Arc<Trace>,
+    repeat: Repeat,
+    offset: Duration,
+    zero: Time,
+    /// Position in the recording at `zero`, ns.
+    start: u64,
+    /// Where the last search ended, since the next one mostly ends beside it.
+    cycle: u64,
+    run: usize,
+}
+
+impl Playback {
+    /// The recording from position `offset` on, at the instant `zero`. Nothing is offered before that.
+    pub(crate) fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
+        let mut playback = Self {
+            trace,
+            repeat,
+            offset,
+            zero,
+            start: 0,
+            cycle: 0,
+            run: 0,
+        };
+        playback.restart(zero, Duration::ZERO);
+        playback
+    }
+
+    /// The recording from position `offset` plus `further` on, at the instant `zero`.
+    pub(crate) fn restart(&mut self, zero: Time, further: Duration) {
+        let start = (self.offset + further).as_nanos();
+        self.zero = zero;
+        self.start = match self.repeat {
+            Repeat::Looped => start % self.trace.period(),
+            Repeat::Once => start,
+        };
+    }
+
+    /// Number of the first opportunity at or after `at`.
+    pub(crate) fn first_at(&self, at: Time) -> u64 {
+        let position = self.start.saturating_add(at.since(self.zero).as_nanos());
+        self.trace.count_before(position, self.repeat)
+    }
+
+    /// The instant of an opportunity; `None` past the end of a recording that is played once.
+    pub(crate) fn time_of(&mut self, index: u64) -> Option<Time> {
+        let total = self.trace.total();
+        let cycle_start = self.cycle.saturating_mul(total);
+        let within = if index >= cycle_start && index - cycle_start < total {
+            index - cycle_start
+        } else {
+            self.cycle = index / total;
+            index % total
+        };
+        if self.repeat == Repeat::Once && self.cycle > 0 {
+            self.cycle = 0;
+            return None;
+        }
+        if !self.trace.run_holds(self.run, within) {
+            self.run = if self.trace.run_holds(self.run + 1, within) {
+                self.run + 1
+            } else {
+                self.trace.run_of(within)
+            };
+        }
+        let position = self.trace.looped_position(self.cycle, self.run);
+        Some(self.zero + Duration::from_nanos(position.saturating_sub(self.start)))
+    }
+
+    /// Opportunities from `from` up to but excluding `to`.
+    pub(crate) fn opportunities(&self, from: Time, to: Time) -> Opportunities {
+        Opportunities(self.first_at(to).saturating_sub(self.first_at(from)))
+    }
+}
+
+/// A schedule set against the clock, able to say what it offers.
+#[derive(Clone, Debug)]
+pub(crate) enum Offer {
+    Opportunities { playback: Playback, each: Bytes },
+    Constant(BitRate),
+    Unlimited,
+}
+
+impl Offer {
+    /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
+    pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
+        match self {
+            Self::Opportunities { playback, each } => {
+                Some(playback.opportunities(from, to).carrying(*each))
+            }
+            Self::Constant(rate) => {
+                // As a difference of running totals, so that rounding does not add up over the bins.
+                let until = |at: Time| rate.bytes_in(at.since(Time::ZERO)).0;
+                Some(Bytes(until(to).saturating_sub(until(from))))
+            }
+            Self::Unlimited => None,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Service of the packet at the head of a queue: when its last byte leaves.
+
+use std::sync::Arc;
+
+use crate::bottleneck::BottleneckConfig;
+use crate::schedule::{Offer, Playback, Schedule};
+use crate::time::{Duration, Time};
+use crate::units::{BitRate, Bytes};
+
+/// A server in front of a queue. It holds one packet at a time, the head; nothing is stepped through, so that a gap of
+/// any length costs one search.
+#[derive(Clone, Debug)]
+pub(crate) enum Service {
+    Opportunities(ByteWise),
+    Constant(Fluid),
+    Unlimited,
+}
+
+impl Service {
+    pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
+        match &config.schedule {
+            Schedule::Trace {
+                trace,
+                repeat,
+                offset,
+            } => Self::Opportunities(ByteWise {
+                playback: Playback::new(Arc::clone(trace), *repeat, *offset, zero),
+                opportunity: config.opportunity.0,
+                overhead: config.overhead.0,
+                next: 0,
+                credit: 0,
+                instant: Time::ZERO,
+                owed: 0,
+            }),
+            Schedule::Constant(rate) => Self::Constant(Fluid {
+                rate: *rate,
+                busy_since: Time::ZERO,
+                sent: 0,
+                owed: 0,
+            }),
+            Schedule::Unlimited => Self::Unlimited,
+        }
+    }
+
+    /// Plays the schedule from `zero` on, as of `now`; what it sent of the head before `now` stays sent.
+    ///
+    /// Departures before `now` must have been finished.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        match self {
+            Self::Opportunities(service) => service.restart(zero, now, offset),
+            Self::Constant(_) | Self::Unlimited => {} // the same at all times
+        }
+    }
+
+    /// A packet reaches the idle server: what was offered before `now` is lost.
+    pub(crate) fn wake(&mut self, now: Time) {
+        match self {
+            Self::Opportunities(service) => service.wake(now),
+            Self::Constant(service) => service.wake(now),
+            Self::Unlimited => {}
+        }
+    }
+
+    /// A packet becomes the head.
+    pub(crate) fn begin(&mut self, size: Bytes) {
+        match self {
+            Self::Opportunities(service) => service.owed = size.0.saturating_add(service.overhead),
+            Self::Constant(service) => service.owed = size.0,
+            Self::Unlimited => {}
+        }
+    }
+
+    /// When the last byte of the head leaves; `None` if it never does.
+    pub(crate) fn departure(&mut self) -> Option<Time> {
+        match self {
+            Self::Opportunities(service) => service.departure(),
+            Self::Constant(service) => service.departure(),
+            Self::Unlimited => None, // nothing waits
+        }
+    }
+
+    /// The head has left.
+    pub(crate) fn finish(&mut self, departure: Time) {
+        match self {
+            Self::Opportunities(service) => service.finish(departure),
+            Self::Constant(service) => service.sent = service.sent.saturating_add(service.owed),
+            Self::Unlimited => {}
+        }
+    }
+
+    /// What the schedule offers, used or not.
+    pub(crate) fn offer(&self) -> Offer {
+        match self {
+            Self::Opportunities(service) => Offer::Opportunities {
+                playback: service.playback.clone(),
+                each: Bytes(service.opportunity),
+            },
+            Self::Constant(service) => Offer::Constant(service.rate),
+            Self::Unlimited => Offer::Unlimited,
+        }
+    }
+}
+
+/// Byte-wise service by opportunities.
+#[derive(Clone, Debug)]
+pub(crate) struct ByteWise {
+    playback: Playback,
+    /// Bytes of one opportunity.
+    opportunity: u64,
+    /// Bytes charged per packet beyond its size.
+    overhead: u64,
+    /// Number of the first opportunity that no departed packet has touched.
+    next: u64,
+    /// Bytes left of the opportunity before that one. They can be used at `instant` only.
+    credit: u64,
+    /// The last departure, or when the head reached the idle server.
+    instant: Time,
+    /// Bytes of the head to be sent by `credit` and the opportunities from `next` on.
+    owed: u64,
+}
+
+impl ByteWise {
+    fn wake(&mut self, now: Time) {
+        if now > self.instant {
+            self.instant = now;
+            self.credit = 0;
+            self.next = self.next.max(self.playback.first_at(now));
+        }
+    }
+
+    fn departure(&mut self) -> Option<Time> {
+        match self.opportunities_owed()? {
+            0 => Some(self.instant),
+            owed => self.playback.time_of(self.next.saturating_add(owed - 1)),
+        }
+    }
+
+    fn finish(&mut self, departure: Time) {
+        let spent = self.opportunities_owed().unwrap_or(0);
+        self.next = self.next.saturating_add(spent);
+        self.credit = self
+            .credit
+            .saturating_add(spent.saturating_mul(self.opportunity))
+            .saturating_sub(self.owed);
+        self.instant = departure;
+    }
+
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        let begun = self.playback.first_at(now).saturating_sub(self.next);
+        let sent = self
+            .credit
+            .saturating_add(begun.saturating_mul(self.opportunity));
+        self.owed = self.owed.saturating_sub(sent);
+        self.playback.restart(zero, offset);
+        self.next = self.playback.first_at(now);
+        self.credit = 0;
+        self.instant = now;
+    }
+
+    /// Opportunities that the head needs beyond the credit; `None` if they carry nothing.
+    fn opportunities_owed(&self) -> Option<u64> {
+        match self.owed.saturating_sub(self.credit) {
+            0 => Some(0),
+            missing if self.opportunity > 0 => Some(missing.div_ceil(self.opportunity)),
+            _ => None,
+        }
+    }
+}
+
+/// Service at a constant rate, as a fluid: within a busy period the n-th byte leaves 8 n / rate after its start.
+/// Departures are rounded up to a nanosecond each, from the exact value, so that no error adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct Fluid {
+    rate: BitRate,
+    /// Start of the busy period.
+    busy_since: Time,
+    /// Bytes of the packets that left in the busy period.
+    sent: u64,
+    /// Bytes of the head.
+    owed: u64,
+}
+
+impl Fluid {
+    fn wake(&mut self, now: Time) {
+        self.busy_since = now;
+        self.sent = 0;
+    }
+
+    fn departure(&self) -> Option<Time> {
+        let bytes = Bytes(self.sent.saturating_add(self.owed));
+        self.rate.time_for(bytes).map(|span| self.busy_since + span)
+    }
+}

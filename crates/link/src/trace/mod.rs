@@ -1,0 +1,247 @@
+//! Recordings of packet delivery opportunities (PDOs), in the format of Mahimahi.
+
+mod parse;
+
+use crate::schedule::Repeat;
+use crate::time::Duration;
+use crate::units::{BitRate, Bytes, MTU, Opportunities, saturate};
+
+pub use parse::{LineFault, TraceError};
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// The instants at which a recorded bottleneck could deliver one packet of at most [`MTU`] bytes
+/// (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015, §4).
+///
+/// Positions are spans since the start of the recording. Played in a loop, a recording starts again at its **last
+/// timestamp**, so that a leading 0 falls together with the end of the loop before.
+///
+/// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary search.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Distinct timestamps in ms, strictly increasing, never empty, the last one not 0.
+    millis: Vec<u32>,
+    /// Opportunities up to and including each timestamp.
+    cumulative: Vec<u64>,
+}
+
+impl Trace {
+    /// How many opportunities the recording holds.
+    pub fn opportunities(&self) -> Opportunities {
+        Opportunities(self.total())
+    }
+
+    /// The last timestamp: the length of the recording and the period of its loop.
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.period())
+    }
+
+    /// Bytes that the looped recording can deliver from position `from` up to but excluding `to`.
+    pub fn capacity(&self, from: Duration, to: Duration) -> Bytes {
+        let before = |position: Duration| self.count_before(position.as_nanos(), Repeat::Looped);
+        Opportunities(before(to).saturating_sub(before(from))).carrying(MTU)
+    }
+
+    /// Position of the first opportunity of the looped recording at or after `position`.
+    pub fn next_opportunity(&self, position: Duration) -> Duration {
+        let index = self.count_before(position.as_nanos(), Repeat::Looped);
+        let (cycle, within) = (index / self.total(), index % self.total());
+        Duration::from_nanos(self.looped_position(cycle, self.run_of(within)))
+    }
+
+    /// The longest time without an opportunity in the looped recording.
+    pub fn longest_gap(&self) -> Duration {
+        // The gap at the seam runs from the last timestamp, where the loop starts again, to the first one.
+        let inside = self
+            .millis
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .max()
+            .unwrap_or(0);
+        Duration::from_millis(u64::from(inside.max(self.millis[0])))
+    }
+
+    /// Mean rate of the recording.
+    pub fn mean_bit_rate(&self) -> BitRate {
+        BitRate::of(self.opportunities().carrying(MTU), self.duration())
+    }
+
+    /// Bytes that one pass over the recording can deliver in each bin of `width`, from the start on.
+    ///
+    /// The last bin includes the last timestamp, so the bins sum to the whole recording; it is shorter than the others
+    /// where the length is no multiple of `width`. A width of zero gives no bins.
+    pub fn bins(&self, width: Duration) -> impl Iterator<Item = Bytes> + '_ {
+        let (width, period) = (width.as_nanos(), self.period());
+        let bins = if width == 0 {
+            0
+        } else {
+            period.div_ceil(width)
+        };
+        let before = move |bin: u64| {
+            if bin == bins {
+                self.total()
+            } else {
+                self.count_before(bin * width, Repeat::Once)
+            }
+        };
+        (0..bins).map(move |bin| Opportunities(before(bin + 1) - before(bin)).carrying(MTU))
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.cumulative.last().copied().unwrap_or(0)
+    }
+
+    /// Period of the loop in ns.
+    pub(crate) fn period(&self) -> u64 {
+        self.millis
+            .last()
+            .map_or(0, |&last| u64::from(last) * NANOS_PER_MILLI)
+    }
+
+    /// Opportunities strictly before a position in ns, counted from the start of the first loop.
+    pub(crate) fn count_before(&self, position: u64, repeat: Repeat) -> u64 {
+        match repeat {
+            Repeat::Once => self.count_below(position),
+            Repeat::Looped if position <= self.period() => self.count_below(position),
+            Repeat::Looped => {
+                // Loop c covers the positions from just after c periods up to and including c + 1, and its leading zeros.
+                let cycle = (position - 1) / self.period();
+                let within = self.count_below(position - cycle * self.period());
+                saturate(u128::from(cycle) * u128::from(self.total()) + u128::from(within))
+            }
+        }
+    }
+
+    /// The run (distinct timestamp) that holds an opportunity of one pass; `index` must be below [`Self::total`].
+    pub(crate) fn run_of(&self, index: u64) -> usize {
+        self.cumulative.partition_point(|&count| count <= index)
+    }
+
+    /// Whether a run holds an opportunity of one pass.
+    pub(crate) fn run_holds(&self, run: usize, index: u64) -> bool {
+        let before = if run == 0 {
+            0
+        } else {
+            self.cumulative[run - 1]
+        };
+        before <= index
+            && self
+                .cumulative
+                .get(run)
+                .is_some_and(|&through| index < through)
+    }
+
+    /// Position in ns of a run in the given loop.
+    pub(crate) fn looped_position(&self, cycle: u64, run: usize) -> u64 {
+        cycle
+            .saturating_mul(self.period())
+            .saturating_add(u64::from(self.millis[run]) * NANOS_PER_MILLI)
+    }
+
+    /// Opportunities of one pass strictly before a position in ns.
+    fn count_below(&self, position: u64) -> u64 {
+        let runs = self
+            .millis
+            .partition_point(|&millis| u64::from(millis) * NANOS_PER_MILLI < position);
+        if runs == 0 {
+            0
+        } else {
+            self.cumulative[runs - 1]
+        }
+    }
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Trace({} opportunities in {})",
+            self.total(),
+            self.duration()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(millis: &[u64]) -> Trace {
+        Trace::from_millis(millis.iter().copied()).unwrap()
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_loop_starts_again_at_the_last_timestamp() {
+        let trace = trace(&[2, 5]); // … 2 5 7 10 12 15 …
+        assert_eq!(trace.duration(), ms(5));
+        let next: Vec<_> = [0, 2, 3, 5, 6, 8, 11]
+            .map(|at| trace.next_opportunity(ms(at)))
+            .to_vec();
+        assert_eq!(next, [2, 2, 5, 5, 7, 10, 12].map(ms));
+    }
+
+    #[test]
+    fn a_leading_zero_falls_together_with_the_end_of_the_loop_before() {
+        let trace = trace(&[0, 4]); // 0, 4 twice, 8 twice, …
+        assert_eq!(trace.next_opportunity(ms(0)), ms(0));
+        assert_eq!(trace.capacity(ms(0), ms(4)), Bytes(1500));
+        assert_eq!(trace.capacity(ms(4), ms(5)), Bytes(3000));
+        assert_eq!(trace.capacity(ms(5), ms(8)), Bytes(0));
+        assert_eq!(trace.capacity(ms(8), ms(9)), Bytes(3000));
+    }
+
+    #[test]
+    fn capacity_counts_whole_loops_and_excludes_the_end() {
+        let trace = trace(&[1, 1, 3, 10]);
+        assert_eq!(trace.capacity(ms(0), ms(1)), Bytes(0));
+        assert_eq!(trace.capacity(ms(1), ms(3)), Bytes(3000));
+        assert_eq!(trace.capacity(ms(0), ms(10_000)), Bytes(1500 * 3999)); // the opportunity at 10 s is excluded
+        assert_eq!(trace.capacity(ms(5), ms(2)), Bytes(0));
+    }
+
+    #[test]
+    fn a_gap_of_78_seconds_is_one_search_wide() {
+        let trace = trace(&[10, 78_329, 78_330]);
+        assert_eq!(trace.longest_gap(), ms(78_319));
+        assert_eq!(trace.next_opportunity(ms(11)), ms(78_329));
+        assert_eq!(trace.capacity(ms(11), ms(78_329)), Bytes(0));
+    }
+
+    #[test]
+    fn the_longest_gap_may_lie_at_the_seam() {
+        assert_eq!(trace(&[60, 70, 100]).longest_gap(), ms(60));
+    }
+
+    #[test]
+    fn bins_sum_to_the_recording() {
+        let trace = trace(&[0, 1, 9, 10, 15, 20, 20]);
+        let bins: Vec<_> = trace.bins(ms(10)).collect();
+        assert_eq!(bins, [Bytes(4500), Bytes(6000)]); // the last bin includes 20 ms
+        let bins: Vec<_> = trace.bins(ms(15)).collect();
+        assert_eq!(bins, [Bytes(6000), Bytes(4500)]); // the second bin lasts 5 ms
+        assert_eq!(trace.bins(Duration::ZERO).count(), 0);
+        assert_eq!(
+            trace.bins(Duration::MAX).collect::<Vec<_>>(),
+            [Bytes(10_500)]
+        );
+    }
+
+    #[test]
+    fn the_mean_rate_is_bytes_over_the_last_timestamp() {
+        assert_eq!(
+            trace(&(1..=1000).collect::<Vec<_>>()).mean_bit_rate(),
+            BitRate(12_000_000)
+        );
+    }
+
+    #[test]
+    fn far_positions_saturate() {
+        let trace = trace(&[1; 100]);
+        assert_eq!(trace.next_opportunity(Duration::MAX), Duration::MAX);
+        assert!(trace.capacity(Duration::ZERO, Duration::MAX) > Bytes(1 << 40));
+    }
+}

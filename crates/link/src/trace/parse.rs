@@ -1,0 +1,275 @@
+//! Reading a trace, one line at a time.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use thiserror::Error;
+
+use super::Trace;
+
+/// Bytes read at a time.
+const BUFFER: usize = 1 << 16;
+/// The longest line, comments included. A file without line ends is refused after this much.
+const LONGEST_LINE: usize = 4096;
+/// How much of an offending line an error shows.
+const EXCERPT: usize = 32;
+
+/// Why a trace was refused. The text says what is wrong and in which line, but not in which file: the parser sees a
+/// stream. [`TraceError::in_file`] puts the two together.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// A line that is not part of a trace.
+    #[error("line {line}: {fault}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        fault: LineFault,
+    },
+    /// The source failed.
+    #[error("line {line}: the trace could not be read any further: {source}")]
+    Read {
+        /// Number of the line that was being read, from 1.
+        line: usize,
+        /// The failure.
+        source: io::Error,
+    },
+    /// No line holds a timestamp.
+    #[error("the trace holds no timestamp; a trace needs at least one, in milliseconds, above 0")]
+    Empty,
+    /// Only zeros.
+    #[error(
+        "every timestamp of the trace is 0; the last one is the length of the trace and must be above 0"
+    )]
+    AllZero,
+}
+
+/// What is wrong with a line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LineFault {
+    /// A number with a decimal point.
+    #[error("`{0}` is not a whole number; timestamps are whole milliseconds")]
+    Decimal(String),
+    /// A number with a sign.
+    #[error("`{0}` has a sign; timestamps count up from 0 and are written without one")]
+    Sign(String),
+    /// Blanks before or after the number.
+    #[error("`{0}` has blanks beside the number; a line holds one number and nothing else")]
+    Blanks(String),
+    /// Something else.
+    #[error(
+        "`{0}` is not a timestamp; a line holds one whole number of milliseconds and nothing else"
+    )]
+    NotANumber(String),
+    /// An old Macintosh line end, or a stray one.
+    #[error("`{0}` holds a carriage return; lines end with a line feed or with both")]
+    CarriageReturn(String),
+    /// A number beyond the largest timestamp.
+    #[error("`{0}` is too large; a trace lasts at most {max} ms (49 days)", max = u32::MAX)]
+    TooLarge(String),
+    /// A timestamp before the one above it.
+    #[error("{value} ms comes after {previous} ms; timestamps never decrease")]
+    Decreasing {
+        /// The timestamp in ms.
+        value: u32,
+        /// The largest one before it, in ms.
+        previous: u32,
+    },
+    /// A line beyond all measure.
+    #[error(
+        "the line is longer than {LONGEST_LINE} bytes; a line holds one whole number of milliseconds"
+    )]
+    TooLong,
+}
+
+impl TraceError {
+    /// Number of the offending line, from 1; `None` where the fault is that of the whole trace.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::Line { line, .. } | Self::Read { line, .. } => Some(*line),
+            Self::Empty | Self::AllZero => None,
+        }
+    }
+
+    /// The error as compilers print theirs: `FILE:LINE: reason`, or `FILE: reason` for one of the whole trace.
+    pub fn in_file(&self, file: impl std::fmt::Display) -> String {
+        match self {
+            Self::Line { line, fault } => format!("{file}:{line}: {fault}"),
+            Self::Read { line, source } => {
+                format!("{file}:{line}: the trace could not be read any further: {source}")
+            }
+            Self::Empty | Self::AllZero => format!("{file}: {self}"),
+        }
+    }
+}
+
+impl Trace {
+    /// Reads a trace from a file, a pipe or memory, in small pieces.
+    ///
+    /// One decimal integer a line: milliseconds since the start, never decreasing. A repeated value is several
+    /// opportunities in that millisecond; 0 is legal. Blank lines, lines that start with `#`, both kinds of line end
+    /// and a missing last one are accepted, anything else is an error that names the line.
+    pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
+        let mut reader = BufReader::with_capacity(BUFFER, reader);
+        let mut builder = Builder::default();
+        let mut split = Vec::new(); // the start of a line that two buffers share
+        let mut line = 1;
+        loop {
+            let buffer = match reader.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(source) if source.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(TraceError::Read { line, source }),
+            };
+            if buffer.is_empty() {
+                builder
+                    .add_line(&split)
+                    .map_err(|fault| TraceError::Line { line, fault })?;
+                return builder.finish();
+            }
+            let mut rest = buffer;
+            while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                let added = if split.is_empty() {
+                    builder.add_line(&rest[..end])
+                } else {
+                    split.extend_from_slice(&rest[..end]);
+                    let added = builder.add_line(&split);
+                    split.clear();
+                    added
+                };
+                added.map_err(|fault| TraceError::Line { line, fault })?;
+                rest = &rest[end + 1..];
+                line += 1;
+            }
+            split.extend_from_slice(rest);
+            if split.len() > LONGEST_LINE {
+                return Err(TraceError::Line {
+                    line,
+                    fault: LineFault::TooLong,
+                });
+            }
+            let read = buffer.len();
+            reader.consume(read);
+        }
+    }
+
+    /// A trace of the given timestamps in ms, under the same rules as a file; an error counts them as its lines.
+    pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
+        let mut builder = Builder::default();
+        for (index, value) in millis.into_iter().enumerate() {
+            u32::try_from(value)
+                .map_err(|_| LineFault::TooLarge(value.to_string()))
+                .and_then(|value| builder.add(value))
+                .map_err(|fault| TraceError::Line {
+                    line: index + 1,
+                    fault,
+                })?;
+        }
+        builder.finish()
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    millis: Vec<u32>,
+    cumulative: Vec<u64>,
+    count: u64,
+}
+
+impl Builder {
+    fn add_line(&mut self, line: &[u8]) -> Result<(), LineFault> {
+        match timestamp(line)? {
+            Some(value) => self.add(value),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, value: u32) -> Result<(), LineFault> {
+        self.count += 1;
+        match self.millis.last() {
+            Some(&previous) if value < previous => {
+                return Err(LineFault::Decreasing { value, previous });
+            }
+            Some(&previous) if value == previous => {
+                if let Some(last) = self.cumulative.last_mut() {
+                    *last = self.count;
+                }
+            }
+            _ => {
+                self.millis.push(value);
+                self.cumulative.push(self.count);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Trace, TraceError> {
+        match self.millis.last() {
+            None => Err(TraceError::Empty),
+            Some(0) => Err(TraceError::AllZero),
+            Some(_) => {
+                self.millis.shrink_to_fit();
+                self.cumulative.shrink_to_fit();
+                Ok(Trace {
+                    millis: self.millis,
+                    cumulative: self.cumulative,
+                })
+            }
+        }
+    }
+}
+
+/// The timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
+fn timestamp(line: &[u8]) -> Result<Option<u32>, LineFault> {
+    if line.len() > LONGEST_LINE {
+        return Err(LineFault::TooLong);
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() || line[0] == b'#' {
+        return Ok(None);
+    }
+    let mut value: u32 = 0;
+    for &byte in line {
+        if !byte.is_ascii_digit() {
+            return fault(line);
+        }
+        value = value
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(u32::from(byte - b'0')))
+            .ok_or(())
+            .or_else(|()| fault(line).map(|_| 0))?;
+    }
+    Ok(Some(value))
+}
+
+/// Says why a line is no timestamp; lines of blanks alone turn out to be fine.
+#[cold]
+fn fault(line: &[u8]) -> Result<Option<u32>, LineFault> {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let is_decimal = |text: &[u8]| {
+        text.contains(&b'.')
+            && text
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    let trimmed = line.trim_ascii();
+    let unsigned = trimmed.strip_prefix(b"-").or(trimmed.strip_prefix(b"+"));
+    let shown = excerpt(line);
+    Err(match unsigned {
+        _ if line.contains(&b'\r') => LineFault::CarriageReturn(shown),
+        _ if trimmed.is_empty() => return Ok(None),
+        _ if is_number(line) => LineFault::TooLarge(shown),
+        _ if is_number(trimmed) => LineFault::Blanks(shown),
+        _ if is_decimal(trimmed) => LineFault::Decimal(shown),
+        Some(unsigned) if is_number(unsigned) || is_decimal(unsigned) => LineFault::Sign(shown),
+        _ => LineFault::NotANumber(shown),
+    })
+}
+
+/// The start of a line, with bytes that are no text escaped.
+fn excerpt(line: &[u8]) -> String {
+    let shown = &line[..line.len().min(EXCERPT)];
+    let more = if shown.len() < line.len() { "…" } else { "" };
+    match std::str::from_utf8(shown) {
+        Ok(text) if !text.contains(char::is_control) => format!("{text}{more}"),
+        _ => format!("{}{more}", shown.escape_ascii()),
+    }
+}
