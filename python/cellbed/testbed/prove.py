@@ -101,8 +101,14 @@ def _prove_cpu(node: Node, group: Group, place: Place, machine_cpus: int) -> Pro
     used = (after - before) / (ended - began)
     too_much = used > node.cpus * (1 + CPU_TOLERANCE) + 0.02
     short = used < node.cpus * (1 - 2 * CPU_TOLERANCE)
-    note = "exceeds its limit" if too_much else "the machine is too busy to give that much now" if short else ""
-    return Proof(what, node.cpus, used, "CPUs", ok=not too_much, note=note)
+    absent = used < node.cpus * 0.25
+    if too_much:
+        note = "exceeds its limit"
+    elif absent:
+        note = "the node's programs do not come under its control group, or the machine has no time at all"
+    else:
+        note = "the machine is too busy to give that much now" if short else ""
+    return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note)
 
 
 def _prove_memory(node: Node, group: Group, place: Place) -> Proof:

@@ -1,0 +1,5 @@
+"""``python -m cellbed`` is the command ``cellbed``."""
+
+from cellbed.cli.main import main
+
+main()

@@ -1,0 +1,295 @@
+"""A run from the command line to its folder: what a user sees, and what is left when it is disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cellbed.testbed import cgroups
+from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.state import RUN_VARIABLE, records
+
+SCENARIO = """
+name = "{name}"
+duration = "{duration}"
+seed = {seed}
+
+[nodes.endpoint]
+count = {count}
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.edge]
+cpus = 1.5
+memory = "1 GiB"
+
+[links.mobile]
+up = "lte-suburban.up"
+down = "lte-suburban.down"
+base_delay = "5 ms"
+queue = {{ kind = "droptail", limit = "1 MB" }}
+
+[links.core]
+edge = "base-edge"
+
+[workload]
+kind = "image-classification"
+on = "edge"
+rate = "5 /s"
+arrivals = "poisson"
+"""
+
+
+def limits_reason() -> str | None:
+    """Why limits cannot be enforced here, or ``None``."""
+    try:
+        cgroups.locate()
+    except LimitsError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+pytestmark = [
+    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
+    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
+]
+
+
+def write_scenario(folder: Path, **changes: object) -> Path:
+    values = {"name": "test", "duration": "3 s", "seed": 5, "count": 1, **changes}
+    path = folder / "scenario.toml"
+    path.write_text(SCENARIO.format(**values))
+    return path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
+
+
+def run(*arguments: object, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def only_folder(parent: Path) -> Path:
+    (folder,) = parent.iterdir()
+    return folder
+
+
+def marked_processes() -> set[int]:
+    """Processes that carry the mark of any run of cellbed and belong to no live record."""
+    live = {record.identifier.encode() for record in records() if not record.is_stale()}
+    found = set()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            pairs = environ.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        marks = [pair.partition(b"=")[2] for pair in pairs if pair.startswith(RUN_VARIABLE.encode() + b"=")]
+        if marks and marks[0] not in live:
+            found.add(int(environ.parent.name))
+    return found
+
+
+def groups_of(identifier: str) -> list[Path]:
+    _, bases = cgroups.locate()
+    return [base / identifier for base in set(bases.values()) if (base / identifier).exists()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """One complete run with two endpoints, shared by the tests that only look."""
+    folder = tmp_path_factory.mktemp("finished")
+    outcome = run("run", write_scenario(folder, count=2), "--out", folder / "runs")
+    assert outcome.returncode == 0, outcome.stderr
+    return only_folder(folder / "runs"), outcome
+
+
+def test_dry_run_prints_nodes_links_and_limits_and_makes_nothing(tmp_path: Path) -> None:
+    outcome = run("run", write_scenario(tmp_path), "--dry-run", "--out", tmp_path / "runs")
+    assert outcome.returncode == 0
+    for text in ("endpoint-0", "edge-0", "mobile-0.uplink", "lte-suburban.up", "1 GiB", "1 MB", "5 ms"):
+        assert text in outcome.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_complete_run_leaves_everything_in_its_folder(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = finished
+    for name in (
+        "scenario.toml",
+        "scenario.resolved.json",
+        "run.json",
+        "environment.json",
+        "summary.json",
+        "requests.parquet",
+        "links.parquet",
+        "nodes.parquet",
+        "report.html",
+    ):
+        assert (folder / name).stat().st_size > 0, name
+    assert not list(folder.glob("*.tmp"))
+    description = json.loads((folder / "run.json").read_text())
+    assert description["status"] == "complete"
+    assert description["proof"]
+    assert all(proof["ok"] for proof in description["proof"])
+    environment = json.loads((folder / "environment.json").read_text())
+    assert len(environment["traces"]["lte-suburban.up"]) == 64
+    assert environment["congestion_control"]
+
+
+def test_every_request_is_accounted_for_and_its_parts_sum_up(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    import polars as pl
+
+    folder, _ = finished
+    requests = pl.read_parquet(folder / "requests.parquet")
+    assert requests.height > 0
+    assert set(requests["endpoint"]) == {"endpoint-0", "endpoint-1"}
+    answered = requests.filter(pl.col("status") == "ok")
+    assert answered.height > 0
+    parts = answered.select(pl.sum_horizontal(pl.col("^part_.*$")).alias("parts"), pl.col("latency"))
+    share = ((parts["latency"] - parts["parts"]).abs() / parts["latency"]).median()
+    assert share is not None
+    assert share < 0.01
+    assert answered.select(pl.min_horizontal(pl.col("^part_.*$")).min()).item() >= 0
+
+
+def test_one_seed_gives_one_schedule(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    def schedule(folder: Path) -> list[tuple[str, int]]:
+        zero = json.loads((folder / "run.json").read_text())["t0_ns"]
+        rows = []
+        for path in (folder / "raw").glob("*.requests.jsonl"):
+            rows += [json.loads(line) for line in path.read_text().splitlines()]
+        return sorted((row["endpoint"], row["intended_ns"] - zero) for row in rows if "request" in row)
+
+    outcome = run("run", write_scenario(tmp_path, count=2), "--out", tmp_path / "runs")
+    assert outcome.returncode == 0, outcome.stderr
+    first, second = schedule(finished[0]), schedule(only_folder(tmp_path / "runs"))
+    assert first == second
+    assert first
+
+
+def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    identifier = wait_for_phase(process, "running for")
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    folder = only_folder(tmp_path / "runs")
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert (folder / "report.html").exists()
+    assert json.loads((folder / "summary.json").read_text())
+    assert not marked_processes()
+    assert not groups_of(identifier)
+
+
+@pytest.mark.parametrize("phase", ["preparing", "bringing up", "measuring", "starting", "running for"])
+def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) -> None:
+    process = subprocess.Popen(
+        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    identifier = wait_for_phase(process, phase)
+    if phase == "running for":
+        time.sleep(1.0)
+    process.kill()
+    process.wait()
+    assert run("clean").returncode == 0
+    assert not marked_processes()
+    assert not groups_of(identifier)
+    assert not [record for record in records() if record.is_stale()]
+    if phase == "running for":
+        folder = only_folder(tmp_path / "runs")
+        assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+        rebuilt = run("report", folder)
+        assert rebuilt.returncode == 0, rebuilt.stderr
+        assert (folder / "report.html").exists()
+
+
+def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
+    """Read the run's messages until a phase begins; returns the identifier of its record, empty if it has none."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(phase):
+            break
+    else:
+        raise AssertionError(f"the run ended before its phase {phase!r}")
+    mine = [record.identifier for record in records() if record.process == process.pid]
+    return mine[0] if mine else "no-record"
+
+
+def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
+    scenario = write_scenario(tmp_path, duration="60 s")
+    process = subprocess.Popen(
+        command("run", scenario, "--out", tmp_path / "runs"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    identifier = wait_for_phase(process, "running for")
+    process.kill()
+    process.wait()
+    outcome = run("run", write_scenario(tmp_path, duration="1 s"), "--out", tmp_path / "again")
+    assert outcome.returncode == 0, outcome.stderr
+    assert identifier in outcome.stderr
+    assert not groups_of(identifier)
+
+
+@pytest.mark.parametrize(
+    ("line", "replacement", "words"),
+    [
+        ('up = "lte-suburban.up"', 'up = "{trace}"', ["bad.trace:3:"]),
+        ('up = "lte-suburban.up"', 'up = "lte-suburbn.up"', ["scenario.toml:", "links.mobile.up", "lte-suburban.up"]),
+        ('edge = "base-edge"', 'edge = "base-egde"', ["scenario.toml:", "links.core.edge", "base-edge"]),
+        ('rate = "5 /s"', 'rat = "5 /s"', ["scenario.toml:", "workload.rat", "rate"]),
+    ],
+)
+def test_bad_input_is_answered_before_anything_is_made(
+    tmp_path: Path, line: str, replacement: str, words: list[str]
+) -> None:
+    trace = tmp_path / "bad.trace"
+    trace.write_text("1\n2\nx\n")
+    scenario = write_scenario(tmp_path)
+    scenario.write_text(scenario.read_text().replace(line, replacement.format(trace=trace)))
+    outcome = run("run", scenario, "--out", tmp_path / "runs")
+    assert outcome.returncode == 2
+    assert "Traceback" not in outcome.stderr
+    for word in words:
+        assert word in outcome.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_missing_broker_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    environment = {**os.environ, "PATH": str(folder), "CELLBED_SYSTEM_PATH": str(folder)}
+    outcome = subprocess.run(
+        command("run", write_scenario(tmp_path), "--out", tmp_path / "runs"),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    if outcome.returncode == 0:
+        pytest.skip("mosquitto stands in a folder that is always searched")
+    assert "mosquitto" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert not marked_processes()
