@@ -1,0 +1,165 @@
+"""Addresses of a shell's two ends, chosen so that shells nest and stand side by side without a collision.
+
+A shell takes four neighbouring addresses out of 100.127.0.0/17, which lies in the shared address space that no network
+outside a provider uses (RFC 6598) and beside the addresses of `cellbed run`. A nested shell sees only the pair of the
+shell around it; taking the pair after the highest one in sight makes the pairs along a nest differ.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+
+PAIRS = IPv4Network("100.127.0.0/17")
+HELPERS = IPv4Network("100.127.128.0/17")
+"""Networks between a helper such as pasta and the namespace that it connects."""
+_PAIRS_IPV6 = IPv6Address("fd63:656c:6c62:ff00::")
+_HELPERS_IPV6 = IPv6Address("fd63:656c:6c62:fe00::")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two ends of a shell's link, by the number of the pair."""
+
+    number: int
+
+    @property
+    def network(self) -> IPv4Network:
+        """The four addresses that belong to the pair."""
+        return IPv4Network((int(PAIRS.network_address) + 4 * self.number, 30))
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """The outer end, the way out."""
+        return self.network[1]
+
+    @property
+    def inside(self) -> IPv4Address:
+        """The inner end, where the command is."""
+        return self.network[2]
+
+    @property
+    def gateway_ipv6(self) -> IPv6Address:
+        """The outer end in IPv6."""
+        return _PAIRS_IPV6 + 4 * self.number + 1
+
+    @property
+    def inside_ipv6(self) -> IPv6Address:
+        """The inner end in IPv6."""
+        return _PAIRS_IPV6 + 4 * self.number + 2
+
+
+@dataclass(frozen=True, slots=True)
+class HelperNetwork:
+    """The network on which a helper connects the outer end of a link to the host, by its number."""
+
+    number: int
+
+    @property
+    def network(self) -> IPv4Network:
+        """Its 256 addresses."""
+        return IPv4Network((int(HELPERS.network_address) + 256 * self.number, 24))
+
+    @property
+    def host(self) -> IPv4Address:
+        """The helper's end: stands for the host itself. The numbers of both ends are those of slirp4netns(1)."""
+        return self.network[2]
+
+    @property
+    def namespace(self) -> IPv4Address:
+        """The namespace's end."""
+        return self.network[100]
+
+    @property
+    def host_ipv6(self) -> IPv6Address:
+        """The helper's end in IPv6."""
+        return _HELPERS_IPV6 + (self.number << 16) + 1
+
+    @property
+    def namespace_ipv6(self) -> IPv6Address:
+        """The namespace's end in IPv6."""
+        return _HELPERS_IPV6 + (self.number << 16) + 2
+
+
+def choose_pair(used: Iterable[IPv4Network]) -> Pair:
+    """The pair after the highest that overlaps a network in use; from the start again when none is left above.
+
+    used: networks of the addresses and routes in sight; default routes do not count.
+    Errors: :class:`CellbedError` when every pair is in use.
+    """
+    count = PAIRS.num_addresses // 4
+    taken = _numbers(used, PAIRS, 4)
+    highest = max(taken, default=-1)
+    for number in [*range(highest + 1, count), *range(highest + 1)]:
+        if number not in taken:
+            return Pair(number)
+    raise CellbedError(f"no address is free for the shell: all of {PAIRS} is routed elsewhere on this machine")
+
+
+def choose_helper_network(used: Iterable[IPv4Network]) -> HelperNetwork:
+    """The first network for a helper that overlaps none in use. Errors: :class:`CellbedError` when there is none."""
+    taken = _numbers(used, HELPERS, 256)
+    for number in range(HELPERS.num_addresses // 256):
+        if number not in taken:
+            return HelperNetwork(number)
+    raise CellbedError(f"no network is free for the shell: every part of {HELPERS} is routed elsewhere on this machine")
+
+
+def networks_in_sight(proc: Path = Path("/proc")) -> list[IPv4Network]:
+    """IPv4 networks of the addresses and routes of the current network namespace, without default routes."""
+    import psutil
+
+    found = []
+    for addresses in psutil.net_if_addrs().values():
+        for address in addresses:
+            if address.family == socket.AF_INET:
+                network = ip_network(f"{address.address}/{address.netmask or 32}", strict=False)
+                assert isinstance(network, IPv4Network)
+                found.append(network)
+    route_file = proc / "net" / "route"
+    if route_file.exists():
+        found += parse_routes(route_file.read_text())
+    return [network for network in found if network.prefixlen > 0]
+
+
+def parse_routes(text: str) -> list[IPv4Network]:
+    """Destinations in ``/proc/net/route``: hexadecimal, in the byte order of the machine."""
+    networks = []
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 8:
+            continue
+        destination = socket.ntohl(int(fields[1], 16))
+        prefix = int(fields[7], 16).bit_count()
+        networks.append(IPv4Network((destination, prefix), strict=False))
+    return networks
+
+
+def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:
+    """Whether the current network namespace has an IPv6 default route through a device."""
+    path = proc / "net" / "ipv6_route"
+    if not path.exists():
+        return False
+    for line in path.read_text().splitlines():
+        fields = line.split()
+        if fields[0] == "0" * 32 and fields[1] == "00" and fields[9] != "lo":
+            return True
+    return False
+
+
+def _numbers(used: Iterable[IPv4Network], space: IPv4Network, size: int) -> set[int]:
+    """Numbers of the blocks of `size` addresses in `space` that overlap a network in use."""
+    numbers: set[int] = set()
+    begin, end = int(space.network_address), int(space.broadcast_address)
+    for network in used:
+        # A route to the whole shared address space, as some providers and overlay networks have, leaves no choice.
+        if network.prefixlen <= 10:
+            continue
+        low, high = max(begin, int(network.network_address)), min(end, int(network.broadcast_address))
+        numbers.update(range((low - begin) // size, (high - begin) // size + 1) if low <= high else ())
+    return numbers

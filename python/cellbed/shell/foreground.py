@@ -1,0 +1,165 @@
+"""Run one command in the foreground of the terminal, as if this process were not there.
+
+The command stays in the process group of its caller, so Ctrl-C and Ctrl-Z reach it (and this process) from the
+terminal, and a shell may make itself a group of its own. What is sent to this process alone is passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import Popen
+from types import FrameType
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+_HANG_UP_AFTER_S = 1.0
+_KILL_AFTER_S = 2.0
+
+
+class Interrupted(BaseException):
+    """A signal asked to end while the shell was being set up. number: of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`; where the caller ignores one it stays ignored."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    numbers = [number for number in (signal.SIGINT, *ENDING) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def hold_signals() -> None:
+    """From now on nothing but SIGKILL stops this process: it is putting things back."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGALRM, *ENDING):
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Foreground:
+    """Waits for one command.
+
+    ended_by: the signal that asked this process to end, if one did.
+    """
+
+    def __init__(self) -> None:
+        self._command: Popen[bytes] | None = None
+        self.ended_by: int | None = None
+        self._escalation = [signal.SIGHUP, signal.SIGKILL]
+        self._terminal_group = _terminal_group()
+
+    def take_signals(self) -> None:
+        """Call before the command is started: what arrives before there is a command is passed on when there is."""
+        # Handlers, not SIG_IGN, which the command would inherit.
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda _number, _frame: None)
+        for number in ENDING:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._end)
+        signal.signal(signal.SIGCONT, self._continue)
+        signal.signal(signal.SIGALRM, self._escalate)
+
+    def wait(self, command: Popen[bytes], other_ended: Callable[[int], None]) -> int:
+        """Wait until `command` has ended and return its status as a shell would: 128+n for signal n.
+
+        other_ended: called with the process id of another child that has ended; it must reap it.
+        """
+        self._command = command
+        if self.ended_by is not None:
+            self._send(self.ended_by)
+        while True:
+            # Looked at first and reaped by its owner, because the other children belong to somebody, too.
+            news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            assert news is not None
+            if news.si_pid != command.pid:
+                other_ended(news.si_pid)
+            elif news.si_code == os.CLD_STOPPED:
+                os.waitid(os.P_PID, command.pid, os.WSTOPPED)
+                # Stop as well, so that the caller's shell takes the terminal back. SIGTSTP does nothing where no shell
+                # could continue us.
+                os.kill(os.getpid(), signal.SIGTSTP)
+            else:
+                status = command.wait()
+                _give_terminal_to(self._terminal_group)
+                return status if status >= 0 else 128 - status
+
+    def end_command(self) -> None:
+        """End the command because the shell can no longer serve it."""
+        self._end(signal.SIGTERM, None)
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self.ended_by = self.ended_by or number
+        self._send(number)
+        signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
+
+    def _escalate(self, _number: int, _frame: FrameType | None) -> None:
+        if self._escalation:
+            # An interactive shell ignores SIGTERM and obeys SIGHUP.
+            self._send(self._escalation.pop(0))
+            signal.setitimer(signal.ITIMER_REAL, _KILL_AFTER_S)
+
+    def _continue(self, _number: int, _frame: FrameType | None) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: int) -> None:
+        if self._command is not None and self._command.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._command.pid, number)
+                if number in ENDING:
+                    os.kill(self._command.pid, signal.SIGCONT)
+
+
+def end_inhabitants(namespace: int, patience: float = 0.5) -> None:
+    """End every process of this user in the network namespace with inode number `namespace`: ask, then kill."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + patience
+        for process in inhabitants(namespace):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, number)
+        while inhabitants(namespace) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def inhabitants(namespace: int) -> list[int]:
+    """Processes in a network namespace, as far as this user may see."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "ns" / "net").stat().st_ino == namespace:
+                    found.append(int(entry.name))
+    return found
+
+
+def _terminal_group() -> int | None:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _give_terminal_to(group: int | None) -> None:
+    """A shell that was killed leaves the terminal with its own group; the caller would be stopped at its next word."""
+    if group is None or _terminal_group() == group:
+        return
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    with contextlib.suppress(OSError, ValueError):
+        os.tcsetpgrp(sys.stdin.fileno(), group)
+    signal.signal(signal.SIGTTOU, before)

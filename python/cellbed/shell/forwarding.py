@@ -1,0 +1,111 @@
+"""Packet forwarding of the current network namespace, switched on while a shell needs it and put back after the last.
+
+Several shells may need it at once, so the values from before the first one are kept in a file with the list of those
+who hold it: whoever leaves last restores them. The file names the network namespace, because settings belong to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.state import boot_identifier, process_start
+
+_SETTINGS = Path("/proc/sys/net")
+
+
+def hold(holder: str, *, ipv6: bool) -> None:
+    """Switch forwarding on for `holder`. A second call for the same holder changes nothing.
+
+    Errors: ``OSError`` when a setting cannot be written.
+    """
+    with _lease() as lease:
+        wanted = _wanted(ipv6)
+        for name in wanted:
+            before = (_SETTINGS / name).read_text().strip()
+            # Noted before it is done: a kill between the two costs nothing.
+            lease["before"].setdefault(name, before)
+        lease["holders"][holder] = {"process": os.getpid(), "start": process_start(os.getpid())}
+        _save(lease)
+        for name, value in wanted.items():
+            _set(name, value)
+
+
+def release(holder: str) -> None:
+    """End what `holder` held; restore the settings when nobody alive holds them. Harmless when repeated."""
+    with _lease() as lease:
+        lease["holders"].pop(holder, None)
+        for other, process in list(lease["holders"].items()):
+            if process_start(process["process"]) != process["start"]:
+                del lease["holders"][other]
+        if lease["holders"]:
+            _save(lease)
+            return
+        # Last set, first restored: a device takes router advertisements only once forwarding is off again.
+        for name, value in reversed(list(lease["before"].items())):
+            _set(name, value)
+        _file().unlink(missing_ok=True)
+
+
+def network_namespace() -> int:
+    """The inode number that identifies the current network namespace."""
+    return Path("/proc/self/ns/net").stat().st_ino
+
+
+def lease_folder() -> Path:
+    """Where leases are kept: gone after a reboot, like the settings themselves, where the user may write there."""
+    if os.geteuid() == 0 and os.access("/run", os.W_OK):
+        return Path("/run/cellbed")
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "cellbed" / "forwarding"
+
+
+def _wanted(ipv6: bool) -> dict[str, str]:
+    wanted = {"ipv4/ip_forward": "1"}
+    if ipv6:
+        # A device whose kernel forwards ignores router advertisements, and with them the machine's own default route
+        # runs out, unless accept_ra is 2 (ip-sysctl.rst).
+        for device in sorted((_SETTINGS / "ipv6" / "conf").iterdir()):
+            accept = device / "accept_ra"
+            if device.name not in ("all", "default", "lo") and accept.exists() and accept.read_text().strip() == "1":
+                wanted[f"ipv6/conf/{device.name}/accept_ra"] = "2"
+        wanted["ipv6/conf/all/forwarding"] = "1"
+    return wanted
+
+
+def _set(name: str, value: str) -> None:
+    path = _SETTINGS / name
+    # A device may have gone in the meantime.
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_text().strip() != value:
+            path.write_text(value)
+
+
+def _file() -> Path:
+    return lease_folder() / f"forwarding-{network_namespace()}.json"
+
+
+@contextlib.contextmanager
+def _lease() -> Iterator[dict[str, Any]]:
+    folder = lease_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "forwarding.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fresh: dict[str, Any] = {"boot": boot_identifier(), "before": {}, "holders": {}}
+        try:
+            lease = json.loads(_file().read_text())
+        except (FileNotFoundError, ValueError):
+            lease = fresh
+        yield lease if lease.get("boot") == fresh["boot"] else fresh
+
+
+def _save(lease: dict[str, Any]) -> None:
+    path = _file()
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(lease))
+    temporary.rename(path)

@@ -1,0 +1,134 @@
+"""Helpers that give an ordinary user's namespace a way out: pasta (package passt) or slirp4netns.
+
+Both run in the host's network namespace as the user and answer for a device in the other one, with ordinary sockets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+from cellbed.shell.addresses import HelperNetwork
+from cellbed.shell.programs import find
+from cellbed.testbed.process import Place
+
+DEVICE = "host0"
+_PR_SET_PDEATHSIG = 1
+_PATIENCE_S = 10.0
+
+
+class HelperError(CellbedError):
+    """A helper is installed but did not come up. The text holds what it said."""
+
+    exit_code = 1
+
+
+def installed() -> list[str]:
+    """Names of the helpers that are installed, the better first."""
+    return [name for name in ("pasta", "slirp4netns") if find(name) is not None]
+
+
+def pasta_command(path: str, place: Place, network: HelperNetwork, ipv6: bool, ready: str) -> list[str]:
+    """pasta(1): private addresses on both ends, so that every address of the host stays reachable; no ports in."""
+    command = [path, "--foreground", "--quiet", "--config-net", "--netns", place.network_namespace]
+    if place.user_namespace is not None:
+        command += ["--userns", place.user_namespace]
+    addresses = ["--address", str(network.namespace), "--netmask", "24", "--gateway", str(network.host)]
+    if ipv6:
+        addresses += ["--address", str(network.namespace_ipv6), "--gateway", str(network.host_ipv6)]
+    ports = ["-t", "none", "-u", "none", "-T", "none", "-U", "none"]
+    family = [] if ipv6 else ["--ipv4-only"]
+    return [*command, *addresses, *family, *ports, "--mtu", "1500", "--ns-ifname", DEVICE, "--pid", ready]
+
+
+def slirp4netns_command(path: str, place: Place, network: HelperNetwork, ready: int, leave: int) -> list[str]:
+    """slirp4netns(1): IPv4 only; its IPv6 has fixed addresses that may be somebody's."""
+    command = [path, "--configure", "--mtu=1500", f"--cidr={network.network}", "--netns-type=path"]
+    if place.user_namespace is not None:
+        command.append(f"--userns-path={place.user_namespace}")
+    return [*command, f"--ready-fd={ready}", f"--exit-fd={leave}", place.network_namespace, DEVICE]
+
+
+def start(name: str, place: Place, network: HelperNetwork, ipv6: bool) -> subprocess.Popen[bytes]:
+    """Connect the namespaces of `place` through the helper called `name`, and wait until it answers.
+
+    The helper ends with this process.
+    Errors: :class:`HelperError`.
+    """
+    path = find(name)
+    if path is None:
+        raise HelperError(f"{name} is not installed")
+    with tempfile.TemporaryFile() as errors:
+        if name == "pasta":
+            return _start_pasta(path, place, network, ipv6, errors.fileno())
+        return _start_slirp4netns(path, place, network, errors.fileno())
+
+
+def _start_pasta(path: str, place: Place, network: HelperNetwork, ipv6: bool, errors: int) -> subprocess.Popen[bytes]:
+    with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
+        ready = Path(folder, "pasta.pid")
+        command = pasta_command(path, place, network, ipv6, str(ready))
+        process = _start(command, errors)
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (ready.exists() and ready.read_text().strip()):
+            _check("pasta", process, errors, deadline)
+            time.sleep(0.005)
+        return process
+
+
+def _start_slirp4netns(path: str, place: Place, network: HelperNetwork, errors: int) -> subprocess.Popen[bytes]:
+    ready, ready_write = os.pipe()
+    leave_read, _leave = os.pipe()
+    try:
+        command = slirp4netns_command(path, place, network, ready_write, leave_read)
+        process = _start(command, errors, keep=(ready_write, leave_read))
+        os.close(ready_write)
+        ready_write = -1
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            readable, _, _ = select.select([ready], [], [], 0.05)
+            if readable and os.read(ready, 1):
+                return process
+            _check("slirp4netns", process, errors, deadline)
+    finally:
+        # `_leave` stays open for as long as this process lives: its end is the helper's end.
+        for descriptor in (ready, ready_write, leave_read):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _start(command: list[str], errors: int, keep: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    library = ctypes.CDLL(None)
+
+    def end_with_parent() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        start_new_session=True,
+        pass_fds=keep,
+        preexec_fn=end_with_parent,
+    )
+
+
+def _check(name: str, process: subprocess.Popen[bytes], errors: int, deadline: float) -> None:
+    if process.poll() is None and time.monotonic() < deadline:
+        return
+    said = os.pread(errors, 1 << 16, 0).decode(errors="replace")
+    # Without a system logger pasta complains about that on every line.
+    lines = [line for line in said.splitlines() if line.strip() and "syslog" not in line]
+    how = f"exit status {process.returncode}" if process.poll() is not None else f"no answer in {_PATIENCE_S:g} s"
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    raise HelperError(f"{name} gives no way out: {lines[-1] if lines else how}")

@@ -1,0 +1,79 @@
+"""What a user writes after `cellbed shell`, read with the units of the scenario file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT
+from cellbed.scenario.units import DURATION, UnitError
+from cellbed.shell.link import ShellLink
+
+
+class OptionError(CellbedError):
+    """An option of `cellbed shell` that cannot be read. The text names it and says what would be right."""
+
+
+def parse_link(
+    *,
+    uplink: str = "unlimited",
+    downlink: str = "unlimited",
+    delay: str = "0 ms",
+    loss: str = "0",
+    queue: str = "1 MB",
+    start: str = "0 s",
+    looped: bool = True,
+    seed: int = 1,
+    folder: Path,
+) -> ShellLink:
+    """The link that the options describe.
+
+    folder: where relative paths of traces start. Errors: :class:`OptionError`, :class:`cellbed.traces.TraceError`.
+    """
+    return ShellLink(
+        uplink=_read("--up", lambda: CAPACITY.read(uplink, folder)),
+        downlink=_read("--down", lambda: CAPACITY.read(downlink, folder)),
+        delay_ns=_read("--delay", lambda: _delay(delay)),
+        loss=_read("--loss", lambda: _probability(loss)),
+        queue=_read("--queue", lambda: _queue(queue)),
+        offset_ns=_read("--start", lambda: int(DURATION.parse(start))),
+        looped=looped,
+        seed=seed,
+    )
+
+
+def _read(option: str, read: Any) -> Any:
+    try:
+        return read()
+    except UnitError as error:
+        raise OptionError(f"{option}: {error}") from error
+
+
+def _delay(text: str) -> int:
+    bare = text.strip()
+    # As people know it from mm-delay, a bare number counts milliseconds.
+    is_bare = bare.replace(".", "", 1).isdecimal() and bare.isascii()
+    delay_ns = int(DURATION.parse(f"{bare} ms" if is_bare else text))
+    if delay_ns > DURATION.parse("60 s"):
+        raise UnitError(f"'{text}' is too much: write at most '60 s'")
+    return delay_ns
+
+
+def _probability(text: str) -> float:
+    number = text.strip()
+    percent = number.endswith("%")
+    try:
+        value = float(number.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        raise UnitError(f"'{text}' is not a probability: write 0.01 or '1 %'") from None
+    if not 0 <= value < 1:
+        raise UnitError(f"'{text}' is not from 0 to below 1: write 0.01 or '1 %'")
+    return value
+
+
+def _queue(text: str) -> dict[str, Any]:
+    if text.strip() == "infinite":
+        return {"kind": "infinite"}
+    limit = QUEUE_LIMIT.read(text, Path())
+    return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}

@@ -1,0 +1,43 @@
+"""Whether this process may set up the network namespace that it is in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+CAP_NET_ADMIN = 12
+CAP_SYS_ADMIN = 21
+_NS_GET_USERNS = 0xB701
+"""ioctl of namespace files: a descriptor of the user namespace that owns them (ioctl_ns(2))."""
+
+
+def may_configure_network() -> bool:
+    """True for root, and inside a shell of an ordinary user, who has the capabilities in that shell's namespaces.
+
+    Capabilities alone do not tell: they may be those of a user namespace that does not own the network namespace.
+    """
+    return _has_capabilities(Path("/proc/self/status").read_text()) and _owns_network()
+
+
+def _has_capabilities(status: str) -> bool:
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            effective = int(value, 16)
+            return all(effective >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
+    return False
+
+
+def _owns_network() -> bool:
+    with Path("/proc/self/ns/net").open("rb") as network:
+        try:
+            owner = fcntl.ioctl(network, _NS_GET_USERNS)
+        except OSError:
+            return False
+    try:
+        ours = Path("/proc/self/ns/user").stat()
+        theirs = os.fstat(owner)
+    finally:
+        os.close(owner)
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)

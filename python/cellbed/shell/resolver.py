@@ -1,0 +1,95 @@
+"""Name resolution inside a shell.
+
+A resolver that listens on the host's loopback (systemd-resolved, dnsmasq) cannot be reached from another network
+namespace. Then the shell's own forwarder answers at the gateway, and the command sees a ``resolv.conf`` that names it.
+Otherwise the host's resolvers are reached through the link like any other server.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+from cellbed.testbed.process import Place
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+_SHORTCUTS = ("/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket", "/var/run/nscd/socket")
+"""Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8))."""
+_PATIENCE_S = 10.0
+
+
+class ResolverError(CellbedError):
+    """The shell's name server did not start."""
+
+    exit_code = 1
+
+
+def name_servers(resolv_conf: str) -> list[str]:
+    """The addresses in a ``resolv.conf``, in order; the C library's default where it names none (resolv.conf(5))."""
+    servers = []
+    for line in resolv_conf.splitlines():
+        words = line.split()
+        if len(words) >= 2 and words[0] == "nameserver":
+            try:
+                ip_address(words[1])
+            except ValueError:
+                continue
+            servers.append(words[1])
+    return servers or ["127.0.0.1"]
+
+
+def needs_forwarder(servers: list[str]) -> bool:
+    """Whether none of the name servers can be reached from another network namespace."""
+    return all(ip_address(server).is_loopback or ip_address(server).is_link_local for server in servers)
+
+
+def inner_resolv_conf(resolv_conf: str, gateway: IPv4Address) -> str:
+    """The ``resolv.conf`` with `gateway` as its only name server; search domains and options stay."""
+    kept = [line for line in resolv_conf.splitlines() if line.split()[:1] != ["nameserver"]]
+    return "\n".join([*kept, f"nameserver {gateway}", ""])
+
+
+def shortcut_binds() -> list[tuple[str, str]]:
+    """Binds that close the ways past the link, so that names are looked up through it."""
+    return [("/dev/null", path) for path in _SHORTCUTS if Path(path).exists()]
+
+
+def start_forwarder(servers: list[str], gateway: IPv4Address, place: Place | None) -> subprocess.Popen[bytes] | None:
+    """Answer at `gateway`, port 53, in the namespaces of `place` (``None``: the current ones); ask `servers` from here.
+
+    Returns the process, which ends with this one; ``None`` when somebody else answers at that address already, as a
+    name server that listens on all addresses does.
+    Errors: :class:`ResolverError`.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "cellbed.shell.forwarder"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    task = {
+        "servers": servers,
+        "address": str(gateway),
+        "network_namespace": place.network_namespace if place else None,
+        "user_namespace": place.user_namespace if place else None,
+    }
+    process.stdin.write(json.dumps(task).encode() + b"\n")
+    process.stdin.flush()
+    readable, _, _ = select.select([process.stdout], [], [], _PATIENCE_S)
+    line = process.stdout.readline() if readable else b""
+    event = json.loads(line) if line else {}
+    if event.get("event") == "ready":
+        return process
+    process.kill()
+    process.wait()
+    if event.get("event") == "in use":
+        return None
+    raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")
