@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from cellbed import workloads
 from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
@@ -24,6 +23,8 @@ from cellbed.testbed.signals import Interruption
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.traces import TraceSource
+from cellbed.workloads.cache import cache_folder
+from cellbed.workloads.registry import Progress, workload
 
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
@@ -86,7 +87,7 @@ def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, l
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
-            workloads.prepare(scenario, listener.note)
+            workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), _building(listener))
             path = folder.create(options.out, scenario.name, started.astimezone())
             shutil.copyfile(scenario_file, path / "scenario.toml")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
@@ -167,6 +168,17 @@ def _drive(
                 state.warnings.append(f"{node} ran out of its memory: {kills} processes were killed")
 
 
+def _building(listener: Listener) -> Progress:
+    told: set[str] = set()
+
+    def progress(what: str, share: float) -> None:
+        if share < 1 and what not in told:
+            told.add(what)
+            listener.note(f"building once: {what}")
+
+    return progress
+
+
 def _place(node: Node, emulator: Emulator, group: cgroups.Group | None, hosts: Path) -> Place:
     return Place(
         network_namespace=emulator.namespace(node.name),
@@ -199,11 +211,13 @@ def _start_programs(
     supervisor: Supervisor, scenario: Scenario, plan: Plan, places: dict[str, Place], raw: Path
 ) -> list[Program]:
     """Start the workload's programs stage by stage; returns the load generators, all ready."""
-    processes = workloads.processes(scenario, plan.nodes, raw)
+    processes = workload(scenario.workload.kind).processes(
+        scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
+    )
     programs: list[Program] = []
     for stage in sorted({process.stage for process in processes}):
         programs = [
-            supervisor.start(process.name, process.node, process.argv, process.env, places[process.node])
+            supervisor.start(process.name, process.node, list(process.argv), process.env, places[process.node])
             for process in processes
             if process.stage == stage
         ]
@@ -292,6 +306,7 @@ def _describe(path: Path, scenario: Scenario, plan: Plan, options: Options, stat
             "first_request_s": state.first_request_s,
             "seed": scenario.seed,
             "workload": scenario.resolved()["workload"],
+            "notes": workload(scenario.workload.kind).notes(scenario.workload),
             "nodes": [
                 {
                     "name": node.name,
@@ -348,4 +363,3 @@ def exit_code(outcome: Outcome) -> int:
     if outcome.status == "interrupted":
         return 130
     return outcome.error.exit_code if outcome.error else 1
-

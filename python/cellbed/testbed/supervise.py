@@ -8,7 +8,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,7 +97,7 @@ class Supervisor:
         self._samples: IO[str] | None = None
         self._next_sample_ns = 0
 
-    def start(self, name: str, node: str, command: list[str], environment: dict[str, str], place: Place) -> Program:
+    def start(self, name: str, node: str, command: list[str], environment: Mapping[str, str], place: Place) -> Program:
         """Start a program on a node; its standard error goes to ``<name>.log``."""
         log = self._raw / f"{name}.log"
         with log.open("wb") as errors:
