@@ -1,0 +1,89 @@
+"""What is built once and kept: folders and files that appear whole or not at all.
+
+Two processes may build the same thing at once; each builds in a temporary place of its own and the first to finish
+wins.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+
+Note = Callable[[str], object]
+"""Called with a sentence for whoever waits."""
+
+
+def cache_folder() -> Path:
+    """Where cellbed keeps what it built: ``$XDG_CACHE_HOME/cellbed``, or ``~/.cache/cellbed``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    # The XDG base directory specification: a relative path is invalid and ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "cellbed"
+
+
+def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
+    """Let ``build`` fill a temporary folder, then give it the name ``folder``.
+
+    Where another process was faster, its folder stays and ours is dropped. Raises CellbedError when the cache cannot
+    be written.
+    """
+    with _explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            build(temporary)
+            temporary.chmod(0o755)
+            _rename_unless_there(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def build_file(file: Path, build: Callable[[Path], None]) -> None:
+    """Let ``build`` write a temporary file, then give it the name ``file``; a file of that name is replaced at once.
+
+    Raises CellbedError when the cache cannot be written.
+    """
+    with _explained(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            build(temporary)
+            temporary.chmod(0o644)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def discard(folder: Path) -> None:
+    """Take a damaged folder out of the way in one step, then delete it."""
+    with _explained(folder):
+        grave = Path(tempfile.mkdtemp(prefix=f".{folder.name}.damaged.", dir=folder.parent))
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(grave / folder.name)
+        shutil.rmtree(grave, ignore_errors=True)
+
+
+def _rename_unless_there(temporary: Path, folder: Path) -> None:
+    try:
+        temporary.rename(folder)
+    except OSError:
+        # rename(2) refuses to replace a folder that is not empty: another process has built it meanwhile.
+        if not folder.is_dir():
+            raise
+
+
+@contextlib.contextmanager
+def _explained(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CellbedError(
+            f"{error.filename or place}: cannot write the cache: {error.strerror or error}; "
+            "make room or choose another place with XDG_CACHE_HOME"
+        ) from error

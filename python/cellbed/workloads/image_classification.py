@@ -1,0 +1,140 @@
+"""Image classification offloaded over MQTT: endpoints send photographs, a remote node answers with their classes.
+
+Each remote node has a broker and a service with worker processes; the endpoints are dealt out to the remote nodes in
+turn.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError
+from cellbed.workloads import mobilenet, photographs
+from cellbed.workloads.cache import Note
+from cellbed.workloads.registry import BROKER, LOAD, SERVER, Node, Process
+
+if TYPE_CHECKING:
+    from cellbed.scenario.model import ImageClassification
+
+PORT = 1883
+"""MQTT's registered port."""
+
+_REQUEST_TOPIC = "cellbed/image-classification"
+_LOOPBACK = "127.0.0.1"
+
+# One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def prepare(spec: "ImageClassification", cache: Path, note: Note = print) -> None:
+    """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
+
+    Raises CellbedError.
+    """
+    photographs.data_bank(cache, count=spec.images or photographs.COUNT, note=note)
+    if spec.model is None:
+        mobilenet.seeded_model(cache, note=note)
+    else:
+        _check_model(Path(spec.model))
+
+
+def processes(
+    spec: "ImageClassification",
+    nodes: Sequence[Node],
+    raw: Path,
+    *,
+    cache: Path,
+    duration_ns: int,
+    seed: int,
+    port: int = PORT,
+) -> list[Process]:
+    """Broker and service for each remote node, and the endpoints; see :class:`cellbed.workloads.registry.Workload`."""
+    remotes = [node for node in nodes if node.node_class == spec.on]
+    endpoints = [node for node in nodes if node.node_class == "endpoint"]
+    if not remotes:
+        raise CellbedError(f"workload.on: the scenario has no {spec.on} node for the service to run on")
+    model = mobilenet.seeded_model(cache) if spec.model is None else Path(spec.model).absolute()
+    bank = photographs.data_bank(cache, count=spec.images or photographs.COUNT)
+    started = []
+    for node in remotes:
+        started.append(
+            _process(
+                "broker",
+                node,
+                BROKER,
+                raw,
+                addresses=sorted({str(node.ipv4), _LOOPBACK}),
+                port=port,
+                folder=str(raw),
+                node=node.name,
+            )
+        )
+    for node in remotes:
+        started.append(
+            _process(
+                "service",
+                node,
+                SERVER,
+                raw,
+                node=node.name,
+                broker_host=_LOOPBACK,
+                broker_port=port,
+                request_topic=_REQUEST_TOPIC,
+                model=str(model),
+                workers=spec.workers or max(1, math.ceil(node.cpus)),
+                record=str(raw / f"{node.name}.service.jsonl"),
+            )
+        )
+    for index, node in enumerate(endpoints):
+        started.append(
+            _process(
+                "endpoint",
+                node,
+                LOAD,
+                raw,
+                endpoint=node.name,
+                broker_host=str(remotes[index % len(remotes)].ipv4),
+                broker_port=port,
+                request_topic=_REQUEST_TOPIC,
+                photographs=str(bank.folder),
+                record=str(raw / f"{node.name}.requests.jsonl"),
+                arrivals=spec.arrivals,
+                rate=spec.rate,
+                # Endpoints that send periodically take turns instead of all sending at the same instant.
+                phase=index / len(endpoints),
+                duration_ns=duration_ns,
+                timeout_ns=spec.timeout,
+                seed=seed,
+            )
+        )
+    return started
+
+
+def notes(spec: "ImageClassification") -> list[str]:
+    """What a reader of the report must know about the labels."""
+    return [mobilenet.NOTE] if spec.model is None else []
+
+
+def _check_model(path: Path) -> None:
+    from cellbed.workloads.classifier import ModelError, check_model
+
+    try:
+        check_model(path)
+    except ModelError as error:
+        raise CellbedError(f"workload.model: {error}") from error
+
+
+def _process(module: str, place: Node, stage: int, raw: Path, **settings: Any) -> Process:
+    file = (raw / f"{place.name}.{module}.json").absolute()
+    file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    return Process(
+        name=f"{place.name}.{module}",
+        node=place.name,
+        # -P: a folder 'cellbed' where the command was started is none of our business.
+        argv=[sys.executable, "-P", "-m", f"cellbed.workloads.{module}", "--config", str(file)],
+        stage=stage,
+        env=dict(_ONE_THREAD),
+    )

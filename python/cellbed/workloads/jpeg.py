@@ -1,0 +1,74 @@
+"""What an endpoint does to a photograph before it sends it: a look whether it is usable, and no metadata.
+
+The picture itself is not encoded again: what leaves the endpoint are the bytes that the camera wrote, less its notes.
+"""
+
+import io
+
+from PIL import Image
+
+# Exposure: mean luminance (0 to 255) outside this range means a picture that is black or burnt out.
+DARKEST, BRIGHTEST = 8.0, 247.0
+
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
+_COMMENT = 0xFE
+_APPLICATION = range(0xE0, 0xF0)
+# Decoders need these three: JFIF (pixel aspect), ICC profile and Adobe (colour transform).
+_KEPT_APPLICATION = (0xE0, 0xE2, 0xEE)
+
+
+class UnusableImageError(ValueError):
+    """Not a photograph that is worth sending. The text says why."""
+
+
+def preprocess(photograph: bytes) -> bytes:
+    """The photograph as it is sent: checked for exposure, without metadata. Raises UnusableImageError."""
+    check_exposure(photograph)
+    return strip_metadata(photograph)
+
+
+def check_exposure(photograph: bytes) -> float:
+    """Mean luminance (0 to 255) of the photograph, decoded at an eighth of its size. Raises UnusableImageError.
+
+    A JPEG decoder gives an eighth of the size from the DC coefficients alone, at a fraction of the cost (Pillow's
+    ``draft``).
+    """
+    try:
+        with Image.open(io.BytesIO(photograph), formats=("JPEG",)) as image:
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+            histogram = image.convert("L").histogram()
+    # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
+    except Exception as error:
+        raise UnusableImageError(f"cannot be decoded: {error}") from error
+    mean = sum(level * count for level, count in enumerate(histogram)) / max(1, sum(histogram))
+    if not DARKEST <= mean <= BRIGHTEST:
+        raise UnusableImageError(f"mean luminance {mean:.0f} of 255 is outside {DARKEST:.0f} to {BRIGHTEST:.0f}")
+    return mean
+
+
+def strip_metadata(photograph: bytes) -> bytes:
+    """The same picture without EXIF, XMP, IPTC and comments; all other bytes unchanged (ITU-T T.81, Annex B.1.1).
+
+    Raises UnusableImageError where the headers before the first scan are not those of a JPEG.
+    """
+    if photograph[:2] != bytes((0xFF, _START)):
+        raise UnusableImageError("does not begin like a JPEG")
+    kept = [photograph[:2]]
+    position = 2
+    while True:
+        begin = position
+        if photograph[position : position + 1] != b"\xff":
+            raise UnusableImageError(f"no marker at byte {position}")
+        while photograph[position : position + 1] == b"\xff":  # a marker may be preceded by fill bytes
+            position += 1
+        if position + 3 > len(photograph):
+            raise UnusableImageError("ends before its first scan")
+        marker = photograph[position]
+        if marker in (_SCAN, _END):
+            return b"".join([*kept, photograph[begin:]])
+        length = int.from_bytes(photograph[position + 1 : position + 3], "big")
+        position += 1 + length
+        if length < 2 or position > len(photograph):
+            raise UnusableImageError(f"the segment at byte {begin} has a wrong length")
+        if marker != _COMMENT and (marker not in _APPLICATION or marker in _KEPT_APPLICATION):
+            kept.append(photograph[begin:position])

@@ -1,0 +1,160 @@
+"""What became of each request: open ones in memory, finished ones as lines of a record. Pure: times are arguments."""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Status = Literal["ok", "late", "timed-out", "lost"]
+
+MOST_OPEN = 100_000
+"""Open requests that are remembered; beyond it the oldest that timed out is given up, so memory has a bound."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request and all that is known of it; the fields are those of the record, in its order.
+
+    Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
+    TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole MQTT
+    packet, half-open. ``bytes_up`` and ``bytes_down`` are payloads. None: it did not come to that.
+    """
+
+    request: int
+    endpoint: str
+    image: str
+    intended_ns: int
+    started_ns: int | None = None
+    sent_ns: int | None = None
+    uplink_start: int | None = None
+    uplink_end: int | None = None
+    local_port: int | None = None
+    remote_port: int | None = None
+    reply_ns: int | None = None
+    downlink_start: int | None = None
+    downlink_end: int | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    label: str | None = None
+    status: Status = "lost"
+    error: str | None = None
+    tcp: dict[str, int] | None = None
+
+
+class Ledger:
+    """The requests of one endpoint.
+
+    A request is *ok* with a reply within ``timeout_ns`` of its intended time, *late* with one after it, *timed-out*
+    without a reply by then, *lost* when its connection broke or the run ended before. Each is written once, when that
+    is final: a request that timed out stays open until the end, because a late reply may still come.
+
+    ``write`` takes one line of JSON. issued, completed (ok or late), timed_out (without a reply so far) and lost count.
+    """
+
+    def __init__(self, timeout_ns: int, write: Callable[[str], object], most_open: int = MOST_OPEN) -> None:
+        self._timeout_ns = timeout_ns
+        self._write = write
+        self._most_open = most_open
+        self._open: dict[int, Request] = {}
+        self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
+        self._in_client: deque[Request] = deque()  # published, not yet handed over to the kernel
+        self._expired: set[int] = set()
+        self.client_bytes = 0
+        """Payload bytes of the requests that wait in the client for the socket."""
+        self.issued = self.completed = self.timed_out = self.lost = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a reply within its time is still possible."""
+        return len(self._open) > len(self._expired)
+
+    @property
+    def next_expiry_ns(self) -> int | None:
+        """When the next open request times out."""
+        self._forget_finished()
+        return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
+
+    def is_over(self, number: int) -> bool:
+        """Whether the request has been answered, given up, or has timed out."""
+        return number not in self._open or number in self._expired
+
+    def publishing(self, request: Request) -> None:
+        """``request`` is about to be published."""
+        self.issued += 1
+        self._open[request.request] = request
+        self._unexpired.append(request)
+        self._in_client.append(request)
+        self.client_bytes += request.bytes_up
+
+    def handed_over(self, start: int, end: int) -> None:
+        """The oldest published request has gone to the kernel as these bytes of the uplink's stream."""
+        if self._in_client:
+            request = self._in_client.popleft()
+            request.uplink_start, request.uplink_end = start, end
+            self.client_bytes -= request.bytes_up
+
+    def reply(
+        self, number: int, now: int, *, label: str | None, error: str | None, start: int, end: int, payload: int
+    ) -> None:
+        """The reply to request ``number`` is complete. A reply to no open request is ignored."""
+        request = self._open.pop(number, None)
+        if request is None:
+            return
+        request.reply_ns, request.downlink_start, request.downlink_end = now, start, end
+        request.bytes_down, request.label, request.error = payload, label, error
+        if number in self._expired:
+            self._expired.remove(number)
+            self.timed_out -= 1
+        self.completed += 1
+        self._finish(request, "ok" if now - request.intended_ns <= self._timeout_ns else "late")
+
+    def refuse(self, request: Request, error: str) -> None:
+        """``request`` was due but never published: lost, for this reason."""
+        self.issued += 1
+        self.lost += 1
+        request.error = error
+        self._finish(request, "lost")
+
+    def expire(self, now: int) -> None:
+        """Count what has timed out by ``now``."""
+        while (expiry := self.next_expiry_ns) is not None and expiry <= now:
+            request = self._unexpired.popleft()
+            self._expired.add(request.request)
+            self.timed_out += 1
+        while len(self._open) > self._most_open and self._expired:
+            self._give_up(min(self._expired), "no reply")
+
+    def connection_lost(self, now: int) -> None:
+        """The connection broke: what is open gets no reply any more."""
+        self._close(now, "the connection broke")
+
+    def close(self, now: int) -> None:
+        """The run is over: write what is still open."""
+        self._close(now, "the run ended")
+
+    def _close(self, now: int, reason: str) -> None:
+        self.expire(now)
+        for number in list(self._open):
+            self._give_up(number, "no reply" if number in self._expired else reason)
+        self._unexpired.clear()
+        self._in_client.clear()
+        self.client_bytes = 0
+
+    def _give_up(self, number: int, error: str) -> None:
+        request = self._open.pop(number)
+        request.error = error
+        if number in self._expired:
+            self._expired.remove(number)
+            self._finish(request, "timed-out")
+        else:
+            self.lost += 1
+            self._finish(request, "lost")
+
+    def _finish(self, request: Request, status: Status) -> None:
+        request.status = status
+        self._write(json.dumps(asdict(request), separators=(",", ":")) + "\n")
+
+    def _forget_finished(self) -> None:
+        while self._unexpired and self._unexpired[0].request not in self._open:
+            self._unexpired.popleft()

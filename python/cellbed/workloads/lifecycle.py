@@ -1,0 +1,118 @@
+"""How a workload's process lives: it reads its configuration, announces itself, obeys its stdin, dies with its parent.
+
+Standard output carries one JSON object per line (``{"event": "ready"}`` first), standard error what a human should
+read. The end of standard input means: stop now. This module is imported by every process at its start and keeps its
+own imports few.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_TIMERSLACK = 29
+
+
+class WorkloadError(Exception):
+    """Why a workload's process cannot go on; its text is the last line on standard error."""
+
+
+def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
+    """Run ``main`` with the configuration named on the command line (``--config FILE.json``), then exit.
+
+    Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2 for a wrong configuration.
+    SIGINT is ignored: a Ctrl-C is for the command that started us, which closes our standard input.
+    """
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        config = _configuration(sys.argv[1:])
+    except (OSError, ValueError) as error:
+        print(f"wrong configuration: {error}", file=sys.stderr)
+        sys.exit(2)
+    try:
+        main(config)
+    except WorkloadError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # Nobody reads our events any more: whoever started us is gone.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(0)
+
+
+def announce(event: str, **fields: Any) -> None:
+    """Write one event for the process that started us."""
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wake_precisely() -> None:
+    """Ask the kernel not to delay this process's timers to save power (prctl(2), PR_SET_TIMERSLACK; 50 µs else)."""
+    _prctl(_PR_SET_TIMERSLACK, 1)
+
+
+def open_record(path: Path) -> TextIOWrapper:
+    """A file for JSON lines; what is already there stays. Raises WorkloadError."""
+    try:
+        return path.open("a", encoding="utf-8", buffering=1 << 16)
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+class Commands:
+    """JSON lines on standard input, read without ever waiting for them.
+
+    closed: whether standard input has ended, and with it the wish that this process should run.
+    """
+
+    def __init__(self) -> None:
+        self._descriptor = sys.stdin.fileno()
+        self._rest = b""
+        self.closed = False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self) -> list[dict[str, Any]]:
+        """The commands that have come in. Call it when the descriptor is readable. Raises WorkloadError."""
+        chunk = os.read(self._descriptor, 65536)
+        self.closed = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except ValueError as error:
+            raise WorkloadError(f"standard input: not a line of JSON: {error}") from error
+
+
+def _configuration(arguments: list[str]) -> dict[str, Any]:
+    if len(arguments) != 2 or arguments[0] != "--config":
+        raise ValueError("usage: --config FILE.json")
+    config = json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
+    if not isinstance(config, dict):
+        raise ValueError(f"{arguments[1]}: should hold one JSON object")
+    return config
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")

@@ -1,0 +1,198 @@
+"""The data bank: photographs of realistic sizes, made from the two that the scikit-learn package carries.
+
+A crop, a size and a compression are drawn for each photograph at a fixed seed, so that every machine with the same
+version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
+"""
+
+import hashlib
+import importlib.util
+import io
+import json
+import math
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from cellbed.errors import CellbedError
+from cellbed.workloads.cache import Note, build_folder, discard
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+COUNT = 100
+SEED = 1
+SMALLEST, MEDIAN, LARGEST = 7_000, 65_000, 170_000  # bytes
+SPREAD = 0.9  # standard deviation of the logarithm, before the cut
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+_SOURCES = ("china.jpg", "flower.jpg")
+
+
+@dataclass(frozen=True, slots=True)
+class Photograph:
+    """One file of the bank. bytes: its size; sha256: of its content, hexadecimal."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A data bank on disk."""
+
+    folder: Path
+    photographs: tuple[Photograph, ...]
+
+    def load(self) -> list[bytes]:
+        """The content of each photograph, in order."""
+        return [(self.folder / photograph.name).read_bytes() for photograph in self.photographs]
+
+
+def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = print) -> Bank:
+    """The bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
+
+    Raises CellbedError when scikit-learn's photographs or the cache cannot be used.
+    """
+    import PIL
+
+    folder = cache / f"photographs-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
+    if (bank := _open(folder)) is not None:
+        return bank
+    if folder.exists():
+        discard(folder)
+    note(f"building the data bank of {count} photographs, once: {folder}")
+    build_folder(folder, lambda temporary: _build(temporary, count, seed))
+    if (bank := _open(folder)) is None:
+        raise CellbedError(f"{folder}: the data bank does not match its manifest right after it was built; try again")
+    return bank
+
+
+def open_bank(folder: Path) -> Bank:
+    """The bank in ``folder`` as its manifest lists it; nothing is verified (data_bank did). For quick starts."""
+    manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    return Bank(folder, tuple(Photograph(**entry) for entry in manifest["photographs"]))
+
+
+def target_sizes(count: int, seed: int) -> list[int]:
+    """Sizes to aim at, in bytes: lognormal, cut off at SMALLEST and LARGEST, median MEDIAN, in random order.
+
+    One size is drawn from the middle of each of ``count`` equally likely strata, so a small bank has the shape of the
+    distribution, too.
+    """
+    low, middle, high = math.log(SMALLEST), math.log(MEDIAN), math.log(LARGEST)
+    # The cut moves the median: look for the centre that puts it right, by halving.
+    bottom, top = low, high + 3 * SPREAD
+    for _ in range(60):
+        normal = NormalDist((bottom + top) / 2, SPREAD)
+        if normal.cdf(middle) * 2 > normal.cdf(low) + normal.cdf(high):
+            bottom = normal.mean
+        else:
+            top = normal.mean
+    first, last = normal.cdf(low), normal.cdf(high)
+    sizes = [
+        round(math.exp(normal.inv_cdf(first + (last - first) * (stratum + 0.5) / count))) for stratum in range(count)
+    ]
+    random.Random(f"{seed}/sizes").shuffle(sizes)
+    return sizes
+
+
+def _open(folder: Path) -> Bank | None:
+    """The bank in ``folder``, or None unless every file is as its manifest says."""
+    try:
+        bank = open_bank(folder)
+        contents = bank.load()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = all(
+        hashlib.sha256(content).hexdigest() == photograph.sha256
+        for photograph, content in zip(bank.photographs, contents, strict=True)
+    )
+    return bank if whole and bank.photographs else None
+
+
+def _build(folder: Path, count: int, seed: int) -> None:
+    import PIL
+    from PIL import Image
+
+    originals = []
+    for path in _originals():
+        with Image.open(path) as image:
+            originals.append(image.convert("RGB"))
+    photographs = []
+    for number, size in enumerate(target_sizes(count, seed)):
+        generator = random.Random(f"{seed}/{number}")
+        content = _photograph(generator.choice(originals), size, generator)
+        name = f"{number:0{max(3, len(str(count - 1)))}d}.jpg"
+        (folder / name).write_bytes(content)
+        photographs.append(Photograph(name, len(content), hashlib.sha256(content).hexdigest()))
+    manifest = {
+        "format": _FORMAT,
+        "seed": seed,
+        "pillow": PIL.__version__,
+        "sources": [f"scikit-learn {name}" for name in _SOURCES],
+        "photographs": [asdict(photograph) for photograph in photographs],
+    }
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _photograph(original: "Image.Image", size: int, generator: random.Random) -> bytes:
+    """A JPEG of about ``size`` bytes (3 % around) of a random part of ``original``."""
+    from PIL import Image
+
+    share = generator.uniform(0.5, 1.0)  # of the original's width and height
+    width, height = round(original.width * share), round(original.height * share)
+    left = generator.randint(0, original.width - width)
+    top = generator.randint(0, original.height - height)
+    crop = original.crop((left, top, left + width, top + height))
+    if generator.random() < 0.5:
+        crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    # Cameras spend one to two and a half bits on a pixel; the quality settles the rest.
+    pixels = size * 8 / generator.uniform(1.2, 2.4)
+    while True:
+        scale = math.sqrt(pixels / (width * height))
+        resized = crop.resize((max(16, round(width * scale)), max(16, round(height * scale))), Image.Resampling.LANCZOS)
+        content = _encode(resized, size)
+        if len(content) >= 0.97 * size:
+            return content
+        # Too smooth to fill the size even at the best quality: more pixels. Nothing fits: fewer.
+        pixels *= 1.25 if content else 0.8
+
+
+def _encode(image: "Image.Image", size: int) -> bytes:
+    """The JPEG of the best quality between 30 and 95 that is not larger than 3 % above ``size``, nor than LARGEST.
+
+    Empty where none is.
+    """
+    limit = min(1.03 * size, LARGEST)
+    low, high = 30, 95
+    best = b""
+    while low <= high:
+        quality = (low + high) // 2
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=quality)
+        if buffer.tell() <= limit:
+            best = buffer.getvalue()
+            low = quality + 1
+        else:
+            high = quality - 1
+    return best
+
+
+def _originals() -> list[Path]:
+    """The two photographs; found without importing scikit-learn, which takes seconds."""
+    found = importlib.util.find_spec("sklearn")
+    if found is None or not found.submodule_search_locations:
+        raise CellbedError(
+            "the photographs for the data bank come from the scikit-learn package, which is missing: "
+            "pip install scikit-learn"
+        )
+    folder = Path(found.submodule_search_locations[0]) / "datasets" / "images"
+    paths = [folder / name for name in _SOURCES]
+    for path in paths:
+        if not path.is_file():
+            raise CellbedError(f"{path}: missing from the scikit-learn package; reinstall it: pip install scikit-learn")
+    return paths

@@ -1,0 +1,109 @@
+"""A worker of the service: decodes a photograph, runs the model on it, publishes the class, and says when it did what.
+
+It gets its jobs through a socket from the dispatcher (:mod:`cellbed.workloads.service`) that forked it, one at a time,
+and answers each with a line of JSON. It ends when the socket does.
+"""
+
+import json
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cellbed.workloads import lifecycle
+from cellbed.workloads.classifier import Classifier, ModelError, warm_up
+from cellbed.workloads.mqtt import REPLY_ERROR, Connection, reply_properties
+
+_LENGTHS = struct.Struct(">III")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request as it goes to a worker. correlation: what the reply carries to be recognised."""
+
+    response_topic: str
+    correlation: bytes
+    photograph: bytes
+
+    def write(self, channel: socket.socket) -> None:
+        """Send the job to a worker. Raises OSError when the worker is gone."""
+        topic = self.response_topic.encode()
+        lengths = _LENGTHS.pack(len(topic), len(self.correlation), len(self.photograph))
+        channel.sendall(b"".join((lengths, topic, self.correlation, self.photograph)))
+
+
+def read_job(channel: socket.socket) -> Job | None:
+    """The next job, or None when the dispatcher has gone."""
+    try:
+        topic, correlation, photograph = _LENGTHS.unpack(_read(channel, _LENGTHS.size))
+        content = _read(channel, topic + correlation + photograph)
+    except (EOFError, ConnectionError):
+        return None
+    return Job(
+        content[:topic].decode("utf-8", "replace"), content[topic : topic + correlation], content[topic + correlation :]
+    )
+
+
+def main(channel: socket.socket, name: str, broker: tuple[str, int], model: Path) -> None:
+    """Work until the dispatcher closes ``channel``. A model that cannot be used is reported there."""
+    lifecycle.die_with_parent()
+    try:
+        classifier = Classifier(model)
+        warm_up(classifier)
+    except ModelError as error:
+        _answer(channel, {"failed": str(error)})
+        return
+    connection = Connection(*broker, name)
+    announced = False
+    while True:
+        patience = None if connection.wake_ns is None else max(0, connection.wake_ns - time.monotonic_ns()) / 1e9
+        readers: list[Any] = [channel, *connection.readers]
+        readable, writable, _ = select.select(readers, connection.writers, [], patience)
+        connection.drive(readable, writable)
+        if connection.ready and not announced:
+            announced = True
+            _answer(channel, {"ready": os.getpid()})
+        if channel in readable:
+            job = read_job(channel)
+            if job is None:
+                return
+            _answer(channel, _work(job, classifier, connection))
+
+
+def _work(job: Job, classifier: Classifier, connection: Connection) -> dict[str, Any]:
+    stamps: dict[str, Any] = {"dequeued_ns": time.monotonic_ns()}
+    try:
+        image = classifier.decode(job.photograph)
+        stamps["compute_start_ns"] = time.monotonic_ns()
+        number = classifier.classify(image)
+        stamps["compute_end_ns"] = time.monotonic_ns()
+    # Whatever a photograph or a model can raise, it concerns this request alone.
+    except Exception as error:
+        stamps["error"] = str(error).strip().partition("\n")[0][:200]
+        text = REPLY_ERROR + stamps["error"]
+    else:
+        stamps["label"] = text = f"class {number}"
+    properties = reply_properties(job.correlation)
+    stamps["reply_sent_ns"] = time.monotonic_ns()
+    if not connection.publish(job.response_topic, text.encode(), properties):
+        stamps["reply_sent_ns"] = None
+        stamps["error"] = "the broker is not connected"
+    return stamps
+
+
+def _answer(channel: socket.socket, message: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _read(channel: socket.socket, count: int) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < count:
+        chunk = channel.recv(count - len(chunks))
+        if not chunk:
+            raise EOFError
+        chunks += chunk
+    return bytes(chunks)
