@@ -33,7 +33,13 @@ class Part:
 PARTS: tuple[Part, ...] = (
     Part("generator", "endpoint", "Generator", "generator", "intended time → pre-processing begins"),
     Part("preprocessing", "endpoint", "Pre-processing", "pre-process", "pre-processing begins → publish called"),
-    Part("endpoint_stack", "endpoint", "Endpoint stack", "stack", "publish called → first byte enters the uplink"),
+    Part(
+        "endpoint_stack",
+        "endpoint",
+        "Endpoint stack",
+        "stack",
+        "publish called → first byte enters the uplink, after all earlier bytes",
+    ),
     Part("uplink_transport", "uplink", "Transport", "transport", "first byte → completing packet enters the uplink"),
     Part("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues"),
     Part("uplink_delay", "uplink", "Base and core delay", "delay", "completing packet in the delay stages"),

@@ -67,7 +67,7 @@ class DirectionSummary:
     """One direction of a link while the schedule ran.
 
     Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
-    from the start of the emulator to its end. longest_gap_s, longest_gap_at_s: the longest time without any
+    those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
     capacity, and when it began.
     """
 
@@ -178,8 +178,7 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
         endpoints=_endpoints(requests),
         directions=_directions(description, links, duration),
         nodes=_nodes(nodes, duration),
-        warnings=[str(warning) for warning in description.get("warnings") or []]
-        + _warnings(description, counts, residual),
+        warnings=[str(warning) for warning in description.get("warnings") or []] + _warnings(counts, residual),
     )
 
 
@@ -226,8 +225,9 @@ def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
     found = []
     for name in (str(direction["name"]) for direction in description.get("directions") or []):
-        series = links.filter(pl.col("direction") == name)
-        during = series.filter(pl.col("time_s").is_between(0, duration, closed="left"))
+        # Before the schedule begins the links are proved, with packets that are not the workload's.
+        since = links.filter((pl.col("direction") == name) & (pl.col("time_s") >= 0))
+        during = since.filter(pl.col("time_s") < duration)
         if during.is_empty():
             continue
         limited = during["capacity_mbit_s"].null_count() == 0
@@ -238,8 +238,8 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
                 capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
                 used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
                 queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
-                dropped_queue=int(series["dropped_queue"].sum()),
-                dropped_loss=int(series["dropped_loss"].sum()),
+                dropped_queue=int(since["dropped_queue"].sum()),
+                dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
                 longest_gap_at_s=float(during["time_s"][begin]) if limited and length else None,
             )
@@ -266,7 +266,7 @@ def _nodes(nodes: pl.DataFrame, duration: float) -> list[NodeSummary]:
     return sorted(found, key=lambda summary: _natural(summary.node))
 
 
-def _warnings(description: dict[str, Any], counts: Counts, residual: Residual | None) -> list[str]:
+def _warnings(counts: Counts, residual: Residual | None) -> list[str]:
     found = []
     if counts.total == 0:
         found.append("the run recorded no request")
@@ -277,26 +277,14 @@ def _warnings(description: dict[str, Any], counts: Counts, residual: Residual | 
         )
     if residual is not None and residual.median_share >= 0.01:
         found.append(
-            f"the parts leave {residual.median_share * 100:.1f} % of a request's latency unexplained at the median (goal: "
-            "below 1 %): the machine may have been too busy for the emulator to keep time"
+            f"the parts leave {residual.median_share * 100:.1f} % of a request's latency unexplained at the median "
+            "(goal: below 1 %): the machine may have been too busy for the emulator to keep time"
         )
-    interfaces = (description.get("emulator") or {}).get("interfaces") or {}
-    for node, counters in interfaces.items():
-        if counters.get("dropped"):
-            found.append(
-                f"{counters['dropped']} packets were lost at the interface of {node}, before the link: "
-                "the emulator could not keep up"
-            )
     return found
 
 
 def _seeded_weights(workload: dict[str, Any]) -> bool:
-    return workload.get("kind") == "image-classification" and workload.get("model") in (
-        None,
-        "",
-        "seeded",
-        "mobilenetv2",
-    )
+    return workload.get("kind") == "image-classification" and workload.get("model") is None
 
 
 def _natural(name: str) -> tuple[str, int]:
