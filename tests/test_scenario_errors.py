@@ -8,37 +8,7 @@ import pytest
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import ScenarioError, load
-
-GOOD = """\
-name = "test"
-duration = "60 s"
-seed = 1
-
-[nodes.endpoint]
-count = 1
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 2.0
-memory = "2 GiB"
-
-[links.mobile]
-up = "12 Mbit/s"
-down = "unlimited"
-base_delay = "10 ms"
-queue = { kind = "droptail", limit = "1 MB" }
-start = "0 s"
-
-[links.core]
-edge = "base-edge"
-
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "2 /s"
-arrivals = "periodic"
-"""
+from scenario_text import GOOD
 
 
 @dataclass(frozen=True)

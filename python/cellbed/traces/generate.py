@@ -31,7 +31,8 @@ class Model:
     reversion: seconds in which the rate forgets where it was (time constant).
     outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
     placed_outage: (start, duration) in seconds of an outage that is certain, or None.
-    duration: seconds. source: where the figures are published. sha256: of the file that `text` gives.
+    duration: seconds. source: where the range is published; the other figures are chosen to fit it. sha256: of the
+    file that `text` gives.
     """
 
     name: str
@@ -73,7 +74,8 @@ class Model:
             f"bounds {self.low / 1e6:g} and {self.high / 1e6:g} Mbit/s, time constant {self.reversion:g} s",
             outages,
             f"duration: {self.duration} s; seed: {self.seed}",
-            f"statistics: {self.source}",
+            f"range after: {self.source}",
+            "mean, deviation, time constant and outages: chosen by cellbed to fit that range, not published",
             f"format: one delivery opportunity of {PDO_BYTES} bytes a line, in milliseconds",
         )
         return "".join(f"# {line}\n" for line in lines)
@@ -98,8 +100,8 @@ MODELS: dict[str, Model] = {
             escape_rate=8.0,
             placed_outage=(30.0, 1.2),
             seed=1,
-            source=_THESIS + "LTE uplink mostly 10 to 20 Mbit/s, a gap of 1.2 s",
-            sha256="",
+            source=_THESIS + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
+            sha256="52c13cbc30755b1bb3c9feb5ee807a1c4a8f5aee9d20d4e2750bb3b7c2e47999",
         ),
         Model(
             name="lte-suburban.down",
@@ -113,35 +115,35 @@ MODELS: dict[str, Model] = {
             placed_outage=None,
             seed=2,
             source=_THESIS + "LTE downlink up to 80 Mbit/s",
-            sha256="",
+            sha256="641fb0d53e8e5048eeb38ff2adc9d20def1a857b4d793862e6f349945df2d191",
         ),
         Model(
             name="5g-midband.up",
             mean=44e6,
-            deviation=13e6,
+            deviation=16e6,
             low=8e6,
             high=75e6,
-            reversion=1.5,
+            reversion=2.5,
             outage_rate=0.03,
             escape_rate=8.0,
             placed_outage=None,
-            seed=3,
+            seed=5,
             source=_THESIS + "5G uplink up to 75 Mbit/s",
-            sha256="",
+            sha256="a610597d2c25654c8afc278e56eca32be10460e4fe27dc3a9594bf354429b95c",
         ),
         Model(
             name="5g-midband.down",
             mean=120e6,
-            deviation=35e6,
+            deviation=42e6,
             low=20e6,
             high=200e6,
-            reversion=1.5,
+            reversion=2.5,
             outage_rate=0.02,
             escape_rate=10.0,
             placed_outage=None,
             seed=4,
             source=_THESIS + "5G downlink up to 200 Mbit/s",
-            sha256="",
+            sha256="135bae794ac7dfc2091baa1b744441484a328f503687fa00c87d43fba8354b1c",
         ),
     )
 }

@@ -1,0 +1,103 @@
+"""The published JSON Schema accepts what the reader accepts, as a user writes it, and refuses what is wrong."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.scenario import load
+from cellbed.scenario.json_schema import json_schema
+from cellbed.scenario.presets import PRESETS
+from cellbed.scenario.units import DURATION
+from cellbed.traces import ARCHIVE
+from scenario_text import GOOD
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = sorted((ROOT / "scenarios").glob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_scenarios_are_valid(validator: Any, path: Path) -> None:
+    load(path)
+    assert [error.message for error in validator.iter_errors(tomllib.loads(path.read_text()))] == []
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("queue =", "qeue ="),
+        ('"60 s"', "60"),
+        ('"60 s"', '"60"'),
+        ('"60 s"', '"60 sec"'),
+        ('"512 MiB"', '"512 mib"'),
+        ("count = 1", "count = 0"),
+        ("cpus = 1.0", "cpus = 0"),
+        ('edge = "base-edge"', 'edge = "us-west-1"'),
+        ('"droptail"', '"drop-tail"'),
+        ('"droptail"', '"infinite"'),
+        ('on = "edge"', 'on = "moon"'),
+        ('"periodic"', '"closed"'),
+        ('rate = "2 /s"\n', ""),
+        ('"test"', '"../test"'),
+        ('name = "test"\n', ""),
+    ],
+)
+def test_mistakes_are_refused(validator: Any, was: str, becomes: str) -> None:
+    assert validator.is_valid(tomllib.loads(GOOD))
+    assert not validator.is_valid(tomllib.loads(GOOD.replace(was, becomes, 1)))
+
+
+def test_defaults_and_examples_in_the_schema_are_valid_by_it(validator: Any) -> None:
+    for field in _fields(json_schema()):
+        here = validator.evolve(schema={"$defs": json_schema()["$defs"], **field})
+        for value in [*field.get("examples", []), *([field["default"]] if "default" in field else [])]:
+            assert here.is_valid(value), (field, value)
+
+
+def test_command_prints_the_schema() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from cellbed.cli.schema import schema; schema()"], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout) == json_schema()
+
+
+def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:
+    page = (ROOT / "docs" / "scenario.md").read_text()
+    for table in [json_schema(), *json_schema()["$defs"].values()]:
+        for key, field in table["properties"].items():
+            assert f"`{key}`" in page, key
+            assert field.get("description") or "const" in field, key
+
+
+def test_documentation_lists_presets_traces_and_the_example() -> None:
+    page = (ROOT / "docs" / "scenario.md").read_text()
+    for preset in PRESETS.values():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
+        assert DURATION.format(preset.one_way) in row
+    for name in ARCHIVE:
+        assert f"`{name}`" in page
+
+
+def test_documentation_shows_a_scenario_that_can_be_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "scenario.md").read_text()
+    example = tmp_path / "example.toml"
+    example.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert load(example).name == "offload-lte"
+
+
+def _fields(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for table in [schema, *schema["$defs"].values()]:
+        yield from table["properties"].values()

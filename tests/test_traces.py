@@ -1,0 +1,211 @@
+"""Traces: the archive is generated as published figures say, any file can be used, a malformed one is refused."""
+
+import hashlib
+import json
+import multiprocessing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cellbed.traces import ARCHIVE, TraceError, archive_folder, resolve
+from cellbed.traces.generate import MODELS, PDO_BYTES, Model
+
+MODEL_LIST = list(MODELS.values())
+
+
+@pytest.fixture(scope="module")
+def stamps() -> dict[str, list[int]]:
+    """Milliseconds of every opportunity of each trace of the archive."""
+    return {
+        model.name: [int(line) for line in model.text().splitlines() if not line.startswith("#")]
+        for model in MODEL_LIST
+    }
+
+
+@pytest.fixture
+def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def _rates(stamps: list[int], seconds: int) -> list[float]:
+    """bit/s in each second."""
+    counts = [0] * seconds
+    for stamp in stamps:
+        counts[(stamp - 1) // 1000] += 1
+    return [count * PDO_BYTES * 8 for count in counts]
+
+
+@pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
+def test_generated_files_are_the_same_everywhere(model: Model) -> None:
+    assert hashlib.sha256(model.text().encode()).hexdigest() == model.sha256
+
+
+@pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
+def test_generated_files_say_that_they_are_synthetic(model: Model) -> None:
+    header = [line for line in model.text().splitlines() if line.startswith("#")]
+    assert header[0].startswith(f"# synthetic: {model.name}")
+    text = " ".join(header)
+    for part in ("NSDI 2013", "Mishchenko", f"seed: {model.seed}", f"{model.mean / 1e6:g} Mbit/s"):
+        assert part in text
+
+
+@pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
+def test_statistics_are_those_of_the_model(model: Model, stamps: dict[str, list[int]]) -> None:
+    times = stamps[model.name]
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert times[-1] == model.duration * 1000
+    rates = _rates(times, model.duration)
+    assert sum(rates) / len(rates) == pytest.approx(model.mean, rel=0.1)
+    # Poisson counts scatter around the bounds of the rate, by 4 sigma at most in 120 draws.
+    highest = model.high + 4 * (model.high * PDO_BYTES * 8) ** 0.5
+    assert 0.8 * model.high < max(rates) < highest
+
+
+def test_lte_uplink_is_mostly_between_10_and_20_mbit(stamps: dict[str, list[int]]) -> None:
+    rates = _rates(stamps["lte-suburban.up"], 120)
+    assert sum(9.5e6 <= rate <= 20.5e6 for rate in rates) >= 0.9 * len(rates)
+    assert sum(rates) / len(rates) >= 12e6
+
+
+def test_lte_uplink_has_one_clear_outage_half_a_minute_in(stamps: dict[str, list[int]]) -> None:
+    gaps = [(start, end - start) for start, end in pairwise(stamps["lte-suburban.up"]) if end - start >= 500]
+    assert len(gaps) == 1
+    start, length = gaps[0]
+    assert 25_000 <= start <= 35_000
+    assert 1150 <= length <= 1300
+
+
+def test_archive_file_is_made_at_first_use(data_home: Path) -> None:
+    source = resolve("lte-suburban.up", Path("/nowhere"))
+    assert source.synthetic
+    assert not archive_folder().exists()
+    assert source.path == data_home / "cellbed" / "traces" / "lte-suburban.up"
+    assert source.sha256 == MODELS["lte-suburban.up"].sha256
+    assert [path.name for path in archive_folder().iterdir()] == ["lte-suburban.up"]
+
+
+@pytest.mark.parametrize("content", [b"", b"1\n2\n"], ids=["empty", "other"])
+def test_archive_file_that_is_not_right_is_made_again(data_home: Path, content: bytes) -> None:
+    path = data_home / "cellbed" / "traces" / "lte-suburban.up"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert resolve("lte-suburban.up", Path()).sha256 == MODELS["lte-suburban.up"].sha256
+
+
+def _digest(name: str) -> str:
+    return resolve(name, Path()).sha256
+
+
+def test_two_processes_may_make_a_file_at_once(data_home: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        digests = pool.map(_digest, ["lte-suburban.up"] * 4, chunksize=1)
+    assert set(digests) == {MODELS["lte-suburban.up"].sha256}
+    assert [path.name for path in archive_folder().iterdir()] == ["lte-suburban.up"]
+
+
+def test_data_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(TraceError, match="set XDG_DATA_HOME"):
+        _ = resolve("lte-suburban.up", Path()).path
+
+
+def test_relative_data_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert archive_folder() == tmp_path / ".local" / "share" / "cellbed" / "traces"
+
+
+def test_any_file_by_path(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "sub" / "mine.up"
+    path.write_text("0\n1\n1\n4\n")
+    source = resolve("sub/mine.up", tmp_path)
+    assert (source.path, source.synthetic) == (path, False)
+    assert resolve(str(path), Path("/nowhere")).path == path
+    assert source.sha256 == hashlib.sha256(b"0\n1\n1\n4\n").hexdigest()
+    assert source.trace.opportunities == 4
+    assert source.trace.duration_ns == 4_000_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"1\r\n2\r\n", b"# a comment\n1\n2\n", b"1\n\n2\n\n", b"1\n2"],
+    ids=["CRLF", "comment", "blank", "no newline"],
+)
+def test_tolerated_forms(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trace").write_bytes(content)
+    assert resolve("trace", tmp_path).trace.opportunities == 2
+
+
+MALFORMED: dict[str, tuple[bytes, int | None]] = {
+    "empty": (b"", None),
+    "comments only": (b"# nothing\n", None),
+    "zeros only": (b"0\n0\n", None),
+    "decimal": (b"1\n2.5\n", 2),
+    "negative": (b"1\n-2\n", 2),
+    "letters": (b"1\n2\nthree\n", 3),
+    "two numbers": (b"1 2\n", 1),
+    "backwards": (b"5\n3\n", 2),
+    "backwards after a comment": (b"5\n# here\n3\n", 3),
+    "hexadecimal": (b"0x10\n", 1),
+    "exponent": (b"1\n1e3\n", 2),
+    "plus sign": (b"+1\n", 1),
+    "too large": (b"1\n99999999999999999999999999\n", 2),
+    "not text": (b"1\n\xff\xfe\x00\n", 2),
+    "comma": (b"1,\n", 1),
+    "compressed": (b"\x1f\x8b\x08\x00\x00\x00", 1),
+}
+
+
+@pytest.mark.parametrize(("content", "line"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path, content: bytes, line: int | None) -> None:
+    path = tmp_path / "bad.up"
+    path.write_bytes(content)
+    with pytest.raises(TraceError) as caught:
+        _ = resolve("bad.up", tmp_path).trace
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{line}: " if line else f"{path}:")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("text", ["", ".", "a\0b", "~nobody-of-this-name/x", "x" * 5000, "/dev/zero"])
+def test_what_is_no_file_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(TraceError, match="no trace is called"):
+        resolve(text, tmp_path)
+
+
+def test_unknown_name_is_answered_with_the_nearest_and_the_list(tmp_path: Path) -> None:
+    with pytest.raises(TraceError) as caught:
+        resolve("lte-subruban.up", tmp_path)
+    assert "did you mean 'lte-suburban.up'" in str(caught.value)
+    assert all(name in str(caught.value) for name in ARCHIVE)
+
+
+def test_list_of_the_archive(data_home: Path) -> None:
+    from cellbed.cli.traces import app
+
+    table = CliRunner().invoke(app, ["ls"], env={"COLUMNS": "120"})
+    assert table.exit_code == 0, table.output
+    entries = json.loads(CliRunner().invoke(app, ["ls", "--json"]).stdout)
+    assert [entry["name"] for entry in entries] == list(ARCHIVE)
+    for entry in entries:
+        assert entry["name"] in table.output
+        assert f"{entry['mean_rate'] / 1e6:.1f}" in table.output
+        assert entry["synthetic"]
+        assert entry["duration"] == 120 * 10**9
+
+
+def test_show_one_trace(tmp_path: Path) -> None:
+    from cellbed.cli.traces import app
+
+    path = tmp_path / "mine.down"
+    path.write_text("".join(f"{stamp}\n" for stamp in range(1, 1001)))
+    shown = CliRunner().invoke(app, ["show", str(path)])
+    assert shown.exit_code == 0, shown.output
+    for part in ("recorded", "1.0 s", "mean 12.00 Mbit/s", "longest gap 1 ms", "1000 opportunities"):
+        assert part in shown.output
