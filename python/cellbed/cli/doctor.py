@@ -1,0 +1,31 @@
+"""``cellbed doctor``: what this machine has and lacks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as a JSON list.")] = False) -> None:
+    """Say what this machine has and lacks, each with what to do.
+
+    The exit status is 0 when `cellbed run` would work, else 1.
+
+    \b
+    Example:
+      cellbed doctor
+    """
+    import json
+    import sys
+    from dataclasses import asdict
+
+    from cellbed.doctor import can_run, examine
+    from cellbed.doctor.show import show
+
+    checks = examine()
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+    else:
+        show(checks, sys.stdout)
+    raise typer.Exit(0 if can_run(checks) else 1)

@@ -1,0 +1,26 @@
+"""``cellbed grant``: make the machine usable for an ordinary user."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def grant(
+    user: Annotated[
+        str | None, typer.Argument(help="Login name; left out: who called sudo.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take back what was granted.")] = False,
+) -> None:
+    """Allow an ordinary user TUN devices, CPU and memory limits, and the congestion control CUBIC. Needs root.
+
+    \b
+    Example:
+      sudo cellbed grant alice
+    """
+    from cellbed.doctor.granting import grant_to
+
+    for line in grant_to(user, dry_run=dry_run, take_back=undo):
+        print(line)

@@ -1,0 +1,308 @@
+"""Make the machine usable for an ordinary user, and take it back: `cellbed grant`.
+
+First everything is planned as a list of changes, each of which knows how to tell, do and undo itself. What is needed to
+undo them is written down before any of them is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
+from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
+from cellbed.doctor.machine import Machine
+from cellbed.errors import CellbedError
+
+ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"
+UDEV_FILE = "/etc/udev/rules.d/60-cellbed.rules"
+DELEGATE_FILE = "/etc/systemd/system/user@.service.d/60-cellbed.conf"
+_JOURNAL = "/var/lib/cellbed/grants.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Other permissions of a file."""
+
+    path: str
+    mode: int
+    before: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: mode {self.before:04o} becomes {self.mode:04o} (until the device is made anew)"
+
+    def do(self, machine: Machine) -> None:
+        """Set the permissions."""
+        machine.path(self.path).chmod(self.mode)
+
+    def undo(self, machine: Machine) -> None:
+        """Set those from before."""
+        with contextlib.suppress(FileNotFoundError):
+            machine.path(self.path).chmod(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of ours in the system's configuration. before: what was there, ``None`` for nothing."""
+
+    path: str
+    text: str
+    before: str | None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {' / '.join(line for line in self.text.splitlines() if line[:1] != '#')}"
+
+    def do(self, machine: Machine) -> None:
+        """Write the file."""
+        _write(machine.path(self.path), self.text)
+
+    def undo(self, machine: Machine) -> None:
+        """Put back what was there."""
+        if self.before is None:
+            machine.path(self.path).unlink(missing_ok=True)
+        else:
+            _write(machine.path(self.path), self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A kernel setting."""
+
+    name: str
+    value: str
+    before: str
+
+    def __str__(self) -> str:
+        return f"sysctl {self.name}: '{self.before}' becomes '{self.value}'"
+
+    def do(self, machine: Machine) -> None:
+        """Write the setting."""
+        machine.path(setting_path(self.name)).write_text(self.value)
+
+    def undo(self, machine: Machine) -> None:
+        """Write the value from before."""
+        with contextlib.suppress(FileNotFoundError):
+            machine.path(setting_path(self.name)).write_text(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A control group folder that belongs to the user. controllers: to enable for its children (version 2)."""
+
+    path: str
+    user: int
+    controllers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.path}: made, for user {self.user} (until the machine is restarted)"
+
+    def do(self, machine: Machine) -> None:
+        """Make the folder and hand it over."""
+        folder = machine.path(self.path)
+        for controller in self.controllers:
+            (folder.parent / "cgroup.subtree_control").write_text(f"+{controller}")
+        folder.mkdir(exist_ok=True)
+        # The files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
+        for name in ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control"):
+            with contextlib.suppress(FileNotFoundError):
+                os.chown(folder / name, self.user, -1)
+        os.chown(folder, self.user, -1)
+
+    def undo(self, machine: Machine) -> None:
+        """Remove the folder with the groups below; what still runs in it moves to the folder above."""
+        folder = machine.path(self.path)
+        if not folder.is_dir():
+            return
+        below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
+        for path in [*below, folder]:
+            for process in (path / "cgroup.procs").read_text().split() if (path / "cgroup.procs").exists() else ():
+                with contextlib.suppress(OSError):
+                    (folder.parent / "cgroup.procs").write_text(process)
+            path.rmdir()
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The user's running shell comes into the folder, because on version 2 nobody else may move it there."""
+
+    path: str
+    process: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: process {self.process}, your shell, moves in (other shells: call grant from them)"
+
+    def do(self, machine: Machine) -> None:
+        """Move the process."""
+        (machine.path(self.path) / "cgroup.procs").write_text(str(self.process))
+
+    def undo(self, machine: Machine) -> None:
+        """Nothing: removing the folder moves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program of the system that takes note of a change."""
+
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(self.command)
+
+    def do(self, machine: Machine) -> None:
+        """Run it."""
+        outcome = subprocess.run(self.command, capture_output=True, check=False)
+        if outcome.returncode != 0:
+            said = outcome.stderr.decode(errors="replace").strip()
+            raise OSError(0, said or f"status {outcome.returncode}", self.command[0])
+
+    def undo(self, machine: Machine) -> None:
+        """Run it again, now that the change is undone."""
+        with contextlib.suppress(OSError):
+            self.do(machine)
+
+
+Change = Mode | File | Setting | Folder | Join | Command
+_KINDS: dict[str, Callable[..., Change]] = {
+    kind.__name__: kind for kind in (Mode, File, Setting, Folder, Join, Command)
+}
+
+
+class GrantError(CellbedError):
+    """Something could not be granted. The text says what and why."""
+
+    exit_code = 1
+
+
+def plan(machine: Machine, caller: int | None = None) -> list[Change]:
+    """What has to change on `machine` so that its user can run with everything; empty when nothing has to.
+
+    caller: process id of a shell of the user, to be moved where only root may move it.
+    """
+    return [*_device(machine), *_control_groups(machine, caller), *_settings(machine)]
+
+
+def do(changes: Sequence[Change], machine: Machine) -> None:
+    """Make the changes. Errors: :class:`GrantError`; what was done until then can be undone."""
+    journal = _read_journal(machine)
+    mine = journal.setdefault(str(machine.user), [])
+    for change in changes:
+        mine.append([type(change).__name__, asdict(change)])
+        _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
+        try:
+            change.do(machine)
+        except OSError as error:
+            raise GrantError(f"cannot do this: {change}\n  {error.filename or ''}: {error.strerror}") from error
+
+
+def undo(machine: Machine) -> list[Change]:
+    """Take back what was granted to the user, the last first; returns the changes that were undone."""
+    journal = _read_journal(machine)
+    mine = journal.get(str(machine.user), [])
+    undone = []
+    while mine:
+        kind, values = mine[-1]
+        change = _KINDS[kind](**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        try:
+            change.undo(machine)
+        except OSError as error:
+            raise GrantError(f"cannot undo this: {change}\n  {error.filename or ''}: {error.strerror}") from error
+        undone.append(change)
+        mine.pop()
+        _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
+    return undone
+
+
+def shell_of(user: int, process: int) -> int | None:
+    """The nearest process above `process` that belongs to `user`, such as the shell from which sudo was called."""
+    while process > 1:
+        status = dict(
+            line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line
+        )
+        # Real user: sudo itself has root's as the effective one.
+        if int(status["Uid"].split()[1]) == user:
+            return process
+        process = int(status["PPid"])
+    return None
+
+
+def _device(machine: Machine) -> Iterator[Change]:
+    device = machine.path("/dev/net/tun")
+    if not device.exists():
+        raise GrantError("there is no /dev/net/tun: load the kernel's module (modprobe tun), then try again")
+    mode = device.stat().st_mode & 0o7777
+    if mode & 0o666 != 0o666:
+        if machine.find("udevadm") is not None and machine.path("/etc/udev").is_dir():
+            yield _file(machine, UDEV_FILE, 'KERNEL=="tun", MODE="0666", OPTIONS+="static_node=net/tun"\n')
+        yield Mode("/dev/net/tun", mode | 0o666, mode)
+
+
+def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
+    mounts = version_1(machine)
+    name = f"cellbed-{machine.user}"
+    if "cpu" in mounts and "memory" in mounts:
+        wanted = dict.fromkeys(mounts[controller] for controller in (*VERSION_1, "pids") if controller in mounts)
+        for mount in wanted:
+            yield from _folder(machine, Folder(f"{mount}/{name}", machine.user))
+        return
+    unified = version_2(machine)
+    if unified is None:
+        return
+    delegated = systemd_delegates(machine, unified)
+    if delegated is None and not machine.path("/run/systemd/system").exists():
+        yield from _folder(machine, Folder(f"{unified}/{name}", machine.user, ("cpu", "memory")))
+        if caller is not None:
+            yield Join(f"{unified}/{name}", caller)
+    elif not {"cpu", "memory"} <= (delegated or set()):
+        text = "[Service]\nDelegate=cpu cpuset io memory pids\n"
+        if machine.read(DELEGATE_FILE) != text.strip():
+            yield _file(machine, DELEGATE_FILE, text)
+            yield Command(("systemctl", "daemon-reload"))
+
+
+def _folder(machine: Machine, folder: Folder) -> Iterator[Change]:
+    path = machine.path(folder.path)
+    if not path.is_dir() or path.stat().st_uid != folder.user:
+        yield folder
+
+
+def _settings(machine: Machine) -> Iterator[Change]:
+    settings = []
+    allowed = machine.read(setting_path(ALLOWED)) or ""
+    available = (machine.read(setting_path("net.ipv4.tcp_available_congestion_control")) or "").split()
+    if "cubic" in available and "cubic" not in allowed.split():
+        settings.append(Setting(ALLOWED, f"{allowed} cubic".strip(), allowed))
+    for name in restricted_namespaces(machine):
+        bad, good, _ = RESTRICTIONS[name]
+        settings.append(Setting(name, good, bad))
+    if settings and machine.path("/etc/sysctl.d").is_dir():
+        kept = {line.partition("=")[0].strip(): line for line in (machine.read(SYSCTL_FILE) or "").splitlines()}
+        kept |= {setting.name: f"{setting.name} = {setting.value}" for setting in settings}
+        yield _file(machine, SYSCTL_FILE, "\n".join([*kept.values(), ""]))
+    yield from settings
+
+
+def _file(machine: Machine, path: str, text: str) -> File:
+    before = machine.path(path)
+    return File(path, text, before.read_text() if before.exists() else None)
+
+
+def _read_journal(machine: Machine) -> dict[str, list[Any]]:
+    try:
+        journal = json.loads(machine.path(_JOURNAL).read_text())
+    except (OSError, ValueError):
+        return {}
+    return journal if isinstance(journal, dict) else {}
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.rename(path)

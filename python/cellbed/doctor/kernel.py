@@ -1,0 +1,115 @@
+"""Checks of the kernel: version, namespaces, TUN devices, congestion control, timers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Sequence
+
+from cellbed.doctor.check import Check
+from cellbed.doctor.machine import Machine, output_of
+
+OLDEST = (5, 15)
+"""The oldest kernel we know to work: that of Ubuntu 22.04."""
+RESTRICTIONS = {
+    "kernel.unprivileged_userns_clone": ("0", "1", "the kernel refuses user namespaces to ordinary users"),
+    "user.max_user_namespaces": ("0", "15000", "the kernel allows no user namespaces"),
+    "kernel.apparmor_restrict_unprivileged_userns": (
+        "1",
+        "0",
+        "AppArmor takes the rights from the user namespaces of ordinary users (Ubuntu 23.10 and later)",
+    ),
+}
+"""Settings that keep an ordinary user from user namespaces: the value that does, the value that does not, in words."""
+
+
+def setting_path(name: str) -> str:
+    """The file of a kernel setting."""
+    return "/proc/sys/" + name.replace(".", "/")
+
+
+def kernel(release: str | None = None) -> Check:
+    """Whether the kernel is recent enough. release: as ``uname -r`` gives it."""
+    release = platform.release() if release is None else release
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if platform.system() != "Linux" or numbers is None:
+        return Check("kernel", "missing", f"{platform.system()} {release}", "cellbed needs Linux")
+    if (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return Check("kernel", "warn", release, f"older than {oldest}, which we test; an upgrade may be needed")
+    return Check("kernel", "ok", release)
+
+
+def restricted_namespaces(machine: Machine) -> list[str]:
+    """Names of the settings that keep ordinary users from user namespaces here."""
+    return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
+
+
+def user_namespaces(machine: Machine) -> Check:
+    """Whether the user may make a user namespace with a network namespace in it; root needs none."""
+    name = "user namespaces"
+    if machine.user == 0:
+        return Check(name, "ok", "not needed by root")
+    restrictions = restricted_namespaces(machine)
+    status, said = output_of(["unshare", "--user", "--map-current-user", "--net", "true"])
+    if status == 0:
+        return Check(name, "ok", "allowed")
+    if restrictions:
+        return Check(name, "missing", RESTRICTIONS[restrictions[0]][2], machine.grant_command)
+    found = said.splitlines()[-1] if said else f"refused (status {status})"
+    return Check(
+        name, "missing", found, "a container needs --privileged, or seccomp and AppArmor profiles that allow it"
+    )
+
+
+def tun(machine: Machine) -> Check:
+    """Whether the user may open ``/dev/net/tun``."""
+    name, device = "TUN devices", machine.path("/dev/net/tun")
+    if not device.exists():
+        return Check(name, "missing", "no /dev/net/tun", "sudo modprobe tun; in a container: --device /dev/net/tun")
+    mode = f"/dev/net/tun, mode {device.stat().st_mode & 0o777:04o}"
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except PermissionError:
+        return Check(name, "missing", f"{mode}: not for user {machine.user_name}", machine.grant_command)
+    except OSError as error:
+        return Check(name, "missing", f"/dev/net/tun: {error.strerror}", "sudo modprobe tun")
+    return Check(name, "ok", mode)
+
+
+def congestion_control(machine: Machine) -> Check:
+    """Which TCP congestion controls there are, and whether programs of ordinary users may choose CUBIC."""
+    name = "congestion control"
+    available = (machine.read("/proc/sys/net/ipv4/tcp_available_congestion_control") or "").split()
+    allowed = (machine.read("/proc/sys/net/ipv4/tcp_allowed_congestion_control") or "").split()
+    default = machine.read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
+    found = f"{' '.join(available) or 'none'}; default {default}"
+    if "cubic" not in available:
+        return Check(name, "warn", found, "cubic is missing: sudo modprobe tcp_cubic")
+    if "cubic" not in allowed and machine.user != 0:
+        return Check(
+            name, "warn", f"{found}; programs of users may choose only {' '.join(allowed)}", machine.grant_command
+        )
+    return Check(name, "ok", found)
+
+
+def lateness(count: int = 100, sleep_s: float = 0.0005) -> list[float]:
+    """How late the process wakes from `count` sleeps, seconds."""
+    late = []
+    for _ in range(count):
+        due = time.monotonic() + sleep_s
+        time.sleep(sleep_s)
+        late.append(time.monotonic() - due)
+    return late
+
+
+def timers(late: Sequence[float]) -> Check:
+    """Whether sleeps end on time. late: lateness of wake-ups, seconds."""
+    median, worst = statistics.median(late), max(late)
+    found = f"wake-ups late by {1e6 * median:.0f} µs in the median, at most {1e6 * worst:.0f} µs of {len(late)}"
+    if median > 0.001:
+        return Check("timers", "warn", found, "the machine is busy or a coarse virtual machine: latencies will show it")
+    return Check("timers", "ok", found)

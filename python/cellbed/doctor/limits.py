@@ -1,0 +1,100 @@
+"""Whether this user can limit CPU and memory of nodes, and how: the ways that `cellbed.testbed.cgroups` goes."""
+
+from __future__ import annotations
+
+import os
+
+from cellbed.doctor.check import Check
+from cellbed.doctor.machine import Machine
+
+VERSION_1 = ("cpu", "cpuacct", "memory")
+"""Version 1 hierarchies that a run divides."""
+
+
+def version_1(machine: Machine) -> dict[str, str]:
+    """Mount point of each version 1 controller."""
+    found: dict[str, str] = {}
+    for kind, mount, options in machine.mounts():
+        if kind == "cgroup":
+            found |= dict.fromkeys(options, mount)
+    return found
+
+
+def version_2(machine: Machine) -> str | None:
+    """Mount point of the version 2 hierarchy, if it has the cpu and memory controllers."""
+    for kind, mount, _ in machine.mounts():
+        controllers = (machine.read(f"{mount}/cgroup.controllers") or "").split()
+        if kind == "cgroup2" and {"cpu", "memory"} <= set(controllers):
+            return mount
+    return None
+
+
+def limits(machine: Machine) -> Check:
+    """Whether CPU and memory limits can be enforced."""
+    name = "CPU and memory limits"
+    mounts = version_1(machine)
+    if "cpu" in mounts and "memory" in mounts:
+        return _version_1(machine, name, mounts)
+    unified = version_2(machine)
+    if unified is not None:
+        return _version_2(machine, name, unified)
+    return Check(
+        name,
+        "missing",
+        "no control groups with the cpu and memory controllers are mounted",
+        "mount them, or go without: cellbed run --no-limits",
+    )
+
+
+def systemd_delegates(machine: Machine, unified: str) -> set[str] | None:
+    """Controllers that systemd hands to the user's session manager; ``None`` where there is none."""
+    runtime = machine.environment.get("XDG_RUNTIME_DIR", f"/run/user/{machine.user}")
+    if not machine.path(f"{runtime}/systemd/private").exists() or machine.find("systemd-run") is None:
+        return None
+    manager = f"{unified}/user.slice/user-{machine.user}.slice/user@{machine.user}.service"
+    return set((machine.read(f"{manager}/cgroup.controllers") or "").split())
+
+
+def _version_1(machine: Machine, name: str, mounts: dict[str, str]) -> Check:
+    if machine.user == 0:
+        folders = {mounts.get(controller, mounts["cpu"]) for controller in VERSION_1}
+        closed = sorted(folder for folder in folders if not os.access(machine.path(folder), os.W_OK))
+        if closed:
+            found = f"version 1, but {closed[0]} is read-only"
+            return Check(
+                name, "missing", found, "a container needs --privileged; or go without: cellbed run --no-limits"
+            )
+        return Check(name, "ok", "version 1, as root")
+    folders = {f"{mounts.get(controller, mounts['cpu'])}/cellbed-{machine.user}" for controller in VERSION_1}
+    if all(os.access(machine.path(folder), os.W_OK) for folder in folders):
+        return Check(name, "ok", f"version 1, folders cellbed-{machine.user} granted")
+    found = f"version 1, not divided by user {machine.user_name}"
+    return Check(name, "missing", found, f"{machine.grant_command}; or go without: cellbed run --no-limits")
+
+
+def _version_2(machine: Machine, name: str, unified: str) -> Check:
+    own = (machine.read("/proc/self/cgroup") or "").splitlines()[-1:] or ["0::/"]
+    current = own[0].split("::", 1)[-1].strip("/")
+    granted = f"cellbed-{machine.user}"
+    without = "or go without: cellbed run --no-limits"
+    if machine.user == 0:
+        if os.access(machine.path(f"{unified}/cgroup.procs"), os.W_OK):
+            return Check(name, "ok", "version 2, as root")
+        return Check(
+            name, "missing", f"version 2, but {unified} is read-only", f"a container needs --privileged; {without}"
+        )
+    if granted in current.split("/"):
+        return Check(name, "ok", f"version 2, folder {granted} granted and this session is in it")
+    if current and os.access(machine.path(f"{unified}/{current}/cgroup.procs"), os.W_OK):
+        have = set((machine.read(f"{unified}/{current}/cgroup.controllers") or "").split())
+        if {"cpu", "memory"} <= have:
+            return Check(name, "ok", f"version 2, /{current} is this user's")
+    delegated = systemd_delegates(machine, unified)
+    if delegated is None:
+        found = f"version 2, but this session's group /{current} is not the user's to divide, and there is no systemd"
+        return Check(name, "missing", found, f"{machine.grant_command}; {without}")
+    lacking = sorted({"cpu", "memory"} - delegated)
+    if lacking:
+        found = f"version 2; systemd does not hand {' and '.join(lacking)} to user {machine.user_name}"
+        return Check(name, "missing", found, f"{machine.grant_command}, then log in again; {without}")
+    return Check(name, "ok", "version 2, delegated by systemd")

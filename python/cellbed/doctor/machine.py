@@ -1,0 +1,91 @@
+"""The machine that is looked at: its files below a root folder, its programs, the user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine and the user on whose behalf it is looked at.
+
+    root: the folder that holds its file system. user: numeric identifier. environment: of the user's processes.
+    """
+
+    root: Path = Path("/")
+    user: int = field(default_factory=os.geteuid)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def user_name(self) -> str:
+        """The user's login name, or the number where there is none."""
+        try:
+            return pwd.getpwuid(self.user).pw_name
+        except KeyError:
+            return str(self.user)
+
+    @property
+    def grant_command(self) -> str:
+        """What to type so that this user may do what needs root's consent."""
+        return f"sudo {executable()} grant {self.user_name}"
+
+    def path(self, absolute: str) -> Path:
+        """The place of an absolute path below the root folder."""
+        return self.root / absolute.lstrip("/")
+
+    def read(self, absolute: str) -> str | None:
+        """The text of a file without white space at its ends, or ``None`` where it cannot be read."""
+        try:
+            return self.path(absolute).read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def find(self, program: str) -> str | None:
+        """Path of a program, also where ordinary users have no search path to."""
+        folders = [*self.environment.get("PATH", os.defpath).split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin"]
+        if self.root != Path("/"):
+            folders = [str(self.path(folder)) for folder in folders if folder]
+        return shutil.which(program, path=":".join(folders))
+
+    def mounts(self) -> list[tuple[str, str, list[str]]]:
+        """Mounted file systems: (type, mount point, options of the file system), from ``/proc/self/mountinfo``."""
+        found = []
+        for line in (self.read("/proc/self/mountinfo") or "").splitlines():
+            before, _, after = line.partition(" - ")
+            words = after.split()
+            if len(words) >= 3 and len(before.split()) > 4:
+                found.append((words[0], before.split()[4], words[2].split(",")))
+        return found
+
+
+def executable() -> str:
+    """How to call this program by an absolute path, as sudo needs it: its search path is another."""
+    if Path(sys.argv[0]).name == "cellbed":
+        return str(Path(sys.argv[0]).absolute())
+    beside = Path(sys.executable).with_name("cellbed")
+    return str(beside) if beside.exists() else (shutil.which("cellbed") or "cellbed")
+
+
+def output_of(command: Sequence[str], timeout: float = 10.0) -> tuple[int, str]:
+    """Exit status and what a command said on either stream; 127 where it does not exist."""
+    try:
+        outcome = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError:
+        return 127, f"{command[0]} is not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 126, str(error)
+    return outcome.returncode, outcome.stdout.decode(errors="replace").strip()
