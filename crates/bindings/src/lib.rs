@@ -1,1 +1,64 @@
-//! Placeholder.
+//! The Python module `cellbed._core`: thin, without logic of its own. `_core.pyi` describes it to Python's tools.
+#![forbid(unsafe_code)]
+
+mod positions;
+mod trace;
+
+use std::io;
+
+use cellbed_emulator::{Entry, Error};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::positions::toml_positions;
+    #[pymodule_export]
+    use super::trace::{Trace, TraceFormatError, parse_trace};
+    #[pymodule_export]
+    use super::{emulate, enter};
+}
+
+#[pyfunction]
+fn emulate(py: Python<'_>) -> PyResult<()> {
+    match py.detach(cellbed_emulator::emulate) {
+        0 => Ok(()),
+        status => Err(pyo3::exceptions::PySystemExit::new_err(status)),
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (*, user_namespace, network_namespace, binds, cgroups, keep_capabilities))]
+fn enter(
+    user_namespace: Option<String>,
+    network_namespace: String,
+    binds: Vec<(String, String)>,
+    cgroups: Vec<String>,
+    keep_capabilities: bool,
+) -> PyResult<()> {
+    let entry = Entry {
+        user_namespace,
+        network_namespace,
+        binds,
+        cgroups,
+        keep_capabilities,
+    };
+    cellbed_emulator::enter(&entry).map_err(|error| os_error(&error))
+}
+
+/// An `OSError` with the kernel's number, so that Python makes it the fitting subclass, and our sentence.
+fn os_error(error: &Error) -> PyErr {
+    match error {
+        Error::System { source, .. } => {
+            let number = source
+                .raw_os_error()
+                .or((source.kind() == io::ErrorKind::NotFound).then_some(2));
+            match number {
+                Some(number) => PyOSError::new_err((number, error.to_string())),
+                None => PyOSError::new_err(error.to_string()),
+            }
+        }
+        other => PyOSError::new_err(other.to_string()),
+    }
+}

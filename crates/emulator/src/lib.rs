@@ -1,1 +1,33 @@
-//! Placeholder.
+//! The real-time emulator of cellbed: IP packets of unmodified programs through the path model of `cellbed-link`.
+//!
+//! One process owns everything. Each node is a network namespace with a TUN device; what a program sends there is read,
+//! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
+//! earlier than the model says. Where the user is not privileged, all namespaces live in one user namespace.
+//!
+//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
+
+mod agenda;
+mod clock;
+mod config;
+mod control;
+mod engine;
+mod enter;
+mod error;
+mod lateness;
+mod namespace;
+mod netlink;
+mod node;
+mod packet;
+mod pool;
+mod probe;
+mod process;
+mod records;
+mod router;
+mod stages;
+mod tun;
+mod writer;
+
+pub use control::emulate;
+pub use enter::{Entry, enter};
+pub use error::{Error, Result};
+pub use stages::read_trace;

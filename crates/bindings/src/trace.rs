@@ -1,0 +1,93 @@
+//! `cellbed_link::Trace` in Python.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use cellbed_link::Duration;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(
+    cellbed._core,
+    TraceFormatError,
+    PyValueError,
+    "A trace that was refused: FILE:LINE: reason."
+);
+
+/// Delivery opportunities of a recorded bottleneck. See `parse_trace`.
+#[pyclass(frozen, module = "cellbed._core")]
+pub struct Trace(cellbed_link::Trace);
+
+#[pyfunction]
+pub fn parse_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
+    py.detach(|| {
+        let file = File::open(&path).map_err(|error| {
+            // Python adds the number and the path by itself.
+            let reason = error.to_string();
+            let reason = reason
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            PyOSError::new_err((error.raw_os_error(), reason, path.clone()))
+        })?;
+        let trace = cellbed_link::Trace::parse(file)
+            .map_err(|error| TraceFormatError::new_err(error.in_file(path.display())))?;
+        Ok(Trace(trace))
+    })
+}
+
+#[pymethods]
+impl Trace {
+    #[getter]
+    fn opportunities(&self) -> u64 {
+        self.0.opportunities().0
+    }
+
+    #[getter]
+    fn duration_ns(&self) -> u64 {
+        self.0.duration().as_nanos()
+    }
+
+    #[getter]
+    fn longest_gap_ns(&self) -> u64 {
+        self.0.longest_gap().as_nanos()
+    }
+
+    #[getter]
+    fn mean_bit_rate(&self) -> f64 {
+        self.0.mean_bit_rate().0 as f64
+    }
+
+    fn capacity(&self, start_ns: u64, end_ns: u64) -> u64 {
+        self.0
+            .capacity(Duration::from_nanos(start_ns), Duration::from_nanos(end_ns))
+            .0
+    }
+
+    fn bins(&self, width_ns: u64) -> PyResult<Vec<u64>> {
+        if width_ns == 0 {
+            return Err(PyValueError::new_err("bins need a width above 0 ns"));
+        }
+        Ok(self
+            .0
+            .bins(Duration::from_nanos(width_ns))
+            .map(|bytes| bytes.0)
+            .collect())
+    }
+
+    fn next_opportunity(&self, at_ns: u64) -> u64 {
+        self.0
+            .next_opportunity(Duration::from_nanos(at_ns))
+            .as_nanos()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Trace(opportunities={}, duration_ns={})",
+            self.opportunities(),
+            self.duration_ns()
+        )
+    }
+}

@@ -1,0 +1,102 @@
+//! The one clock of the emulator: `CLOCK_MONOTONIC`, and a timer on it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cellbed_link::time::Time;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use crate::error::{Result, Trying};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of all stamps.
+pub fn now() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// A descriptor that becomes readable at an absolute time.
+///
+/// Absolute deadlines do not drift, and a deadline already past fires at once, so none is missed between reading the
+/// clock and going to sleep.
+pub struct Alarm {
+    descriptor: OwnedFd,
+    armed: Option<Time>,
+}
+
+impl Alarm {
+    /// An alarm that is not set.
+    pub fn new() -> Result<Self> {
+        let descriptor = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )
+        .trying(|| "create a timer".into())?;
+        Ok(Self {
+            descriptor,
+            armed: None,
+        })
+    }
+
+    /// Sets the alarm for `deadline`, or switches it off. Setting what is already set costs nothing.
+    pub fn set(&mut self, deadline: Option<Time>) -> Result<()> {
+        if self.armed == deadline {
+            return Ok(());
+        }
+        // A zero value would switch the timer off: the start of the machine's clock is one nanosecond late.
+        let nanos = deadline.map_or(0, |time| time.as_nanos().max(1));
+        let value = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: (nanos / 1_000_000_000) as i64,
+                tv_nsec: (nanos % 1_000_000_000) as i64,
+            },
+        };
+        timerfd_settime(&self.descriptor, TimerfdTimerFlags::ABSTIME, &value)
+            .trying(|| format!("set a timer for {nanos} ns"))?;
+        self.armed = deadline;
+        Ok(())
+    }
+
+    /// Call when the descriptor was readable: it stays readable until then.
+    pub fn acknowledge(&mut self) {
+        // The count of expirations does not matter, and an alarm that was set anew in between reads as "try again".
+        let _ = rustix::io::read(&self.descriptor, &mut [0u8; 8]);
+        self.armed = None;
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn alarm_is_never_early() {
+        let mut alarm = Alarm::new().unwrap();
+        for wait in [0, 1_000, 2_000_000] {
+            let deadline = Time::from_nanos(now().as_nanos() + wait);
+            alarm.set(Some(deadline)).unwrap();
+            poll(&mut [PollFd::new(&alarm, PollFlags::IN)], None).unwrap();
+            assert!(now() >= deadline);
+            alarm.acknowledge();
+        }
+    }
+
+    #[test]
+    fn alarm_in_the_past_fires_at_once() {
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(Some(Time::from_nanos(0))).unwrap();
+        assert_eq!(poll(&mut [PollFd::new(&alarm, PollFlags::IN)], None), Ok(1));
+    }
+}

@@ -1,0 +1,122 @@
+//! How a program comes into a node: called between `fork` and `exec` in the child.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::thread::{
+    CapabilitySets, LinkNameSpaceType, UnshareFlags, capabilities,
+    configure_capability_in_ambient_set, move_into_link_name_space, set_capabilities,
+    unshare_unsafe,
+};
+
+use crate::error::{Error, Result, Trying};
+use crate::process::{die_with_parent, open};
+
+/// Where a program is to run.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Path of the user namespace, such as `/proc/PID/ns/user`; `None` to stay in the caller's.
+    pub user_namespace: Option<String>,
+    /// Path of the network namespace.
+    pub network_namespace: String,
+    /// Pairs (source, target): files bind-mounted over others in a mount namespace of the program's own.
+    pub binds: Vec<(String, String)>,
+    /// `cgroup.procs` or `tasks` files of the control groups to join.
+    pub cgroups: Vec<String>,
+    /// Whether the program keeps the capabilities it has in the user namespace after `exec`.
+    pub keep_capabilities: bool,
+}
+
+/// Moves the calling process, which must have one thread, into a node.
+///
+/// Control groups come first, while their files are still writable by the caller's rights; namespaces are opened before any is
+/// entered, because `/proc` paths of the emulator may not be readable from inside.
+pub fn enter(entry: &Entry) -> Result<()> {
+    for path in &entry.cgroups {
+        fs::write(path, "0")
+            .trying_or(|| format!("join the control group {path}"), cgroup_remedy)?;
+    }
+    let user = entry
+        .user_namespace
+        .as_deref()
+        .map(|path| Ok((path, open_namespace(path)?)))
+        .transpose()?;
+    let network = open_namespace(&entry.network_namespace)?;
+    if let Some((path, user)) = user {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
+            .trying(|| format!("enter the user namespace {path}"))?;
+    }
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+        .trying(|| format!("enter the network namespace {}", entry.network_namespace))?;
+    bind(&entry.binds)?;
+    if entry.keep_capabilities {
+        keep_capabilities()?;
+    }
+    // Last, because a change of credentials clears it.
+    die_with_parent()
+}
+
+fn open_namespace(path: &str) -> Result<fs::File> {
+    open(path).map_err(|error| match error {
+        Error::System { what, source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            let remedy = ". The emulator that held this namespace has ended".into();
+            Error::System {
+                what,
+                source,
+                remedy,
+            }
+        }
+        other => other,
+    })
+}
+
+fn cgroup_remedy(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "This user may not move processes into it: run as root, or let systemd delegate control groups to this user".into()
+        }
+        _ => String::new(),
+    }
+}
+
+fn bind(binds: &[(String, String)]) -> Result<()> {
+    if binds.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .trying(|| "make the mounts of the node private".into())?;
+    for (source, target) in binds {
+        for path in [source, target] {
+            if !Path::new(path).exists() {
+                return Err(io::Error::from(io::ErrorKind::NotFound))
+                    .trying(|| format!("mount {source} over {target}: {path}"));
+            }
+        }
+        mount_bind(source, target).trying(|| format!("mount {source} over {target}"))?;
+    }
+    Ok(())
+}
+
+/// Raises all permitted capabilities into the ambient set, the one that survives `exec` of an ordinary program.
+fn keep_capabilities() -> Result<()> {
+    let what = || "keep the capabilities of the user namespace".to_string();
+    let held = capabilities(None).trying(what)?;
+    let sets = CapabilitySets {
+        effective: held.permitted,
+        permitted: held.permitted,
+        inheritable: held.permitted,
+    };
+    set_capabilities(None, sets).trying(what)?;
+    for (_, capability) in held.permitted.iter_names() {
+        configure_capability_in_ambient_set(capability, true).trying(what)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What can go wrong, in sentences that name the thing, the place and the remedy.
+
+use std::io;
+
+/// Everything that stops the emulator, or one of its commands.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The first line on standard input is no configuration.
+    #[error("the configuration line cannot be read: {0}")]
+    ConfigurationSyntax(serde_json::Error),
+
+    /// Standard input ended before a configuration came.
+    #[error("no configuration: standard input ended before the first line")]
+    NoConfiguration,
+
+    /// The configuration is well formed and asks for something impossible.
+    #[error("configuration, {place}: {problem}")]
+    Configuration {
+        /// The part of the configuration, such as `directions[2] (core.uplink)`.
+        place: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+
+    /// A trace file that is none: `FILE:LINE: reason`.
+    #[error("{0}")]
+    Trace(String),
+
+    /// A command line that is no command.
+    #[error("the command {line:?} cannot be understood: {problem}")]
+    Command {
+        /// The line as it came, shortened.
+        line: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// The kernel refused something.
+    #[error("cannot {what}: {source}{remedy}")]
+    System {
+        /// What was tried, such as `open /dev/net/tun`.
+        what: String,
+        /// The kernel's reason.
+        source: io::Error,
+        /// What the user can do; empty, or begins with a separator.
+        remedy: String,
+    },
+
+    /// Netlink answered something that cannot be decoded.
+    #[error("cannot {what}: the kernel's answer over netlink cannot be decoded: {problem}")]
+    Netlink {
+        /// What was asked.
+        what: String,
+        /// The decoder's reason.
+        problem: String,
+    },
+
+    /// A thread of the emulator is gone.
+    #[error(
+        "the {thread} thread of the emulator ended unexpectedly; please report this with the lines above"
+    )]
+    ThreadEnded {
+        /// Its name.
+        thread: &'static str,
+    },
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A configuration error at `place`.
+    pub(crate) fn configuration(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Configuration {
+            place: place.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Says what was tried when the kernel refuses.
+pub(crate) trait Trying<T> {
+    /// Names the attempt.
+    fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
+    /// Names the attempt and the remedy.
+    fn trying_or(
+        self,
+        what: impl FnOnce() -> String,
+        remedy: impl FnOnce(&io::Error) -> String,
+    ) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Trying<T> for std::result::Result<T, E> {
+    fn trying(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.trying_or(what, |_| String::new())
+    }
+
+    fn trying_or(
+        self,
+        what: impl FnOnce() -> String,
+        remedy: impl FnOnce(&io::Error) -> String,
+    ) -> Result<T> {
+        self.map_err(|error| {
+            let source = error.into();
+            let remedy = remedy(&source);
+            let remedy = if remedy.is_empty() {
+                remedy
+            } else {
+                format!(". {remedy}")
+            };
+            Error::System {
+                what: what(),
+                source,
+                remedy,
+            }
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Network namespaces of the nodes, inside one user namespace where the caller is not privileged.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread;
+
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, move_into_link_name_space,
+    unshare_unsafe,
+};
+
+use crate::error::{Error, Result, Trying};
+
+/// Whether this process may create network namespaces and devices in them without a user namespace of its own.
+pub fn is_privileged() -> bool {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Moves this process into a new user namespace in which the calling user and group are themselves.
+///
+/// The process must have one thread. Afterwards it holds all capabilities over what it creates inside.
+pub fn enter_user_namespace() -> Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: CLONE_NEWUSER does not unshare the table of file descriptors, the danger that makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }
+        .trying_or(|| "create a user namespace".into(), user_remedy)?;
+    let write = |path: &str, text: String| {
+        fs::write(path, text).trying_or(
+            || format!("map the user in the new user namespace ({path})"),
+            user_remedy,
+        )
+    };
+    write("/proc/self/setgroups", "deny".into())?;
+    write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// What allows user namespaces again, by what this machine's kernel says of them.
+fn user_remedy(error: &io::Error) -> String {
+    let setting = |path: &str| {
+        fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    if setting("/proc/sys/user/max_user_namespaces") == Some(0) {
+        "User namespaces are switched off; allow them with `sudo sysctl -w user.max_user_namespaces=10000`".into()
+    } else if setting("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
+        "Unprivileged user namespaces are switched off; allow them with `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
+            .into()
+    } else if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+        "AppArmor restricts unprivileged user namespaces; allow them with \
+         `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
+            .into()
+    } else if error.raw_os_error() == Some(libc::ENOSPC) {
+        "Too many user namespaces exist or are nested; raise user.max_user_namespaces with `sudo sysctl -w`".into()
+    } else if error.raw_os_error() == Some(libc::EPERM) {
+        "Something forbids user namespaces here; in a container start it with `--security-opt seccomp=unconfined`, \
+         or run as root"
+            .into()
+    } else {
+        String::new()
+    }
+}
+
+/// A network namespace, alive as long as this value.
+pub struct NetworkNamespace {
+    descriptor: OwnedFd,
+}
+
+impl NetworkNamespace {
+    /// A new namespace with nothing but a loopback interface that is down.
+    pub fn create() -> Result<Self> {
+        in_thread(|| {
+            // SAFETY: CLONE_NEWNET does not unshare the table of file descriptors, the danger that makes this call unsafe.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.trying_or(
+                || "create a network namespace".into(),
+                |error| match error.raw_os_error() {
+                    Some(libc::ENOSPC) => {
+                        "Too many exist; raise the limit with `sudo sysctl -w user.max_net_namespaces=10000`".into()
+                    }
+                    _ => user_remedy(error),
+                },
+            )?;
+            Self::current()
+        })
+    }
+
+    /// The namespace of the calling thread.
+    pub fn current() -> Result<Self> {
+        let file = File::open("/proc/thread-self/ns/net")
+            .trying(|| "open the network namespace of a thread".into())?;
+        Ok(Self {
+            descriptor: file.into(),
+        })
+    }
+
+    /// Runs `work` in a thread inside this namespace. Sockets and devices it opens stay in the namespace.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        in_thread(|| {
+            self.enter()?;
+            work()
+        })
+    }
+
+    /// Moves the calling thread, and no other, into this namespace.
+    pub fn enter(&self) -> Result<()> {
+        move_into_link_name_space(self.descriptor.as_fd(), Some(LinkNameSpaceType::Network))
+            .trying(|| "enter a node's network namespace".into())
+    }
+
+    /// Path under which other processes can open this namespace.
+    pub fn path(&self) -> String {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.descriptor.as_raw_fd()
+        )
+    }
+}
+
+impl AsFd for NetworkNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Runs `work` in a thread of its own and waits: a thread that changes its namespace is not fit for anything else.
+fn in_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| scope.spawn(work).join()).unwrap_or(Err(Error::ThreadEnded {
+        thread: "namespace",
+    }))
+}

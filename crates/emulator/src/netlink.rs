@@ -1,0 +1,265 @@
+//! Interfaces, addresses and routes of one network namespace, over rtnetlink.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage, Stats64,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::net::netdevice::name_to_index;
+
+use crate::config::Prefix;
+use crate::error::{Error, Result, Trying};
+
+/// A netlink socket in the network namespace of the thread that opened it.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's namespace.
+    pub fn open() -> Result<Self> {
+        let open = || {
+            let socket = Socket::new(NETLINK_ROUTE)?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok::<_, io::Error>(socket)
+        };
+        Ok(Self {
+            socket: open().trying(|| "open a netlink socket".into())?,
+            sequence: 0,
+        })
+    }
+
+    /// The index of the interface called `name`.
+    pub fn index(&self, name: &str) -> Result<u32> {
+        let find = || {
+            let socket = rustix::net::socket(
+                rustix::net::AddressFamily::INET,
+                rustix::net::SocketType::DGRAM,
+                None,
+            )?;
+            name_to_index(socket, name)
+        };
+        find().trying(|| format!("find the interface {name}"))
+    }
+
+    /// Brings an interface up.
+    pub fn bring_up(&mut self, index: u32) -> Result<()> {
+        let mut message = link(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.request(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("bring up interface {index}")
+        })
+    }
+
+    /// Sets the MTU (bytes) and the length of the transmit queue (packets), and keeps the kernel from giving the
+    /// interface IPv6 addresses, and from sending router solicitations, by itself.
+    pub fn configure(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
+        let mut message = link(index);
+        message.attributes = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
+        self.request(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("set MTU {mtu} and queue length {queue} of interface {index}")
+        })?;
+
+        let mut message = link(index);
+        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(
+            vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)],
+        )])];
+        match self.request(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("configure IPv6 of interface {index}")
+        }) {
+            // A kernel without IPv6 gives no addresses by itself either.
+            Err(Error::System { source, .. })
+                if matches!(
+                    source.raw_os_error(),
+                    Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+                ) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Gives an interface an address, usable at once (no duplicate address detection).
+    pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(prefix.address);
+        message.header.prefix_len = prefix.length;
+        message.header.index = index;
+        message.header.scope = AddressScope::Universe;
+        message.attributes = vec![
+            AddressAttribute::Address(prefix.address),
+            AddressAttribute::Local(prefix.address),
+        ];
+        if prefix.address.is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+            message
+                .attributes
+                .push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        self.request_or(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            || format!("add the address {prefix} to interface {index}"),
+            |error| ipv6_remedy(prefix, error),
+        )
+    }
+
+    /// Sends what goes to `prefix` out through an interface.
+    pub fn add_route(&mut self, index: u32, prefix: Prefix) -> Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(prefix.address);
+        message.header.destination_prefix_length = prefix.length;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = if prefix.address.is_ipv4() {
+            RouteScope::Link
+        } else {
+            RouteScope::Universe
+        };
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![RouteAttribute::Oif(index)];
+        if prefix.length > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(RouteAddress::from(
+                    prefix.address,
+                )));
+        }
+        self.request_or(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            || format!("add a route to {prefix} through interface {index}"),
+            |error| ipv6_remedy(prefix, error),
+        )
+    }
+
+    /// The kernel's counters of an interface.
+    pub fn statistics(&mut self, index: u32) -> Result<Stats64> {
+        let what = || format!("read the counters of interface {index}");
+        match self.exchange(
+            RouteNetlinkMessage::GetLink(link(index)),
+            NLM_F_REQUEST,
+            what,
+        )? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => message
+                .attributes
+                .into_iter()
+                .find_map(|attribute| {
+                    if let LinkAttribute::Stats64(it) = attribute {
+                        Some(it)
+                    } else {
+                        None
+                    }
+                })
+                .ok_or_else(|| Error::Netlink {
+                    what: what(),
+                    problem: "it has no counters".into(),
+                }),
+            NetlinkPayload::Error(error) => Err(error.to_io()).trying(what),
+            other => Err(Error::Netlink {
+                what: what(),
+                problem: format!("unexpected message {other:?}"),
+            }),
+        }
+    }
+
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<()> {
+        self.request_or(message, flags, what, |_| String::new())
+    }
+
+    /// Sends a request and waits for the kernel's acknowledgement.
+    fn request_or(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+        remedy: impl Fn(&io::Error) -> String,
+    ) -> Result<()> {
+        match self.exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags, &what)? {
+            NetlinkPayload::Error(error) if error.code.is_some() => {
+                Err(error.to_io()).trying_or(what, remedy)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends one request and gives the payload of the first message that answers it.
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).trying(&what)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full().trying(&what)?;
+            let answer =
+                NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(|error| {
+                    Error::Netlink {
+                        what: what(),
+                        problem: error.to_string(),
+                    }
+                })?;
+            if answer.header.sequence_number == self.sequence {
+                return Ok(answer.payload);
+            }
+        }
+    }
+}
+
+fn link(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
+}
+
+fn ipv6_remedy(prefix: Prefix, error: &io::Error) -> String {
+    let refused = matches!(
+        error.raw_os_error(),
+        Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+    );
+    if prefix.address.is_ipv6() && refused {
+        "IPv6 is switched off on this machine: `sudo sysctl -w net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6"
+            .into()
+    } else {
+        String::new()
+    }
+}

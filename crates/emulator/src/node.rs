@@ -1,0 +1,128 @@
+//! Nodes: a network namespace with one TUN device, ready for programs.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use crate::config::{Placement, Vertex};
+use crate::error::{Result, Trying};
+use crate::namespace::NetworkNamespace;
+use crate::netlink::Netlink;
+use crate::tun::Tun;
+
+/// The device's name in a namespace of our own.
+const INTERFACE: &str = "cellbed0";
+
+/// Its name in the namespace the emulator was started in, where other emulators may have theirs.
+const SHARED_INTERFACE: &str = "cellbed%d";
+
+/// The largest IP packet in bytes.
+pub const MTU: u32 = 1500;
+
+/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop a TCP burst in silence.
+const DEVICE_QUEUE: u32 = 20_000;
+
+/// A vertex with a device.
+pub struct Node {
+    /// Its namespace.
+    pub namespace: NetworkNamespace,
+    /// Its device, which lasts as long as someone holds it.
+    pub tun: Arc<Tun>,
+    index: u32,
+}
+
+/// The kernel's account of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Interface {
+    /// Packets lost at the device itself, in either way.
+    pub dropped: u64,
+    /// Packets that passed it, in either way.
+    pub packets: u64,
+}
+
+impl Node {
+    /// Brings up the node of a vertex; `None` for an internal one.
+    pub fn bring_up(vertex: &Vertex) -> Result<Option<Self>> {
+        let Some(placement) = vertex.namespace else {
+            return Ok(None);
+        };
+        let namespace = match placement {
+            Placement::New => NetworkNamespace::create()?,
+            Placement::Current => NetworkNamespace::current()?,
+        };
+        let (tun, index) = namespace.run(|| furnish(vertex, placement))?;
+        Ok(Some(Self {
+            namespace,
+            tun: Arc::new(tun),
+            index,
+        }))
+    }
+
+    /// Reads the device's counters.
+    pub fn counters(&self) -> Result<Interface> {
+        let counters = self
+            .namespace
+            .run(|| Netlink::open()?.statistics(self.index))?;
+        Ok(Interface {
+            dropped: counters.tx_dropped + counters.rx_dropped,
+            packets: counters.tx_packets + counters.rx_packets,
+        })
+    }
+}
+
+/// Creates and configures the device in the calling thread's namespace.
+fn furnish(vertex: &Vertex, placement: Placement) -> Result<(Tun, u32)> {
+    let mut netlink = Netlink::open()?;
+    let tun = Tun::create(if placement == Placement::New {
+        INTERFACE
+    } else {
+        SHARED_INTERFACE
+    })?;
+    let index = netlink.index(tun.name())?;
+    for (key, value) in &vertex.sysctls {
+        set_kernel(&vertex.name, key, value)?;
+    }
+    if placement == Placement::New {
+        let loopback = netlink.index("lo")?;
+        netlink.bring_up(loopback)?;
+    }
+    netlink.configure(index, MTU, DEVICE_QUEUE)?;
+    netlink.bring_up(index)?;
+    for prefix in &vertex.addresses {
+        netlink.add_address(index, *prefix)?;
+    }
+    for prefix in &vertex.routes {
+        netlink.add_route(index, *prefix)?;
+    }
+    Ok((tun, index))
+}
+
+/// Writes a kernel setting of the calling thread's namespace, unless it has that value already.
+fn set_kernel(node: &str, key: &str, value: &str) -> Result<()> {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value.trim()) {
+        return Ok(());
+    }
+    let what = || format!("set {key} to {value:?} in the node {node:?}");
+    fs::write(&path, value).trying_or(what, |error| kernel_remedy(key, value, error))
+}
+
+fn kernel_remedy(key: &str, value: &str, error: &io::Error) -> String {
+    let listed = |list: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control"));
+        text.map(|text| text.trim().to_owned()).unwrap_or_default()
+    };
+    match (key, error.raw_os_error()) {
+        ("net.ipv4.tcp_congestion_control", Some(libc::EPERM)) => format!(
+            "It is restricted on this machine: allow it with \
+             `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{} {value}\"`",
+            listed("allowed")
+        ),
+        ("net.ipv4.tcp_congestion_control", Some(libc::ENOENT)) => format!(
+            "This kernel has {}; try `sudo modprobe tcp_{value}`",
+            listed("available")
+        ),
+        (_, Some(libc::ENOENT)) => "This kernel has no such setting".into(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,277 @@
+//! What the emulator reads from an IP packet: where it goes, and what the log says of it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const ICMPV6: u8 = 58;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// The fields of an IP packet that matter for routing and for the log.
+///
+/// Fields that a packet does not have (ports of ICMP, sequence of UDP, any of a later fragment) are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Where the packet is to go.
+    pub destination: IpAddr,
+    /// Transport protocol (IANA number), behind any IPv6 extension headers.
+    pub protocol: u8,
+    /// Source port of TCP and UDP.
+    pub source_port: u16,
+    /// Destination port of TCP and UDP.
+    pub destination_port: u16,
+    /// Sequence number of TCP.
+    pub tcp_sequence: u32,
+    /// Bytes behind the transport header (behind the IP headers, where the transport is another).
+    pub payload: u32,
+}
+
+impl Header {
+    /// Reads the headers of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet; `None` where it has no destination to read.
+    ///
+    /// A packet that is cut short or lies about its lengths gives what can be read of it; nothing here panics.
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        match packet.first()? >> 4 {
+            4 => Self::parse_v4(packet),
+            6 => Self::parse_v6(packet),
+            _ => None,
+        }
+    }
+
+    fn parse_v4(packet: &[u8]) -> Option<Self> {
+        let destination = Ipv4Addr::from(array::<4>(packet, 16)?);
+        let header = usize::from(packet[0] & 0x0f) * 4;
+        let total = usize::from(u16_at(packet, 2)?).min(packet.len());
+        let fragment_offset = u16_at(packet, 6)? & 0x1fff;
+        let transport = packet.get(header.max(20)..total).unwrap_or_default();
+        Some(Self::with_transport(
+            destination.into(),
+            packet[9],
+            transport,
+            fragment_offset == 0,
+        ))
+    }
+
+    fn parse_v6(packet: &[u8]) -> Option<Self> {
+        let destination = Ipv6Addr::from(array::<16>(packet, 24)?);
+        let total = (40 + usize::from(u16_at(packet, 4)?)).min(packet.len());
+        let mut protocol = packet[6];
+        let mut transport = packet.get(40..total).unwrap_or_default();
+        let mut first_fragment = true;
+        // Extension headers chain; each step consumes at least eight bytes, so the walk ends.
+        loop {
+            let length = match protocol {
+                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first eight
+                0 | 43 | 60 | 135 => transport.get(1).map(|units| (usize::from(*units) + 1) * 8),
+                44 => {
+                    first_fragment &= u16_at(transport, 2).is_none_or(|field| field >> 3 == 0);
+                    Some(8)
+                }
+                // authentication header: length in four bytes, less two
+                51 => transport.get(1).map(|units| (usize::from(*units) + 2) * 4),
+                _ => break,
+            };
+            let Some(rest) = length.and_then(|length| transport.get(length..)) else {
+                transport = &[];
+                break;
+            };
+            protocol = transport[0];
+            transport = rest;
+            if !first_fragment {
+                break;
+            }
+        }
+        Some(Self::with_transport(
+            destination.into(),
+            protocol,
+            transport,
+            first_fragment,
+        ))
+    }
+
+    fn with_transport(
+        destination: IpAddr,
+        protocol: u8,
+        transport: &[u8],
+        first_fragment: bool,
+    ) -> Self {
+        let whole = transport.len() as u32;
+        let mut header = Self {
+            destination,
+            protocol,
+            source_port: 0,
+            destination_port: 0,
+            tcp_sequence: 0,
+            payload: whole,
+        };
+        if !first_fragment {
+            return header;
+        }
+        let header_length = match protocol {
+            TCP => transport
+                .get(12)
+                .map_or(20, |offset| u32::from(offset >> 4) * 4),
+            UDP | ICMPV6 => 8,
+            _ => 0,
+        };
+        header.payload = whole.saturating_sub(header_length);
+        if protocol == TCP || protocol == UDP {
+            header.source_port = u16_at(transport, 0).unwrap_or(0);
+            header.destination_port = u16_at(transport, 2).unwrap_or(0);
+        }
+        if protocol == TCP {
+            header.tcp_sequence = array::<4>(transport, 4).map_or(0, u32::from_be_bytes);
+        }
+        header
+    }
+
+    /// Whether the packet goes to a group or only as far as the link: chatter of the kernel that no link carries.
+    pub fn is_link_chatter(&self) -> bool {
+        match self.destination {
+            IpAddr::V4(address) => {
+                address.is_multicast() || address.is_broadcast() || address.is_link_local()
+            }
+            IpAddr::V6(address) => address.is_multicast() || address.is_unicast_link_local(),
+        }
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4(protocol: u8, transport: &[u8]) -> Vec<u8> {
+        let total = (20 + transport.len()) as u16;
+        let mut packet = vec![0x45, 0];
+        packet.extend(total.to_be_bytes());
+        packet.extend([
+            0, 0, 0x40, 0, 64, protocol, 0, 0, 100, 64, 0, 2, 100, 64, 64, 2,
+        ]);
+        packet.extend(transport);
+        packet
+    }
+
+    fn v6(next: u8, rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend((rest.len() as u16).to_be_bytes());
+        packet.extend([next, 64]);
+        packet.extend(Ipv6Addr::new(0xfd63, 0, 0, 0, 0, 0, 0, 2).octets());
+        packet.extend(Ipv6Addr::new(0xfd63, 0, 0, 1, 0, 0, 0, 2).octets());
+        packet.extend(rest);
+        packet
+    }
+
+    fn tcp(payload: &[u8]) -> Vec<u8> {
+        let mut segment = vec![
+            0x30, 0x39, 0x07, 0x5b, 0, 0, 1, 0, 0, 0, 0, 0, 0x80, 0x10, 0, 0, 0, 0, 0, 0,
+        ];
+        segment.extend([1u8; 12]); // options: the data offset says 32 bytes
+        segment.extend(payload);
+        segment
+    }
+
+    #[test]
+    fn tcp_over_both_families() {
+        let expected = |destination: &str| Header {
+            destination: destination.parse().unwrap(),
+            protocol: TCP,
+            source_port: 12345,
+            destination_port: 1883,
+            tcp_sequence: 256,
+            payload: 5,
+        };
+        assert_eq!(
+            Header::parse(&v4(TCP, &tcp(b"hello"))),
+            Some(expected("100.64.64.2"))
+        );
+        assert_eq!(
+            Header::parse(&v6(TCP, &tcp(b"hello"))),
+            Some(expected("fd63:0:0:1::2"))
+        );
+    }
+
+    #[test]
+    fn extension_headers_are_passed() {
+        let mut rest = vec![60, 0, 1, 4, 0, 0, 0, 0]; // hop-by-hop options, then destination options
+        rest.extend([UDP, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        rest.extend([0, 53, 0, 80, 0, 10, 0, 0, 7, 7]);
+        let header = Header::parse(&v6(0, &rest)).unwrap();
+        assert_eq!(
+            (
+                header.protocol,
+                header.source_port,
+                header.destination_port,
+                header.payload
+            ),
+            (UDP, 53, 80, 2)
+        );
+    }
+
+    #[test]
+    fn later_fragments_have_no_ports() {
+        let mut packet = v4(UDP, &[1; 32]);
+        packet[6..8].copy_from_slice(&185u16.to_be_bytes());
+        let header = Header::parse(&packet).unwrap();
+        assert_eq!(
+            (header.protocol, header.source_port, header.payload),
+            (UDP, 0, 32)
+        );
+
+        let mut rest = vec![UDP, 0, 5, 0xc8, 0, 0, 0, 1];
+        rest.extend([1; 32]);
+        let header = Header::parse(&v6(44, &rest)).unwrap();
+        assert_eq!(
+            (header.protocol, header.source_port, header.payload),
+            (UDP, 0, 32)
+        );
+    }
+
+    #[test]
+    fn trailing_bytes_are_no_payload() {
+        let mut packet = v4(UDP, &[0, 1, 0, 2, 0, 9, 0, 0, 42]);
+        packet.extend([0; 100]);
+        assert_eq!(Header::parse(&packet).unwrap().payload, 1);
+    }
+
+    #[test]
+    fn what_has_no_destination_is_none() {
+        assert_eq!(Header::parse(&[]), None);
+        assert_eq!(Header::parse(&[0x45; 19]), None);
+        assert_eq!(Header::parse(&[0x60; 39]), None);
+        assert_eq!(Header::parse(&[0x20; 60]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..3) {
+            if let (Some(first), 4 | 6) = (bytes.first_mut(), version * 2 + 2) {
+                *first = *first & 0x0f | ((version * 2 + 2) << 4);
+            }
+            if let Some(header) = Header::parse(&bytes) {
+                prop_assert!(header.payload as usize <= bytes.len());
+                let _ = header.is_link_chatter();
+            }
+        }
+
+        #[test]
+        fn chained_extension_headers_never_panic(chain in proptest::collection::vec(
+            (prop_oneof![Just(0u8), Just(43), Just(44), Just(51), Just(60), Just(135)], 0u8..3), 0..20), cut in 0usize..400) {
+            let mut rest = Vec::new();
+            for (next, units) in chain {
+                let mut header = vec![0; (usize::from(units) + 1) * 8];
+                (header[0], header[1]) = (next, units);
+                rest.extend(header);
+            }
+            rest.truncate(cut);
+            prop_assert!(Header::parse(&v6(0, &rest)).is_some());
+        }
+    }
+}

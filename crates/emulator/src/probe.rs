@@ -1,0 +1,265 @@
+//! Real datagrams between nodes: how a link is measured before it is trusted.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use cellbed_link::{Duration, Time};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Alarm, now};
+use crate::config::Config;
+use crate::error::{Error, Result, Trying};
+use crate::namespace::NetworkNamespace;
+use crate::process::sleep_precisely;
+
+/// How long stragglers are waited for beyond the duration of the flow.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of receive buffer asked for, so that a burst is not lost in the receiver itself.
+static RECEIVE_BUFFER: libc::c_int = 8 << 20;
+
+/// A stream of equal datagrams at equal intervals.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Name of the sending vertex.
+    pub from: String,
+    /// Name of the receiving vertex.
+    pub to: String,
+    /// IP length of each datagram.
+    pub bytes: u32,
+    /// Rate in bit/s of IP length.
+    pub bit_rate: u64,
+    /// How long to send.
+    pub duration_ns: u64,
+    /// 4 or 6.
+    pub family: u8,
+}
+
+/// What a flow saw, by datagram; `CLOCK_MONOTONIC` ns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sighting {
+    /// When each was handed to the kernel.
+    pub sent_ns: Vec<u64>,
+    /// When each was received; `None` for those that never were.
+    pub received_ns: Vec<Option<u64>>,
+}
+
+/// A flow with everything looked up.
+struct Planned<'a> {
+    from: &'a NetworkNamespace,
+    to: &'a NetworkNamespace,
+    source: IpAddr,
+    destination: IpAddr,
+    payload: usize,
+    interval: Duration,
+    count: usize,
+    duration: Duration,
+}
+
+/// Sends all flows at once and waits for the last of them.
+pub fn probe(
+    config: &Config,
+    namespaces: &[Option<&NetworkNamespace>],
+    flows: &[Flow],
+) -> Result<Vec<Sighting>> {
+    let planned = flows
+        .iter()
+        .map(|flow| plan(config, namespaces, flow))
+        .collect::<Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        let running: Vec<_> = planned
+            .iter()
+            .map(|flow| scope.spawn(|| run(flow)))
+            .collect();
+        running
+            .into_iter()
+            .map(|flow| {
+                flow.join()
+                    .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))
+            })
+            .collect()
+    })
+}
+
+fn plan<'a>(
+    config: &Config,
+    namespaces: &[Option<&'a NetworkNamespace>],
+    flow: &Flow,
+) -> Result<Planned<'a>> {
+    let place = || format!("probe from {:?} to {:?}", flow.from, flow.to);
+    let wrong = |problem: String| Error::configuration(place(), problem);
+    let headers = match flow.family {
+        4 => 28,
+        6 => 48,
+        other => return Err(wrong(format!("the family is {other}; it is 4 or 6"))),
+    };
+    let end = |name: &str| {
+        let index = config
+            .vertex(name)
+            .ok_or_else(|| wrong(format!("there is no vertex {name:?}")))?;
+        let namespace =
+            namespaces[index].ok_or_else(|| wrong(format!("the vertex {name:?} has no device")))?;
+        let address = config.vertices[index]
+            .addresses
+            .iter()
+            .find(|it| it.address.is_ipv4() == (flow.family == 4));
+        let address =
+            address.ok_or_else(|| wrong(format!("{name:?} has no IPv{} address", flow.family)))?;
+        Ok((namespace, address.address))
+    };
+    let (from, source) = end(&flow.from)?;
+    let (to, destination) = end(&flow.to)?;
+    let payload = (flow.bytes as usize)
+        .checked_sub(headers)
+        .filter(|&it| it >= 4 && flow.bytes <= 1500);
+    let payload = payload.ok_or_else(|| {
+        wrong(format!(
+            "datagrams of {} bytes; between {} and 1500 are possible",
+            flow.bytes,
+            headers + 4
+        ))
+    })?;
+    if flow.bit_rate == 0 {
+        return Err(wrong("a rate of 0 bit/s".into()));
+    }
+    let interval = (u64::from(flow.bytes) * 8_000_000_000 / flow.bit_rate).max(1);
+    let count = usize::try_from(flow.duration_ns / interval)
+        .unwrap_or(usize::MAX)
+        .max(1);
+    if count > 10_000_000 {
+        return Err(wrong(format!(
+            "{count} datagrams are too many; shorten it or lower its rate"
+        )));
+    }
+    let (interval, duration) = (
+        Duration::from_nanos(interval),
+        Duration::from_nanos(flow.duration_ns),
+    );
+    Ok(Planned {
+        from,
+        to,
+        source,
+        destination,
+        payload,
+        interval,
+        count,
+        duration,
+    })
+}
+
+fn run(flow: &Planned<'_>) -> Result<Sighting> {
+    let receiver = flow.to.run(|| open(flow.destination))?;
+    enlarge(&receiver);
+    let sender = flow.from.run(|| open(flow.source))?;
+    let target = receiver
+        .local_addr()
+        .trying(|| "read a probe's address".into())?;
+    let last_sent = std::sync::OnceLock::new();
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let sent = send(flow, &sender, target);
+            let _ = last_sent.set(now());
+            sent
+        });
+        let received_ns = receive(flow, &receiver, || last_sent.get().copied());
+        let sent_ns = sending
+            .join()
+            .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))?;
+        Ok(Sighting {
+            sent_ns,
+            received_ns: received_ns?,
+        })
+    })
+}
+
+fn open(address: IpAddr) -> Result<UdpSocket> {
+    UdpSocket::bind(SocketAddr::new(address, 0))
+        .trying(|| format!("open a probe's socket at {address}"))
+}
+
+/// Asks for a large receive buffer, past the machine's limit where this user may.
+fn enlarge(socket: &UdpSocket) {
+    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+        // SAFETY: the option's value is one `c_int`, which outlives the call. A refusal leaves the default.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const RECEIVE_BUFFER).cast(),
+                size_of_val(&RECEIVE_BUFFER) as libc::socklen_t,
+            )
+        };
+    }
+}
+
+fn send(flow: &Planned<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Vec<u64>> {
+    sleep_precisely();
+    let mut alarm = Alarm::new()?;
+    let mut datagram = vec![0; flow.payload];
+    let begin = now();
+    let mut sent = Vec::with_capacity(flow.count);
+    for number in 0..flow.count {
+        let due = begin + Duration::from_nanos(flow.interval.as_nanos() * number as u64);
+        if now() < due {
+            alarm.set(Some(due))?;
+            wait(&mut [PollFd::new(&alarm, PollFlags::IN)], None)
+                .trying(|| "wait for a probe's time".into())?;
+            alarm.acknowledge();
+        }
+        datagram[..4].copy_from_slice(&(number as u32).to_le_bytes());
+        sent.push(now().as_nanos());
+        match socket.send_to(&datagram, target) {
+            Ok(_) => {}
+            // A full device queue: as lost as any other datagram.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) => return Err(error).trying(|| format!("send a probe to {target}")),
+        }
+    }
+    Ok(sent)
+}
+
+fn receive(
+    flow: &Planned<'_>,
+    socket: &UdpSocket,
+    last_sent: impl Fn() -> Option<Time>,
+) -> Result<Vec<Option<u64>>> {
+    sleep_precisely();
+    socket
+        .set_nonblocking(true)
+        .trying(|| "prepare a probe's socket".into())?;
+    let mut received = vec![None; flow.count];
+    let mut missing = flow.count;
+    let mut datagram = [0; 2048];
+    while missing > 0 && last_sent().is_none_or(|last| now() < last + flow.duration + PATIENCE) {
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        wait(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout))
+            .trying(|| "wait for a probe".into())?;
+        while let Ok(length) = socket.recv(&mut datagram) {
+            let stamp = now().as_nanos();
+            let number = datagram[..length]
+                .first_chunk::<4>()
+                .map(|bytes| u32::from_le_bytes(*bytes) as usize);
+            if let Some(entry @ None) = number.and_then(|number| received.get_mut(number)) {
+                *entry = Some(stamp);
+                missing -= 1;
+            }
+        }
+    }
+    Ok(received)
+}
+
+fn wait(descriptors: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<()> {
+    match poll(descriptors, timeout) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,58 @@
+//! What makes the emulator a good process: it dies with its parent, and Ctrl-C is for others.
+
+use std::fs::File;
+use std::num::NonZeroU64;
+
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::set_current_timer_slack;
+
+use crate::error::{Result, Trying};
+
+/// Prepares the process: it is killed when its parent ends, ignores SIGINT, and may open as many files as its user may.
+pub fn settle() -> Result<()> {
+    die_with_parent()?;
+    // SAFETY: SIG_IGN is no function of ours, so no handler can run at a bad moment.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    let limit = getrlimit(Resource::Nofile);
+    // A refusal shows later, and only in a graph of hundreds of nodes.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+    Ok(())
+}
+
+/// The kernel sends SIGKILL to this process when the thread that started it ends.
+pub fn die_with_parent() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .trying(|| "ask to die with the parent process".into())
+}
+
+/// Makes sleeps of the calling thread end as close to their time as the kernel can.
+pub fn sleep_precisely() {
+    // Without it sleeps end up to 50 µs late, which is a matter of precision and not of correctness.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Ends the process at once, from any thread, without destructors or exit handlers.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: `_exit` ends the process and touches no memory of it.
+    unsafe { libc::_exit(status) }
+}
+
+/// Bytes of memory of the machine; a cautious guess where that cannot be read.
+pub fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    let bytes = info.totalram.saturating_mul(u64::from(info.mem_unit));
+    if bytes == 0 { 1 << 30 } else { bytes }
+}
+
+/// Opens a file for the whole life of a namespace or a limit, with the path in the error.
+pub fn open(path: &str) -> Result<File> {
+    File::open(path).trying(|| format!("open {path}"))
+}

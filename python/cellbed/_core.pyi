@@ -1,0 +1,84 @@
+"""The Rust parts of cellbed: the emulator, the entry into its nodes, traces, and positions in TOML files."""
+
+from os import PathLike
+from typing import final
+
+def emulate() -> None:
+    """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
+
+    Meant to be the only thing a process does: ``python -c "from cellbed._core import emulate; emulate()"``. Call it on the
+    main thread while there is no other. It ignores SIGINT, is killed when the thread that started the process ends, and
+    exits at once when standard input ends. The GIL is released throughout.
+
+    Errors: ``SystemExit(1)`` after an ``error`` event that says what was wrong and what to do.
+    """
+
+def enter(
+    *,
+    user_namespace: str | None,
+    network_namespace: str,
+    binds: list[tuple[str, str]],
+    cgroups: list[str],
+    keep_capabilities: bool,
+) -> None:
+    """Move this process, which must have one thread, into a node; for the ``preexec_fn`` of :mod:`subprocess`.
+
+    user_namespace, network_namespace: paths such as ``/proc/PID/ns/user``; ``None`` stays in the caller's user namespace.
+    binds: pairs (source, target) of files to mount over others, in a mount namespace of the process's own.
+    cgroups: ``cgroup.procs`` or ``tasks`` files of the control groups to join; joined first.
+    keep_capabilities: whether an ordinary program keeps all capabilities of the user namespace after ``exec``.
+
+    The process is killed when the *thread* that started it ends, so start it from one that stays.
+
+    Errors: :class:`OSError` that says what failed.
+    """
+
+class TraceFormatError(ValueError):
+    """A trace that was refused: ``FILE:LINE: reason``."""
+
+@final
+class Trace:
+    """Packet delivery opportunities of a recorded bottleneck, each of 1500 bytes; looped with the last timestamp as period.
+
+    Positions are nanoseconds since the start of the recording and may lie beyond its end.
+    """
+
+    @property
+    def opportunities(self) -> int:
+        """Number of opportunities in the recording."""
+
+    @property
+    def duration_ns(self) -> int:
+        """The last timestamp: length of the recording and period of its loop."""
+
+    @property
+    def longest_gap_ns(self) -> int:
+        """The longest time without an opportunity in the looped recording."""
+
+    @property
+    def mean_bit_rate(self) -> float:
+        """Mean rate in bit/s."""
+
+    def capacity(self, start_ns: int, end_ns: int) -> int:
+        """Bytes that can be delivered from `start_ns` up to but excluding `end_ns`."""
+
+    def bins(self, width_ns: int) -> list[int]:
+        """Bytes that one pass can deliver in each bin of `width_ns`; the bins sum to the whole recording.
+
+        Errors: :class:`ValueError` for a width of 0.
+        """
+
+    def next_opportunity(self, at_ns: int) -> int:
+        """Position of the first opportunity at or after `at_ns`."""
+
+def parse_trace(path: str | PathLike[str]) -> Trace:
+    """Read a trace: one whole number of milliseconds a line; blank lines, ``#`` comments and CRLF are accepted.
+
+    Errors: :class:`TraceFormatError` for what is no trace; :class:`OSError` for what cannot be read.
+    """
+
+def toml_positions(text: str) -> dict[str, tuple[int, int]]:
+    """Line and column, both from 1, of every key of a TOML document by its path: ``links.mobile.up``, ``a[0].b``.
+
+    Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
+    """
