@@ -18,10 +18,9 @@ from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import WorkloadError, announce
 
 _START_PATIENCE = 10.0  # seconds
-_STOP_PATIENCE = 2.0
 
 # Debian keeps daemons where the search path of an ordinary user does not look.
-_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 _CONFIGURATION = """\
 # Written by cellbed for one run.
@@ -66,7 +65,7 @@ def configuration(addresses: list[str], port: int, user: str | None) -> str:
 
 def find_mosquitto() -> str | None:
     """Path of the broker's program, also where an ordinary user's search path does not lead."""
-    return shutil.which("mosquitto", path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS]))
+    return shutil.which("mosquitto", path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS]))
 
 
 def main(config: dict[str, Any]) -> None:
@@ -150,12 +149,9 @@ def _ended(broker: "subprocess.Popen[bytes]", log: Path) -> WorkloadError:
 
 
 def _stop(broker: "subprocess.Popen[bytes]") -> None:
-    broker.terminate()
-    try:
-        broker.wait(_STOP_PATIENCE)
-    except subprocess.TimeoutExpired:
-        broker.kill()
-        broker.wait()
+    # It keeps nothing, so there is nothing to wait for.
+    broker.kill()
+    broker.wait()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""Where MQTT packets lie in a byte stream, and connections to what is not a broker."""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed.workloads.mqtt import Connection, PacketOffsets
+from cellbed.workloads.tcp_info import tcp_info
+
+
+def _packet(body: int) -> bytes:
+    """A PUBLISH packet with a body of this many bytes (MQTT 5.0, §1.5.5: variable byte integer)."""
+    length, rest = bytearray(), body
+    while True:
+        rest, digit = divmod(rest, 128)
+        length.append(digit | (0x80 if rest else 0))
+        if not rest:
+            return b"\x30" + length + b"\xff" * body
+
+
+bodies = st.lists(
+    st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 16383, 16384, 70000])), min_size=1, max_size=8
+)
+
+
+@given(bodies=bodies, cuts=st.lists(st.integers(1, 5000), max_size=50))
+def test_packets_are_found_however_the_stream_is_cut(bodies: list[int], cuts: list[int]) -> None:
+    packets = [_packet(body) for body in bodies]
+    stream = b"".join(packets)
+    offsets = PacketOffsets()
+    ends = {}
+    position = 0
+    for size in [*cuts, len(stream)]:
+        chunk = stream[position : position + size]
+        offsets.feed(chunk)
+        position += len(chunk)
+        ends[position] = (offsets.start, offsets.end)
+    assert offsets.total == len(stream)
+    last = len(stream) - len(packets[-1])
+    assert (offsets.start, offsets.end) == (last, len(stream))
+    # At each cut the newest complete packet is the last one that ends at or before it.
+    bounds = [0]
+    for packet in packets:
+        bounds.append(bounds[-1] + len(packet))
+    for cut, found in ends.items():
+        complete = max((index for index, bound in enumerate(bounds) if bound <= cut), default=0)
+        assert found == ((bounds[complete - 1], bounds[complete]) if complete else (0, 0))
+
+
+def _drive(connection: Connection, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline
+        readable, writable, _ = select.select(connection.readers, connection.writers, [], 0.01)
+        connection.drive(readable, writable)
+
+
+def test_a_refused_connection_is_tried_again_and_the_reason_is_kept() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    connection = Connection("127.0.0.1", port, "tester")
+    _drive(connection, lambda: bool(connection.trouble))
+    assert connection.trouble == "Connection refused"
+    assert connection.socket is None
+    assert not connection.publish("topic", b"payload")
+    with socket.create_server(("127.0.0.1", port)) as server:
+        _drive(connection, lambda: connection.socket is not None)
+        accepted, _ = server.accept()
+        accepted.close()
+        _drive(connection, lambda: connection.socket is None)
+    assert not connection.ready
+    connection.close()
+
+
+def test_tcp_info_of_a_live_and_of_a_closed_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        info = tcp_info(client)
+        assert info is not None
+        assert info["cwnd"] > 0
+        assert info["retransmits"] == 0
+        client.close()
+        assert tcp_info(client) is None

@@ -1,0 +1,477 @@
+"""The image-classification workload with its real parts on loopback: Mosquitto, service, endpoints."""
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+
+from cellbed.workloads import image_classification
+from cellbed.workloads.broker import find_mosquitto
+from cellbed.workloads.mqtt import request_properties
+from cellbed.workloads.registry import BROKER, LOAD, SERVER, Process
+
+needs_mosquitto = pytest.mark.skipif(
+    find_mosquitto() is None, reason="Mosquitto is not installed: sudo apt install mosquitto"
+)
+
+LOOPBACK = IPv4Address("127.0.0.1")
+MS = 1_000_000
+SECOND = 1_000_000_000
+PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
+STAMPS = (
+    "intended_ns",
+    "started_ns",
+    "sent_ns",
+    "received_ns",
+    "dequeued_ns",
+    "compute_start_ns",
+    "compute_end_ns",
+    "reply_sent_ns",
+    "reply_ns",
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    node_class: str
+    cpus: float
+    ipv4: IPv4Address = LOOPBACK
+
+
+class Program:
+    """A running process of the workload."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self.name = process.name
+        self.log = log
+        with log.open("wb") as errors:
+            self.popen = subprocess.Popen(
+                process.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **process.env},
+                bufsize=0,
+            )
+
+    def say(self, **line: int) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(json.dumps(line).encode() + b"\n")
+
+    def await_event(self, name: str) -> dict[str, Any]:
+        """The next event of this name."""
+        assert self.popen.stdout is not None
+        deadline = time.monotonic() + PATIENCE
+        line = b""
+        while select.select([self.popen.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            byte = self.popen.stdout.read(1)
+            assert byte, f"{self.name} ended: {self.log.read_text()}"
+            if byte != b"\n":
+                line += byte
+                continue
+            event = json.loads(line)
+            line = b""
+            if event["event"] == name:
+                return event
+        raise AssertionError(f"{self.name}: no {name}: {self.log.read_text()}")
+
+    def stop(self) -> int:
+        """Close its standard input; its exit status."""
+        assert self.popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.popen.stdin.close()
+        try:
+            return self.popen.wait(PATIENCE)
+        finally:
+            self.popen.kill()
+            self.popen.wait()
+
+
+@dataclass
+class Bed:
+    """One remote node and its endpoints on loopback."""
+
+    raw: Path
+    cache: Path
+    port: int
+    spec: SimpleNamespace
+    programs: dict[str, Program]
+    started: list[Process]
+
+    def prepare(self, *, duration_ns: int, seed: int = 1, endpoints: int = 1, cpus: float = 2.0) -> None:
+        nodes = [Node(f"endpoint-{index}", "endpoint", 1.0) for index in range(endpoints)]
+        nodes.append(Node("edge-0", "edge", cpus))
+        self.started = image_classification.processes(
+            self.spec, nodes, self.raw, cache=self.cache, duration_ns=duration_ns, seed=seed, port=self.port
+        )
+
+    def start(self, *stages: int) -> None:
+        for stage in stages:
+            fresh = [process for process in self.started if process.stage == stage]
+            for process in fresh:
+                self.programs[process.name] = Program(process, self.raw / f"{process.name}.log")
+            for process in fresh:
+                self.programs[process.name].await_event("ready")
+
+    def send(self, *, duration_ns: int, drain_ns: int = 5 * SECOND) -> dict[str, dict[str, Any]]:
+        """Start the endpoints' schedules and wait until they are done; their last events."""
+        loads = [self.programs[process.name] for process in self.started if process.stage == LOAD]
+        t0 = time.monotonic_ns() + 20 * MS
+        for load in loads:
+            load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=drain_ns)
+        return {load.name: load.await_event("done") for load in loads}
+
+    def requests(self, endpoint: str = "endpoint-0") -> list[dict[str, Any]]:
+        return _lines(self.raw / f"{endpoint}.requests.jsonl")
+
+    def service(self) -> list[dict[str, Any]]:
+        return _lines(self.raw / "edge-0.service.jsonl")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    image_classification.prepare(_spec(), folder, lambda _: None)
+    return folder
+
+
+def _spec(**changes: Any) -> SimpleNamespace:
+    fields = {
+        "on": "edge",
+        "arrivals": "periodic",
+        "rate": 10.0,
+        "timeout": 10 * SECOND,
+        "model": None,
+        "workers": None,
+        "images": 10,
+    }
+    return SimpleNamespace(**{**fields, **changes})
+
+
+@pytest.fixture
+def make_bed(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Bed]]:
+    beds: list[Bed] = []
+
+    def make(**changes: Any) -> Bed:
+        raw = tmp_path / f"raw-{len(beds)}"
+        raw.mkdir()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        beds.append(Bed(raw, cache, port, _spec(**changes), {}, []))
+        return beds[-1]
+
+    yield make
+    for bed in beds:
+        for program in reversed(bed.programs.values()):
+            program.stop()
+
+
+def _assert_adds_up(done: dict[str, Any], requests: list[dict[str, Any]]) -> Counter[str]:
+    statuses = Counter(request["status"] for request in requests)
+    assert sorted(request["request"] for request in requests) == list(range(len(requests)))
+    assert done["sent"] == len(requests)
+    assert done["completed"] == statuses["ok"] + statuses["late"]
+    assert done["timed_out"] == statuses["timed-out"]
+    assert done["lost"] == statuses["lost"]
+    return statuses
+
+
+@needs_mosquitto
+def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=3 * SECOND, endpoints=2)
+    bed.start(BROKER, SERVER, LOAD)
+    done = bed.send(duration_ns=3 * SECOND)
+    assert bed.programs["edge-0.service"].stop() == 0
+    handled = {(line["endpoint"], line["request"]): line for line in bed.service()}
+    for endpoint in ("endpoint-0", "endpoint-1"):
+        requests = bed.requests(endpoint)
+        statuses = _assert_adds_up(done[f"{endpoint}.endpoint"], requests)
+        assert statuses == {"ok": 30}
+        requests.sort(key=lambda request: request["request"])
+        for request in requests:
+            line = handled[endpoint, request["request"]]
+            stamps = [{**line, **request}[stamp] for stamp in STAMPS]
+            assert stamps == sorted(stamps)
+            assert request["label"] == line["label"]
+            assert request["error"] is None
+            assert line["worker"] in (0, 1)
+            assert request["remote_port"] == bed.port
+            assert request["tcp"]["cwnd"] > 0
+            # Topic, properties and header of MQTT come on top of the payload.
+            assert 0 < request["uplink_end"] - request["uplink_start"] - request["bytes_up"] < 200
+            assert 0 < request["downlink_end"] - request["downlink_start"] - request["bytes_down"] < 200
+        for earlier, later in itertools.pairwise(requests):
+            assert later["uplink_start"] == earlier["uplink_end"]
+            assert later["local_port"] == earlier["local_port"]
+        replies = sorted(requests, key=lambda request: request["downlink_start"])
+        for earlier, later in itertools.pairwise(replies):
+            assert later["downlink_start"] == earlier["downlink_end"]
+        gaps = {b["intended_ns"] - a["intended_ns"] for a, b in itertools.pairwise(requests)}
+        assert gaps == {100 * MS}
+
+
+@needs_mosquitto
+def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(timeout=400 * MS, rate=20.0)
+    bed.prepare(duration_ns=2 * SECOND)
+    bed.start(BROKER, SERVER, LOAD)
+    load = bed.programs["endpoint-0.endpoint"]
+    t0 = time.monotonic_ns()
+    load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=SECOND)
+    while not load.await_event("progress")["completed"]:
+        pass
+    bed.programs["edge-0.service"].popen.kill()
+    statuses = _assert_adds_up(load.await_event("done"), bed.requests())
+    assert load.popen.wait(PATIENCE) == 0
+    assert sum(statuses.values()) == 40
+    assert statuses["ok"] + statuses["late"] > 0
+    assert statuses["timed-out"] > 0
+
+
+@needs_mosquitto
+def test_replies_of_a_stalled_service_are_late(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(timeout=500 * MS, rate=20.0)
+    bed.prepare(duration_ns=4 * SECOND)
+    bed.start(BROKER, SERVER, LOAD)
+    load = bed.programs["endpoint-0.endpoint"]
+    service = bed.programs["edge-0.service"].popen.pid
+    t0 = time.monotonic_ns()
+    os.kill(service, signal.SIGSTOP)
+    load.say(t0_ns=t0, end_ns=t0 + 4 * SECOND, drain_ns=10 * SECOND)
+    while not load.await_event("progress")["timed_out"]:
+        pass
+    os.kill(service, signal.SIGCONT)
+    statuses = _assert_adds_up(load.await_event("done"), bed.requests())
+    assert sum(statuses.values()) == 80
+    assert statuses["late"] > 0
+    for request in bed.requests():
+        if request["reply_ns"] is not None:
+            in_time = request["reply_ns"] - request["intended_ns"] <= 500 * MS
+            assert request["status"] == ("ok" if in_time else "late")
+
+
+@needs_mosquitto
+def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(timeout=300 * MS, rate=100.0)
+    bed.prepare(duration_ns=2 * SECOND)
+    configuration = bed.raw / "endpoint-0.endpoint.json"
+    settings = json.loads(configuration.read_text())
+    configuration.write_text(json.dumps({**settings, "most_client_bytes": 500_000}))
+    bed.start(BROKER, SERVER, LOAD)
+    (mosquitto,) = _descendants(bed.programs["edge-0.broker"].popen.pid)
+    os.kill(mosquitto, signal.SIGSTOP)
+    done = bed.send(duration_ns=2 * SECOND, drain_ns=SECOND)
+    requests = bed.requests()
+    statuses = _assert_adds_up(done["endpoint-0.endpoint"], requests)
+    assert set(statuses) == {"timed-out", "lost"}
+    assert sum(statuses.values()) == 200
+    full = [request for request in requests if request["error"] == "the client's queue is full"]
+    assert full
+    assert all(request["uplink_end"] is None for request in full)
+
+
+@needs_mosquitto
+def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(rate=20.0)
+    bed.prepare(duration_ns=3 * SECOND)
+    bed.start(BROKER, SERVER, LOAD)
+    load = bed.programs["endpoint-0.endpoint"]
+    t0 = time.monotonic_ns()
+    load.say(t0_ns=t0, end_ns=t0 + 3 * SECOND, drain_ns=SECOND)
+    while not load.await_event("progress")["completed"]:
+        pass
+    assert bed.programs["edge-0.broker"].stop() == 0
+    while not load.await_event("progress")["lost"]:
+        pass
+    bed.start(BROKER)
+    statuses = _assert_adds_up(load.await_event("done"), bed.requests())
+    assert sum(statuses.values()) == 60
+    assert statuses["ok"] > 0
+    assert statuses["lost"] > 0
+    requests = sorted(bed.requests(), key=lambda request: request["request"])
+    assert [request["intended_ns"] for request in requests] == [t0 + number * 50 * MS for number in range(60)]
+    assert any(request["error"] == "not connected" for request in requests)
+
+
+@needs_mosquitto
+def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=SECOND, cpus=1.0)
+    bed.start(BROKER, SERVER, LOAD)
+    damaged = next(bed.cache.glob("photographs-*")).joinpath("000.jpg").read_bytes()[:3000]
+    _publish(bed.port, b"", reply_to=None)  # no response topic, no correlation data, no content
+    correlation, reply = _publish(bed.port, damaged, reply_to="cellbed/replies/tester")
+    assert correlation == b"tester/7"
+    assert reply.startswith(b"error: cannot be decoded")
+    done = bed.send(duration_ns=SECOND)
+    assert _assert_adds_up(done["endpoint-0.endpoint"], bed.requests()) == {"ok": 10}
+    assert bed.programs["edge-0.service"].stop() == 0
+    failed = [line for line in bed.service() if line["error"]]
+    assert [(line["endpoint"], line["request"]) for line in failed] == [(None, None), ("tester", 7)]
+
+
+@needs_mosquitto
+def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=SECOND)
+    configuration = bed.raw / "edge-0.service.json"
+    settings = json.loads(configuration.read_text())
+    configuration.write_text(json.dumps({**settings, "most_queued_bytes": 1}))
+    bed.start(BROKER, SERVER, LOAD)
+    done = bed.send(duration_ns=SECOND)
+    requests = bed.requests()
+    assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": 10}
+    assert {(request["error"], request["label"]) for request in requests} == {("the service's queue is full", None)}
+
+
+def _publish(port: int, payload: bytes, *, reply_to: str | None) -> tuple[bytes, bytes]:
+    """Publish a request as a stranger would; with ``reply_to`` the reply's correlation data and payload."""
+    replies: queue.Queue[MQTTMessage] = queue.Queue()
+    subscribed = threading.Event()
+    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.on_message = lambda _client, _data, message: replies.put(message)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        client.subscribe(reply_to or "cellbed/replies/nobody")
+        assert subscribed.wait(PATIENCE)
+        properties = request_properties(reply_to, b"tester/7") if reply_to else None
+        client.publish("cellbed/image-classification", payload, properties=properties).wait_for_publish(PATIENCE)
+        if reply_to is None:
+            return b"", b""
+        message = replies.get(timeout=PATIENCE)
+        return message.properties.CorrelationData, message.payload
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+@needs_mosquitto
+def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=SECOND, cpus=1.0)
+    bed.start(BROKER, SERVER, LOAD)
+    service = bed.programs["edge-0.service"]
+    children = Path(f"/proc/{service.popen.pid}/task/{service.popen.pid}/children")
+    if not children.exists():
+        pytest.skip("this kernel does not list a process's children (CONFIG_PROC_CHILDREN)")
+    (worker,) = map(int, children.read_text().split())
+    os.kill(worker, signal.SIGKILL)
+    done = bed.send(duration_ns=SECOND)
+    assert _assert_adds_up(done["endpoint-0.endpoint"], bed.requests())["ok"] > 0
+    assert "was killed by SIGKILL" in service.log.read_text()
+    assert service.stop() == 0
+
+
+@needs_mosquitto
+def test_a_closed_loop_has_one_request_at_a_time(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(arrivals="closed", rate=None)
+    bed.prepare(duration_ns=SECOND)
+    bed.start(BROKER, SERVER, LOAD)
+    done = bed.send(duration_ns=SECOND)
+    requests = sorted(bed.requests(), key=lambda request: request["request"])
+    assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": len(requests)}
+    assert len(requests) > 1
+    for earlier, later in itertools.pairwise(requests):
+        assert later["intended_ns"] >= earlier["reply_ns"]
+
+
+@needs_mosquitto
+def test_one_seed_gives_one_schedule_and_the_same_photographs(make_bed: Callable[..., Bed]) -> None:
+    runs = []
+    for _ in range(2):
+        bed = make_bed(arrivals="poisson", rate=30.0)
+        bed.prepare(duration_ns=SECOND, seed=5)
+        bed.start(BROKER, SERVER, LOAD)
+        bed.send(duration_ns=SECOND)
+        requests = sorted(bed.requests(), key=lambda request: request["request"])
+        first = requests[0]["intended_ns"]
+        runs.append([(request["intended_ns"] - first, request["image"]) for request in requests])
+    assert runs[0] == runs[1]
+    assert len(runs[0]) > 1
+
+
+@needs_mosquitto
+def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=60 * SECOND)
+    bed.start(BROKER, SERVER, LOAD)
+    load = bed.programs["endpoint-0.endpoint"]
+    t0 = time.monotonic_ns()
+    load.say(t0_ns=t0, end_ns=t0 + 60 * SECOND, drain_ns=SECOND)
+    while not load.await_event("progress")["completed"]:
+        pass
+    assert load.popen.stdin is not None
+    load.popen.stdin.close()
+    done = load.await_event("done")
+    assert load.popen.wait(PATIENCE) == 0
+    assert _assert_adds_up(done, bed.requests())["ok"] > 0
+    service = bed.programs["edge-0.service"].popen.pid
+    workers = _descendants(service)
+    mosquitto = _descendants(bed.programs["edge-0.broker"].popen.pid)
+    assert bed.programs["edge-0.service"].stop() == 0
+    assert bed.programs["edge-0.broker"].stop() == 0
+    _await_gone(workers + mosquitto)
+
+
+@needs_mosquitto
+def test_what_a_killed_process_started_dies_with_it(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed()
+    bed.prepare(duration_ns=SECOND)
+    bed.start(BROKER, SERVER)
+    processes = [bed.programs[name].popen for name in ("edge-0.service", "edge-0.broker")]
+    started = [pid for process in processes for pid in _descendants(process.pid)]
+    for process in processes:
+        process.kill()
+        process.wait()
+    _await_gone(started)
+
+
+def _descendants(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("this kernel does not list a process's children (CONFIG_PROC_CHILDREN)")
+    found = [int(child) for child in path.read_text().split()]
+    assert found
+    return found
+
+
+def _await_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while alive := [pid for pid in pids if _runs(pid)]:
+        assert time.monotonic() < deadline, f"still running: {alive}"
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
