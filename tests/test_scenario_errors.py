@@ -34,6 +34,9 @@ MISTAKES = {
         "seed = 1", 'seed = 1\nbase_delay = "5 ms"', 4, "base_delay", ("unknown key here", "[links.mobile]")
     ),
     "unheard-of key": Mistake("seed = 1", "seed = 1\nxyzzy = 1", 4, "xyzzy", ("unknown key", "duration", "seed")),
+    "unheard-of key in quotes": Mistake(
+        'start = "0 s"', '"my own" = 1', 19, 'links.mobile."my own"', ("unknown key", "base_delay")
+    ),
     "key twice by typo": Mistake(
         'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' is there already",)
     ),
@@ -71,6 +74,7 @@ MISTAKES = {
     "name of a folder": Mistake('"test"', '"../test"', 1, "name", ("'../test'", "letters, digits")),
     "seed in text": Mistake("seed = 1", 'seed = "one"', 3, "seed", ("'one' is not a whole number",)),
     "negative seed": Mistake("seed = 1", "seed = -1", 3, "seed", ("too small", "at least 0")),
+    "huge seed": Mistake("seed = 1", "seed = 9223372036854775808", 3, "seed", ("too large", "9223372036854775808")),
     "certain loss": Mistake(
         'start = "0 s"', "loss = { uplink = 1.0 }", 19, "links.mobile.loss.uplink", ("too large", "less than 1")
     ),
@@ -78,6 +82,14 @@ MISTAKES = {
         'start = "0 s"', 'loss = { uplink = "1 %" }', 19, "links.mobile.loss.uplink", ("'1 %' is not a number",)
     ),
     "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
+    "start after the end": Mistake(
+        'up = "12 Mbit/s"\ndown = "unlimited"\nbase_delay = "10 ms"\nqueue = { kind = "droptail", limit = "1 MB" }\n'
+        'start = "0 s"',
+        'up = "5g-midband.up"\ndown = "unlimited"\nloop = false\nstart = "120 s"',
+        18,
+        "links.mobile.start",
+        ("'5g-midband.up' is over after 120 s", "loop = true"),
+    ),
     "unknown queue": Mistake('"droptail"', '"drop-tail"', 18, "links.mobile.queue.kind", ("did you mean 'droptail'",)),
     "queue without kind": Mistake(
         'kind = "droptail", ', "", 18, "links.mobile.queue.kind", ("missing", 'kind = "droptail"')
@@ -97,6 +109,9 @@ MISTAKES = {
         'on = "edge"', 'on = "moon"', 26, "workload.on", ("'moon' is not known", '"edge", "cloud"')
     ),
     "place without nodes": Mistake('on = "edge"', 'on = "cloud"', 26, "workload.on", ("[nodes.cloud]", 'on = "edge"')),
+    "workers in text": Mistake(
+        'on = "edge"', 'on = "edge"\nworkers = "all"', 27, "workload.workers", ("not a whole number", "workers = 2")
+    ),
     "unknown arrivals": Mistake('"periodic"', '"Poisson"', 28, "workload.arrivals", ("did you mean 'poisson'",)),
     "open loop without rate": Mistake('rate = "2 /s"\n', "", 24, "workload.rate", ("missing", 'rate = "8 /s"')),
     "closed loop with rate": Mistake('"periodic"', '"closed"', 27, "workload.rate", ("closed loop", "remove")),

@@ -142,6 +142,13 @@ def test_tolerated_forms(tmp_path: Path, content: bytes) -> None:
     assert resolve("trace", tmp_path).trace.opportunities == 2
 
 
+def test_gap_of_78_seconds_and_a_large_file_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "gap").write_text("1\n78320\n78321\n")
+    assert resolve("gap", tmp_path).trace.longest_gap_ns == 78_319_000_000
+    (tmp_path / "large").write_text("1000000000\n" * 500_000)
+    assert resolve("large", tmp_path).trace.opportunities == 500_000
+
+
 MALFORMED: dict[str, tuple[bytes, int | None]] = {
     "empty": (b"", None),
     "comments only": (b"# nothing\n", None),
@@ -157,6 +164,9 @@ MALFORMED: dict[str, tuple[bytes, int | None]] = {
     "plus sign": (b"+1\n", 1),
     "too large": (b"1\n99999999999999999999999999\n", 2),
     "not text": (b"1\n\xff\xfe\x00\n", 2),
+    "blanks": (b"1\n 2\n", 2),
+    "carriage return alone": (b"1\r2\n", 1),
+    "no line ends": (b"1" * 10_000, 1),
     "comma": (b"1,\n", 1),
     "compressed": (b"\x1f\x8b\x08\x00\x00\x00", 1),
 }

@@ -51,10 +51,10 @@ def _print_table(summaries: "list[TraceSummary]") -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("trace", "direction"):
-        table.add_column(heading)
-    for heading in ("duration, s", "mean, Mbit/s", "longest gap, ms"):
-        table.add_column(heading, justify="right")
+    table.add_column("trace", no_wrap=True)
+    table.add_column("direction")
+    for heading in ("duration\ns", "mean\nMbit/s", "longest gap\nms"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("origin")
     for summary in summaries:
         table.add_row(

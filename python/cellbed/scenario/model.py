@@ -155,7 +155,11 @@ class ImageClassification(Table):
         None, description="ONNX model to run; left out: MobileNetV2 with seeded weights."
     )
     workers: int | None = Field(
-        None, ge=1, le=1024, description="Worker processes of each remote node; left out: one per whole CPU of it."
+        None,
+        ge=1,
+        le=1024,
+        description="Worker processes of each remote node; left out: one per whole CPU of it.",
+        examples=[2],
     )
     images: int = Field(100, ge=1, le=10000, description="Photographs in the data bank.")
 

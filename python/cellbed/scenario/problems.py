@@ -20,10 +20,15 @@ class ScenarioError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to put right; ``key`` is dotted, as in ``links.mobile.queue``, and empty for the whole file."""
+    """One thing to put right at the key with this path, such as ``("links", "mobile", "queue")``."""
 
-    key: str
+    path: tuple[str, ...]
     text: str
+
+    @property
+    def key(self) -> str:
+        """The path as one would write it in TOML."""
+        return _dotted(self.path)
 
 
 def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any]) -> list[Problem]:
@@ -38,7 +43,7 @@ def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any]) -> list[Pr
             explained.add(meant)
         else:
             text = _sentence(path, error, data)
-        sentences.append(Problem(_dotted(path), text))
+        sentences.append(Problem(path, text))
     # A mistyped key is one mistake, though it leaves its right name missing.
     return [problem for problem in sentences if problem.key not in explained]
 
@@ -121,13 +126,13 @@ def _sentence(path: tuple[str, ...], error: ErrorDetails, data: Mapping[str, Any
         case "string_type":
             return f"{value} is not text: {example}"
         case "greater_than_equal":
-            return f"{value} is too small: write at least {context['ge']:g}"
+            return f"{value} is too small: write at least {plainly(context['ge'])}"
         case "greater_than":
-            return f"{value} is too small: write more than {context['gt']:g}"
+            return f"{value} is too small: write more than {plainly(context['gt'])}"
         case "less_than_equal":
-            return f"{value} is too large: write at most {context['le']:g}"
+            return f"{value} is too large: write at most {plainly(context['le'])}"
         case "less_than":
-            return f"{value} is too large: write less than {context['lt']:g}"
+            return f"{value} is too large: write less than {plainly(context['lt'])}"
         case "string_pattern_mismatch":
             return f"{value} cannot be used here: {_PATTERNS.get(path[-1], example)}"
         case _:
@@ -145,17 +150,7 @@ def _choice(wrong: str, choices: Sequence[str]) -> str:
     near = difflib.get_close_matches(wrong.lower(), choices, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     listed = ", ".join(f'"{choice}"' for choice in choices)
-    return (
-        f"'{wrong}' is not known: {hint}write {listed}"
-        if len(choices) == 1
-        else (f"'{wrong}' is not known: {hint}write one of {listed}")
-    )
-
-
-_EXAMPLES: dict[str, str] = {
-    "name": 'write name = "offload-lte"',
-    "nodes.endpoint": 'write [nodes.endpoint] and under it cpus = 1.0 and memory = "512 MiB"',
-}
+    return f"'{wrong}' is not known: {hint}write {'one of ' if len(choices) > 1 else ''}{listed}"
 
 
 def _example(path: tuple[str, ...], data: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from cellbed.scenario.fields import Capacity
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import Problem, ScenarioError, problems
+from cellbed.scenario.units import DURATION
 from cellbed.traces import TraceError, TraceSource
 
 
@@ -49,39 +50,50 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
         scenario = Scenario.model_validate(data, context={"folder": folder})
     except ValidationError as error:
         raise ScenarioError(_report(source, text, problems(error.errors(include_url=False), data))) from error
-    found = [Problem(key, reason) for key, reason in scenario.misfits()] + list(_unreadable_traces(scenario))
+    found = [Problem(tuple(key.split(".")), reason) for key, reason in scenario.misfits()] + list(
+        _unusable_traces(scenario)
+    )
     if found:
         raise ScenarioError(_report(source, text, found))
     return scenario.completed()
 
 
-def _unreadable_traces(scenario: Scenario) -> Iterable[Problem]:
+def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
     """Traces of the user's own are parsed here, so that a malformed one is met before anything is brought up."""
-    ways: dict[str, Capacity] = {"up": scenario.links.mobile.up, "down": scenario.links.mobile.down}
+    mobile = scenario.links.mobile
+    ways: dict[str, Capacity] = {"up": mobile.up, "down": mobile.down}
     for way, capacity in ways.items():
-        if isinstance(capacity, TraceSource) and not capacity.synthetic:
-            try:
-                _ = capacity.trace
-            except TraceError as error:
-                yield Problem(f"links.mobile.{way}", str(error))
+        if not isinstance(capacity, TraceSource) or (capacity.synthetic and mobile.loop):
+            continue
+        try:
+            end = capacity.trace.duration_ns
+        except TraceError as error:
+            yield Problem(("links", "mobile", way), str(error))
+            continue
+        if mobile.start >= end and not mobile.loop:
+            text = f"'{capacity.name}' is over after {DURATION.format(end)}: write an earlier start, or loop = true"
+            yield Problem(("links", "mobile", "start"), text)
+            return
 
 
 def _report(source: str, text: str, found: Iterable[Problem]) -> str:
     from cellbed._core import toml_positions
 
+    first = 1
     try:
         positions = toml_positions(text)
-    except ValueError:  # another reader of TOML, another opinion: better a sentence without its line than none
-        positions = {}
-    lines = [
-        (_line(problem.key, positions), f"{source}:{_line(problem.key, positions)}: {problem.key}: {problem.text}")
-        for problem in found
-    ]
-    return "\n".join(line for _, line in sorted(lines, key=lambda entry: entry[0]))
+    except ValueError as error:
+        # tomllib accepts what the standard does not, such as integers of more than 64 bits: "LINE:COLUMN: reason".
+        place = re.match(r"\d+", str(error))
+        first, positions = int(place[0]) if place else 1, {}
+    lines = [(_line(".".join(problem.path), positions) or first, problem) for problem in found]
+    return "\n".join(
+        f"{source}:{line}: {problem.key}: {problem.text}" for line, problem in sorted(lines, key=lambda entry: entry[0])
+    )
 
 
-def _line(key: str, positions: Mapping[str, tuple[int, int]]) -> int:
-    """The line of ``key``; of what is missing that of its table, or of the first thing in the table."""
+def _line(key: str, positions: Mapping[str, tuple[int, int]]) -> int | None:
+    """The line of ``key``; of what is missing that of its table, or of the first thing in it; None for neither."""
     while key:
         if key in positions:
             return positions[key][0]
@@ -89,7 +101,7 @@ def _line(key: str, positions: Mapping[str, tuple[int, int]]) -> int:
         if inside:
             return min(inside)
         key = key.rpartition(".")[0]
-    return 1
+    return None
 
 
 def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
@@ -98,7 +110,9 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
-    written = text.splitlines()[line - 1].strip() if line <= len(text.splitlines()) else ""
+    written = (text.split("\n")[line - 1 : line] or [""])[0].strip()
+    if len(written) > 80 or not written.isprintable():
+        written = ascii(written[:80])
     name, equals, value = (part.strip() for part in written.partition("="))
     bare = bool(value) and value[0] not in "\"'[{"
     if equals and bare and reason.startswith(("Invalid value", "Expected newline")):
