@@ -82,7 +82,7 @@ def _unknown(path: tuple[str, ...], data: Mapping[str, Any], absent: set[str]) -
     if name not in siblings and path in set(_known_keys()):
         kind = plainly(_value((*table, "kind"), data))
         return "", f"unknown key, since kind = {kind} has none of this name: remove it or choose another kind"
-    near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.6)
+    near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.65)
     present = _value(table, data)
     free = [key for key in near if key not in present]
     if free:
