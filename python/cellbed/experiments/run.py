@@ -24,7 +24,7 @@ from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.traces import TraceSource
 from cellbed.workloads.cache import cache_folder
-from cellbed.workloads.registry import Progress, workload
+from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
@@ -87,7 +87,7 @@ def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, l
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
-            workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), _building(listener))
+            workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
             shutil.copyfile(scenario_file, path / "scenario.toml")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
@@ -158,25 +158,15 @@ def _drive(
         state.first_request_s = _since_command(t0_ns)
         _describe(path, scenario, plan, options, state, started)
         supervisor.sample_nodes(groups)
+        kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
             load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state)
-        for node, group in groups.items():
-            kills = group.sample().oom_kills
-            if kills:
-                state.warnings.append(f"{node} ran out of its memory: {kills} processes were killed")
-
-
-def _building(listener: Listener) -> Progress:
-    told: set[str] = set()
-
-    def progress(what: str, share: float) -> None:
-        if share < 1 and what not in told:
-            told.add(what)
-            listener.note(f"building once: {what}")
-
-    return progress
+        for name, group in groups.items():
+            kills = (group.sample().oom_kills or 0) - kills_before[name]
+            if kills > 0:
+                state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
 
 
 def _place(node: Node, emulator: Emulator, group: cgroups.Group | None, hosts: Path) -> Place:
@@ -210,19 +200,22 @@ def _prove(
 def _start_programs(
     supervisor: Supervisor, scenario: Scenario, plan: Plan, places: dict[str, Place], raw: Path
 ) -> list[Program]:
-    """Start the workload's programs stage by stage; returns the load generators, all ready."""
+    """Start the workload's programs, the broker first; returns the load generators, all programs being ready."""
     processes = workload(scenario.workload.kind).processes(
         scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
     )
-    programs: list[Program] = []
-    for stage in sorted({process.stage for process in processes}):
-        programs = [
-            supervisor.start(process.name, process.node, list(process.argv), process.env, places[process.node])
-            for process in processes
-            if process.stage == stage
-        ]
-        supervisor.wait_ready(programs, READY_TIMEOUT_S)
-    return programs
+    loads: list[Program] = []
+    # Servers and load generators load their libraries at the same time; both only need the broker to be there.
+    for stages in ((BROKER,), (SERVER, LOAD)):
+        started = []
+        for process in processes:
+            if process.stage in stages:
+                program = supervisor.start(process.name, process.node, process.argv, process.env, places[process.node])
+                started.append(program)
+                if process.stage == LOAD:
+                    loads.append(program)
+        supervisor.wait_ready(started, READY_TIMEOUT_S)
+    return loads
 
 
 def _follow(
