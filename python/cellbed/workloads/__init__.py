@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cellbed.workloads.registry import Node, Process
 
 
-def prepare(scenario: Scenario, note: Callable[[str], object] = print) -> None:
+def prepare(scenario: Scenario, note: Callable[[str], object]) -> None:
     """Build what the scenario's workload needs and is not in the cache yet, and check what the user gave.
 
     note: told what takes a moment. Raises CellbedError.

@@ -17,6 +17,10 @@ Note = Callable[[str], object]
 """Called with a sentence for whoever waits."""
 
 
+def silent(_: str) -> None:
+    """Note nothing."""
+
+
 def cache_folder() -> Path:
     """Where cellbed keeps what it built: ``$XDG_CACHE_HOME/cellbed``, or ``~/.cache/cellbed``."""
     base = os.environ.get("XDG_CACHE_HOME")

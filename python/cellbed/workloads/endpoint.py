@@ -226,7 +226,10 @@ class Endpoint:
         connection.drive(readable, writable)
         if self._commands in readable:
             for command in self._commands.read():
-                self._start = {name: int(command[name]) for name in ("t0_ns", "end_ns", "drain_ns")}
+                try:
+                    self._start = {name: int(command[name]) for name in ("t0_ns", "end_ns", "drain_ns")}
+                except (KeyError, TypeError, ValueError):
+                    raise WorkloadError(f"standard input: not the start of a workload: {command}") from None
 
 
 def main(config: dict[str, Any]) -> None:

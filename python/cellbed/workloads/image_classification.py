@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.workloads import mobilenet, photographs
-from cellbed.workloads.cache import Note
+from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, Node, Process
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LOOPBACK = "127.0.0.1"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-def prepare(spec: "ImageClassification", cache: Path, note: Note = print) -> None:
+def prepare(spec: "ImageClassification", cache: Path, note: Note = silent) -> None:
     """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
 
     Raises CellbedError.

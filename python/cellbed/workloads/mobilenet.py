@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
-from cellbed.workloads.cache import Note, build_file
+from cellbed.workloads.cache import Note, build_file, silent
 
 if TYPE_CHECKING:
     import onnx
@@ -39,7 +39,7 @@ _BOTTLENECKS = (
 _FIRST, _LAST = 32, 1280
 
 
-def seeded_model(cache: Path, *, seed: int = SEED, note: Note = print) -> Path:
+def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     """The model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be built."""
     path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
     if not path.is_file():

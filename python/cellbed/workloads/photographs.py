@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from cellbed.errors import CellbedError
-from cellbed.workloads.cache import Note, build_folder, discard
+from cellbed.workloads.cache import Note, build_folder, discard, silent
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -52,7 +52,7 @@ class Bank:
         return [(self.folder / photograph.name).read_bytes() for photograph in self.photographs]
 
 
-def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = print) -> Bank:
+def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Bank:
     """The bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
 
     Raises CellbedError when scikit-learn's photographs or the cache cannot be used.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.errors import CellbedError
-from cellbed.workloads.cache import Note
+from cellbed.workloads.cache import Note, silent
 
 BROKER, SERVER, LOAD = 0, 1, 2
 """Stages in which processes are started: all of one are ready before the next begins."""
@@ -49,7 +49,7 @@ class Process:
 class Workload(Protocol):
     """A kind of workload; a module with these functions is one."""
 
-    def prepare(self, spec: Any, cache: Path, note: Note = print) -> None:
+    def prepare(self, spec: Any, cache: Path, note: Note = silent) -> None:
         """Build what the workload needs, once, and check what the user gave. Raises CellbedError."""
 
     def processes(
