@@ -11,7 +11,8 @@ from cellbed.errors import CellbedError
 from cellbed.workloads.cache import Note, silent
 
 BROKER, SERVER, LOAD = 0, 1, 2
-"""Stages in which processes are started: all of one are ready before the next begins."""
+"""Stages in which processes start. Servers and loads need a broker that is ready; a load begins to send only when it is
+told to, when all are ready."""
 
 _MODULES = {"image-classification": "cellbed.workloads.image_classification"}
 
