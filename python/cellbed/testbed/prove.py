@@ -155,7 +155,7 @@ def prove_links(plan: Plan, emulator: Emulator, notify: Callable[[str], None]) -
 def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Direction]) -> Iterator[Proof]:
     window_ns = 250 * MILLISECOND
     begin_ns = _window(uplink + downlink, window_ns + IDLE_PROBES * IDLE_SPACING_NS)
-    zero_ns = time.monotonic_ns() + 2 * MILLISECOND
+    zero_ns = time.monotonic_ns()
     emulator.restart_links(zero_ns, begin_ns)
     idle_rate = round(100 * 8e9 / IDLE_SPACING_NS)
     idle = _probe(emulator, [(path, 100, idle_rate) for path in (uplink, downlink)], IDLE_PROBES)
@@ -164,7 +164,7 @@ def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Dire
     bottlenecks = [(path, direction) for path in (uplink, downlink) for direction in path if _limited(direction)]
     if not bottlenecks:
         return
-    zero_ns = time.monotonic_ns() + 2 * MILLISECOND
+    zero_ns = time.monotonic_ns()
     emulator.restart_links(zero_ns, begin_ns)
     flows = []
     for path, direction in bottlenecks:
