@@ -31,6 +31,7 @@ _REQUEST = {
     "bytes_up": pl.Int64,
     "bytes_down": pl.Int64,
     "label": pl.String,
+    "error": pl.String,
     "tcp": pl.Struct({"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64}),
 }
 _SERVICE = {

@@ -22,9 +22,9 @@ QUANTILES = (0.5, 0.9, 0.99)
 class Counts:
     """Requests by what became of them.
 
-    ok: a reply within the timeout; late: a reply after it, in the distribution like any other; timed_out:
-    none although the timeout passed; lost: none when the run ended first, or the connection went.
-    without_parts: replied to, but some part is unknown.
+    ok: a reply within the timeout; late: a reply after it, in the distribution like any other; timed_out: none
+    although the timeout passed; lost: none when the run ended first, or the connection went. Of those with a reply,
+    failed: the reply was an error; without_parts: some part of the latency is unknown.
     """
 
     total: int
@@ -32,6 +32,7 @@ class Counts:
     late: int
     timed_out: int
     lost: int
+    failed: int
     without_parts: int
 
     @property
@@ -95,7 +96,10 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run measured; ``summary.json`` is this, field by field. Times in seconds."""
+    """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
+
+    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first.
+    """
 
     format: int
     name: str
@@ -104,6 +108,7 @@ class Summary:
     no_limits: bool
     seeded_weights: bool
     requests: Counts
+    reasons: dict[str, int]
     fastest_s: float | None
     slowest_s: float | None
     percentiles: list[Percentile]
@@ -170,6 +175,7 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
         no_limits=bool(description.get("no_limits")),
         seeded_weights=_seeded_weights(description.get("workload") or {}),
         requests=counts,
+        reasons=_reasons(requests),
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
         percentiles=percentiles,
@@ -196,8 +202,18 @@ def _counts(requests: pl.DataFrame) -> Counts:
         late=int((status == "late").sum()),
         timed_out=int((status == "timed-out").sum()),
         lost=int((status == "lost").sum()),
+        failed=len(replied.drop_nulls("error")),
         without_parts=int(replied["residual_s"].null_count()),
     )
+
+
+def _reasons(requests: pl.DataFrame) -> dict[str, int]:
+    troubled = requests.filter(pl.col("error").is_not_null() | pl.col("reply_ns").is_null())
+    reason = troubled["error"].fill_null("no reply")
+    return {
+        str(text): int(count)
+        for text, count in reason.value_counts(sort=True).sort("count", "error", descending=[True, False]).iter_rows()
+    }
 
 
 def _residual(requests: pl.DataFrame) -> Residual | None:
@@ -270,6 +286,8 @@ def _warnings(counts: Counts, residual: Residual | None) -> list[str]:
     found = []
     if counts.total == 0:
         found.append("the run recorded no request")
+    if counts.failed:
+        found.append(f"{counts.failed} of {counts.replied} replies were errors; they count as replies here")
     if counts.without_parts:
         found.append(
             f"{counts.without_parts} of {counts.replied} requests with a reply lack a part: a stamp is missing, "

@@ -1,0 +1,155 @@
+"""Runs beside each other, with intervals of the differences."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cellbed.measure.bootstrap import block_length, quantile_differences
+from cellbed.measure.run_folder import MeasureError, read_run
+from cellbed.measure.statistics import label, needed
+from cellbed.measure.summary import QUANTILES, Summary, collect, latencies
+
+SEED = 1
+
+AUTOCORRELATED = (
+    "requests of one run are autocorrelated, and one run is one draw of everything that is random: these intervals "
+    "cover chance within these runs only; to compare settings, repeat runs and let the repetitions be the sample"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A percentile of `run` minus that of the first run, seconds.
+
+    value, low, high: ``None`` where it is not finite or refused; distinct: whether the 95 % interval leaves out zero,
+    ``None`` without an interval; note: why something is missing.
+    """
+
+    run: str
+    quantile: float
+    value: float | None
+    low: float | None
+    high: float | None
+    distinct: bool | None
+    note: str | None
+
+    @property
+    def label(self) -> str:
+        return label(self.quantile)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other. blocks: requests per block that was drawn, by run."""
+
+    names: list[str]
+    summaries: list[Summary]
+    differences: list[Difference]
+    blocks: list[int]
+    notes: list[str]
+
+    def json(self) -> str:
+        """For programs: the summaries in full, the differences and the notes."""
+        runs = [
+            {"run": name, "block_length": block, "summary": json.loads(summary.json())}
+            for name, summary, block in zip(self.names, self.summaries, self.blocks, strict=True)
+        ]
+        return json.dumps(
+            {"runs": runs, "differences": [asdict(each) for each in self.differences], "notes": self.notes}, indent=2
+        )
+
+
+def compare(runs: list[Path]) -> Comparison:
+    """Two or more runs, each against the first. Measures those that have no summary yet.
+
+    Raises MeasureError for what is not a run's folder, and for fewer than two.
+    """
+    if len(runs) < 2:
+        raise MeasureError("comparing needs at least two run folders")
+    descriptions = [read_run(run) for run in runs]
+    summaries = [_summary(run) for run in runs]
+    samples = [latencies(pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint")) for run in runs]
+    names = _names(runs)
+    differences = []
+    for name, sample in zip(names[1:], samples[1:], strict=True):
+        supported = [q for q in QUANTILES if min(len(sample), len(samples[0])) >= needed(q)]
+        found = (
+            dict(zip(supported, quantile_differences(samples[0], sample, tuple(supported), SEED), strict=True))
+            if supported
+            else {}
+        )
+        differences += [_difference(name, q, found.get(q), min(len(sample), len(samples[0]))) for q in QUANTILES]
+    return Comparison(
+        names, summaries, differences, [block_length(each) for each in samples], _notes(descriptions, names)
+    )
+
+
+def _summary(run: Path) -> Summary:
+    try:
+        summary = Summary.read(run)
+    except MeasureError:
+        return collect(run)
+    return summary if (run / "requests.parquet").exists() else collect(run)
+
+
+def _difference(run: str, quantile: float, found: tuple[float, float, float] | None, n: int) -> Difference:
+    if found is None:
+        refusal = f"refused: {label(quantile)} needs at least {needed(quantile)} requests, the smaller run has {n}"
+        return Difference(run, quantile, None, None, None, None, refusal)
+    value, low, high = found
+    bounded = math.isfinite(low) or math.isfinite(high)
+    note: str | None = None
+    if not math.isfinite(value):
+        note = "not finite: a run's percentile falls among requests without a reply"
+    elif not bounded:
+        note = "no bound: requests without a reply reach into the percentile"
+    return Difference(
+        run,
+        quantile,
+        value if math.isfinite(value) else None,
+        low if math.isfinite(low) else None,
+        high if math.isfinite(high) else None,
+        (low > 0 or high < 0) if bounded else None,
+        note,
+    )
+
+
+def _names(runs: list[Path]) -> list[str]:
+    """Folder names; paths where two folders are called the same."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
+    notes = [AUTOCORRELATED]
+    first = descriptions[0]
+    for name, other in zip(names[1:], descriptions[1:], strict=True):
+        unlike = [
+            words
+            for key, words in (
+                ("workload", "workload"),
+                ("nodes", "nodes"),
+                ("duration_ns", "duration"),
+                ("seed", "seed"),
+            )
+            if other.get(key) != first.get(key)
+        ]
+        if _paths(other) != _paths(first):
+            unlike.append("links")
+        same = "has the same scenario" if not unlike else f"differs from the first in its {', '.join(unlike)}"
+        notes.append(f"{name} {same}")
+    for name, description in zip(names, descriptions, strict=True):
+        if description.get("status") != "complete":
+            notes.append(f"{name} is {description.get('status')}")
+    return notes
+
+
+def _paths(description: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [
+        (each.get("name"), each.get("description"), (each.get("trace") or {}).get("sha256"))
+        for each in description.get("directions") or []
+    ]

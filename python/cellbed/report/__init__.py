@@ -1,0 +1,1 @@
+"""Reports of runs: tables on the terminal, one self-contained page of HTML."""

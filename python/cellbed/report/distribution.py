@@ -1,0 +1,158 @@
+"""The distribution of latency as two drawings: ECDF, and the share of slower requests with both axes logarithmic."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cellbed.measure.statistics import Percentile, Samples
+from cellbed.report import formats, palette
+
+WIDTH, HEIGHT = 552, 330
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 26, 50
+MOST_STEPS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis: its place in the drawing, its words, and whether it is a main one."""
+
+    at: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A percentile on a drawing: its place, its interval from `low` to `high` along x, its name."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A curve with axes, in the coordinates of an SVG of WIDTH × HEIGHT."""
+
+    path: str
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    marks: list[Mark]
+    plateau: float | None
+    plateau_words: str
+
+
+def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
+    """Share of requests answered within a time, linear axes; None without a single reply.
+
+    The curve ends below 100 % where requests got no reply.
+    """
+    finite = np.sort(samples[np.isfinite(samples)])
+    if not len(finite):
+        return None
+    n = len(samples)
+    step, unit, factor = _step(float(finite[-1]))
+    top = math.ceil(float(finite[-1]) / step - 1e-9) * step
+
+    def x(seconds: float) -> float:
+        return LEFT + min(seconds / top, 1.0) * (WIDTH - LEFT - RIGHT)
+
+    def y(share: float) -> float:
+        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+
+    ranks = _ranks(len(finite))
+    points = [(x(0), y(0))]
+    for rank in ranks:
+        points.append((x(float(finite[rank - 1])), points[-1][1]))
+        points.append((points[-1][0], y(rank / n)))
+    points.append((x(top), points[-1][1]))
+    decimals = max(0, -math.floor(math.log10(step * factor) + 1e-9))
+    x_ticks = [Tick(x(i * step), f"{i * step * factor:.{decimals}f}") for i in range(round(top / step) + 1)]
+    x_ticks[-1] = Tick(x_ticks[-1].at, f"{x_ticks[-1].words} {unit}")
+    y_ticks = [Tick(y(share / 100), f"{share} %") for share in (0, 25, 50, 75, 100)]
+    missing = n - len(finite)
+    words = f"{missing} of {n} without a reply" if missing else ""
+    return Drawing(_path(points), x_ticks, y_ticks, _marks(percentiles, x, y), y(1) if missing else None, words)
+
+
+def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
+    """Share of requests slower than a time, both axes logarithmic; None without a single reply."""
+    finite = np.sort(samples[np.isfinite(samples)])
+    if not len(finite) or finite[0] <= 0:
+        return None
+    n = len(samples)
+    low, high = math.log10(float(finite[0])), math.log10(float(finite[-1]))
+    low, high = low - 0.03 * (high - low + 0.1), high + 0.03 * (high - low + 0.1)
+    decades = math.ceil(math.log10(max(n, 10)) - 1e-9)
+
+    def x(seconds: float) -> float:
+        return LEFT + np.clip((math.log10(seconds) - low) / (high - low), 0, 1) * (WIDTH - LEFT - RIGHT)
+
+    def y(share: float) -> float:
+        depth = min(-math.log10(share) / decades, 1.0) if share > 0 else 1.0
+        return TOP + depth * (HEIGHT - TOP - BOTTOM)
+
+    points = [(LEFT + 0.0, y(1))]
+    for rank in _ranks(len(finite)):
+        points.append((x(float(finite[rank - 1])), points[-1][1]))
+        points.append((points[-1][0], y((n - rank) / n)))
+    if len(finite) < n:
+        points.append((WIDTH - RIGHT + 0.0, points[-1][1]))
+    x_ticks = [Tick(x(time), formats.duration(time)) for time in _log_ticks(low, high)]
+    y_ticks = [Tick(y(10.0**-k), f"{100 * 10.0**-k:.{max(0, k - 2)}f} %") for k in range(decades + 1)]
+    missing = n - len(finite)
+    words = f"{missing} of {n} without a reply" if missing else ""
+    marks = _marks(percentiles, x, lambda share: y(1 - share))
+    return Drawing(_path(points), x_ticks, y_ticks, marks, y(missing / n) if missing else None, words)
+
+
+def _marks(percentiles: list[Percentile], x: Callable[[float], float], y: Callable[[float], float]) -> list[Mark]:
+    return [
+        Mark(
+            x(at.value),
+            y(at.quantile),
+            x(at.low if at.low is not None else at.value),
+            x(at.high) if at.high is not None else WIDTH - RIGHT,
+            at.label,
+            formats.duration(at.value),
+        )
+        for at in percentiles
+        if at.value is not None
+    ]
+
+
+def _ranks(n: int) -> list[int]:
+    """Every rank, or evenly spaced ones and all of the tail, where drawing every step would be seen by nobody."""
+    if n <= MOST_STEPS:
+        return list(range(1, n + 1))
+    even = np.linspace(1, n, MOST_STEPS - 200).astype(int)
+    return sorted({*even.tolist(), *range(n - 199, n + 1)})
+
+
+def _step(largest: float) -> tuple[float, str, float]:
+    """A round distance between ticks in s, the unit to write it in, and the factor from s to that unit."""
+    unit, factor = ("s", 1.0) if largest >= 1 else ("ms", 1e3)
+    raw = largest / 6
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw * 0.999)
+    return step, unit, factor
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round times between two powers of ten; fewer per decade over a wider span."""
+    digits = (1, 2, 5) if high - low < 2.5 else (1,)
+    if high - low < 0.5:
+        digits = (1, 1.5, 2, 3, 4, 5, 7)  # type: ignore[assignment]
+    span = range(math.floor(low), math.ceil(high) + 1)
+    return [m * 10.0**k for k in span for m in digits if low <= math.log10(m * 10.0**k) <= high]
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
+
+
+CURVE = palette.of_place("uplink")[0]

@@ -1,0 +1,87 @@
+"""Numbers as a reader wants them: three significant digits, a space, a unit."""
+
+import math
+
+NOTHING = "–"
+
+
+def duration(seconds: float | None) -> str:
+    """``"127 ms"``, ``"1.76 s"``, ``"85 µs"``."""
+    if seconds is None:
+        return NOTHING
+    size = abs(seconds)
+    if size == 0:
+        return "0 ms"
+    if round_to(size, 3) >= 1:
+        return f"{_digits(seconds)} s"
+    if round_to(size, 3) >= 1e-3:
+        return f"{_digits(seconds * 1e3)} ms"
+    return f"{_digits(seconds * 1e6)} µs"
+
+
+def difference(seconds: float) -> str:
+    """A duration with its sign: ``"+12.4 ms"``, ``"−3.00 ms"``."""
+    sign = "+" if seconds > 0 else "−" if seconds < 0 else "±"
+    return f"{sign}{duration(abs(seconds))}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """The same always in ms and without the unit, for columns: ``"127"``, ``"0.085"``."""
+    if seconds is None:
+        return NOTHING
+    value = seconds * 1e3
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def share(fraction: float | None) -> str:
+    """``"64 %"``, ``"0.04 %"``."""
+    if fraction is None:
+        return NOTHING
+    percent = fraction * 100
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 or percent == 0 else f"{_digits(percent, 2)} %"
+
+
+def rate(mbit_s: float | None) -> str:
+    """``"8.03 Mbit/s"``; nothing to limit it is ``"unlimited"``."""
+    return "unlimited" if mbit_s is None else f"{_digits(mbit_s)} Mbit/s"
+
+
+def size(count: float | None) -> str:
+    """``"250 kB"`` (decimal, as bottleneck queues are given)."""
+    return _scaled(count, 1000, ("B", "kB", "MB", "GB"))
+
+
+def memory(count: float | None) -> str:
+    """``"310 MiB"`` (binary, as memory is given)."""
+    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def number(value: float | None) -> str:
+    """``"1.98"``, ``"1,204"``."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if float(value).is_integer() else _digits(value)
+
+
+def round_to(value: float, digits: int) -> float:
+    """Rounded to so many significant digits."""
+    return 0.0 if value == 0 else round(value, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def _digits(value: float, digits: int = 3) -> str:
+    if value == 0:
+        return "0"
+    rounded = round_to(value, digits)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
+
+
+def _scaled(count: float | None, step: int, units: tuple[str, ...]) -> str:
+    if count is None:
+        return NOTHING
+    value = float(count)
+    for unit in units[:-1]:
+        if round_to(abs(value), 3) < step:
+            return f"{_digits(value)} {unit}" if unit != units[0] else f"{value:.0f} {unit}"
+        value /= step
+    return f"{_digits(value)} {units[-1]}"

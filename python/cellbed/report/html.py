@@ -1,0 +1,144 @@
+"""One self-contained page that opens offline: ``report.html``."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cellbed.measure.parts import PARTS, PLACES
+from cellbed.measure.run_folder import MeasureError, read_run, replace
+from cellbed.report import formats, palette
+
+HERE = Path(__file__).parent
+ASSETS = HERE / "assets"
+PAGE = HERE / "page"
+
+
+class AssetError(MeasureError):
+    """The chart library is not installed."""
+
+
+def write(run: Path) -> Path:
+    """Write ``report.html`` from ``run.json``, ``summary.json`` and the three Parquet files of `run`; returns its path.
+
+    Raises MeasureError for what is not a measured run, AssetError where the chart library is missing.
+    """
+    page = render(run)
+    path = run / "report.html"
+    replace(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def render(run: Path) -> str:
+    """The page as text."""
+    import jinja2
+    import polars as pl
+
+    from cellbed.measure.summary import Summary, latencies
+    from cellbed.report.bars import bar
+    from cellbed.report.distribution import ecdf, survival
+    from cellbed.report.timeline import timeline
+
+    library = {name: _asset(name) for name in ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE.txt")}
+    description = read_run(run)
+    summary = Summary.read(run)
+    try:
+        requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        name: getattr(formats, name)
+        for name in ("duration", "milliseconds", "share", "rate", "size", "memory", "number")
+    }
+    content = json.loads((run / "summary.json").read_bytes())
+    samples = latencies(requests)
+    charts = timeline(description, requests, links, nodes)
+    columns = shown_decompositions(content["decompositions"])
+    return environment.get_template("page.html").render(
+        run=description,
+        folder=run.resolve().name,
+        summary=content,
+        figure=lambda path, kind: _figure(content, path, kind),
+        columns=[(index, bar(summary.decompositions[index])) for index in columns],
+        labels=[at.label for at in summary.percentiles],
+        parts=PARTS,
+        shades=palette.shades(),
+        colours={"ink": palette.INK, "muted": palette.MUTED, "rule": palette.RULE, "alarm": palette.ALARM}
+        | {place: palette.of_place(place) for place in PLACES},
+        ecdf=ecdf(samples, summary.percentiles),
+        survival=survival(samples, summary.percentiles),
+        scenario=_read_text(run / "scenario.toml"),
+        resolved=_read_text(run / "scenario.resolved.json"),
+        environment=list(_flat(_read_json(run / "environment.json"))),
+        charts=charts,
+        data=_embedded(charts),
+        library=library,
+        style=(PAGE / "page.css").read_text(encoding="utf-8"),
+        script=(PAGE / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def shown_decompositions(decompositions: list[dict[str, Any]]) -> list[int]:
+    """Which to show beside each other: the median, and the highest percentile that has parts."""
+    having = [index for index, each in enumerate(decompositions) if each["parts"]]
+    return sorted({having[0], having[-1]}) if having else []
+
+
+def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
+    """A figure of the summary as the page shows it, marked with its place in ``summary.json``."""
+    import markupsafe
+
+    value: Any = content
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    words = getattr(formats, kind)(value)
+    return markupsafe.Markup('<span data-figure="{}" data-value="{}">{}</span>').format(path, json.dumps(value), words)
+
+
+def _embedded(data: Any) -> str:
+    """JSON that may stand inside a script element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+@cache
+def _asset(name: str) -> str:
+    try:
+        return (ASSETS / name).read_text(encoding="utf-8")
+    except OSError:
+        raise AssetError(
+            f"{ASSETS / name}: the chart library is missing; run `python scripts/fetch_assets.py` in the clone "
+            "(`make setup` does), then `cellbed report RUN`"
+        ) from None
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _read_json(path: Path) -> Any:
+    text = _read_text(path)
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return {}
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested keys as dotted names with their values in words."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)

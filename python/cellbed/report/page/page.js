@@ -1,0 +1,397 @@
+"use strict";
+// Draws the time charts: all share one time axis, one zoom and one cursor.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const colours = JSON.parse(document.getElementById("colours").textContent);
+  const sync = uPlot.sync("time");
+  const font = "12px " + getComputedStyle(document.body).fontFamily;
+  const POINTS = 560; // bins drawn over the width of a chart
+  const whole = { min: data.span[0], max: Math.max(data.span[1], data.span[0] + 1) };
+  let span = whole;
+  let charts = []; // {plot, fill(min, max) → columns or null}
+  let busy = false;
+
+  const digits = (value) => value == null ? "–" : Number(value.toPrecision(3)).toLocaleString("en");
+
+  // ---- what every chart has in common
+
+  function axes(label, timeLabel, values) {
+    const line = { stroke: colours.muted, font, labelFont: font, grid: { stroke: "#e7ebf0", width: 1 }, ticks: { show: false } };
+    return [
+      { ...line, size: timeLabel ? 44 : 22, label: timeLabel ? "time since the start of the schedule, s" : undefined,
+        labelSize: 18, gap: 4, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
+      { ...line, size: 50, label, labelSize: 16, gap: 4, space: 26, values },
+    ];
+  }
+
+  function add(parent, { title, keys, height, label, timeLabel, series, scale, values, fill, data: columns, draw, say }) {
+    const chart = document.createElement("div");
+    chart.className = "chart";
+    const key = keys.map(([style, words]) => `<i ${style}></i>${words}`).join("");
+    chart.innerHTML = '<div class="head"><span><b></b><span class="key"></span></span><output></output></div><div></div>';
+    chart.querySelector("b").textContent = title;
+    chart.querySelector(".key").innerHTML = key;
+    const output = chart.querySelector("output");
+    parent.append(chart);
+    const options = {
+      width: Math.max(280, chart.clientWidth), height,
+      legend: { show: false },
+      padding: [8, 8, 0, 0],
+      scales: { x: { time: false, min: span.min, max: span.max, range: (u, min, max) => [min, max] }, y: scale },
+      series: [{}, ...series],
+      axes: axes(label, timeLabel, values),
+      cursor: {
+        drag: { x: true, y: false, setScale: false },
+        sync: { key: sync.key, scales: ["x", null] },
+        points: { show: false },
+        bind: { dblclick: () => () => { show(whole); return null; } },
+      },
+      hooks: {
+        setCursor: [(u) => {
+          const time = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
+          output.textContent = time == null ? "" : say(u, time);
+        }],
+        setSelect: [(u) => {
+          if (busy || u.select.width < 4) return;
+          show({ min: u.posToVal(u.select.left, "x"), max: u.posToVal(u.select.left + u.select.width, "x") });
+        }],
+        drawClear: [shade],
+        draw: draw ? [draw] : [],
+      },
+    };
+    const plot = new uPlot(options, columns ?? fill(span.min, span.max), chart.lastElementChild);
+    charts.push({ plot, fill, element: chart });
+    return plot;
+  }
+
+  function show(next) {
+    busy = true;
+    span = next.max - next.min < 0.02 ? { min: next.min, max: next.min + 0.02 } : next;
+    for (const { plot, fill } of charts) {
+      plot.batch(() => {
+        if (fill) plot.setData(fill(span.min, span.max), false);
+        plot.setScale("x", span);
+        plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+      });
+    }
+    document.getElementById("reset").hidden = span === whole;
+    busy = false;
+  }
+
+  // Outages stand behind every chart, so that the eye finds the same moment everywhere.
+  let link = data.links[0];
+  function shade(u) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    for (const gap of link ? link.gaps : []) {
+      const from = u.valToPos(gap.begin, "x", true), to = u.valToPos(gap.end, "x", true);
+      ctx.fillStyle = gap.way === "uplink" ? "rgba(179,38,30,0.10)" : "rgba(179,38,30,0.05)";
+      ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
+    }
+    ctx.restore();
+  }
+
+  // ---- latency
+
+  const SHAPES = ["in time", "late", "timed out", "lost"];
+
+  function latencyChart(parent, logarithmic) {
+    const { number, time, latency, status } = link.requests;
+    const answered = latency.filter((value) => value != null);
+    const top = Math.max(...answered, 1), bottom = Math.min(...answered, top);
+    const missing = status.some((_, i) => latency[i] == null);
+    const head = missing ? 1.14 : 1.06;
+    const inSeconds = top >= 2000;
+    const factor = inSeconds ? 1e-3 : 1;
+    const values = latency.map((value) => value == null ? null : value * factor);
+    const range = logarithmic ? [bottom * factor * 0.8, top * factor * 1.5] : [0, top * factor * head];
+
+    function draw(u) {
+      const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      const visible = time.reduce((n, t) => n + (t >= span.min && t <= span.max), 0);
+      const radius = (visible > 4000 ? 1.3 : visible > 1200 ? 1.8 : 2.5) * ratio;
+      const floor = bbox.top + bbox.height;
+      // Stems make a pile of waiting requests a shape; they fade as requests grow many.
+      if (!logarithmic) {
+        ctx.strokeStyle = `rgba(29,33,41,${Math.max(0.06, Math.min(0.28, 90 / Math.max(1, visible)))})`;
+        ctx.lineWidth = ratio;
+        ctx.beginPath();
+        time.forEach((t, i) => {
+          if (values[i] == null || t < span.min || t > span.max) return;
+          const x = Math.round(u.valToPos(t, "x", true)) + 0.5;
+          ctx.moveTo(x, floor);
+          ctx.lineTo(x, u.valToPos(values[i], "y", true));
+        });
+        ctx.stroke();
+      }
+      time.forEach((t, i) => {
+        if (t < span.min || t > span.max) return;
+        const x = u.valToPos(t, "x", true);
+        if (values[i] == null) { // without a reply: a cross at the top
+          const y = bbox.top + 7 * ratio, r = 3.2 * ratio;
+          ctx.strokeStyle = colours.alarm;
+          ctx.lineWidth = 1.5 * ratio;
+          ctx.beginPath();
+          ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r);
+          ctx.moveTo(x + r, y - r); ctx.lineTo(x - r, y + r);
+          ctx.stroke();
+          return;
+        }
+        const y = u.valToPos(values[i], "y", true);
+        ctx.beginPath();
+        if (status[i] === 1) { // late: a hollow diamond
+          const r = radius * 1.6;
+          ctx.moveTo(x, y - r); ctx.lineTo(x + r, y); ctx.lineTo(x, y + r); ctx.lineTo(x - r, y); ctx.closePath();
+          ctx.strokeStyle = colours.alarm;
+          ctx.lineWidth = 1.5 * ratio;
+          ctx.fillStyle = "#fff";
+          ctx.fill();
+          ctx.stroke();
+        } else {
+          ctx.arc(x, y, radius, 0, 7);
+          ctx.fillStyle = colours.ink;
+          ctx.fill();
+        }
+      });
+      ctx.font = `600 ${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
+      ctx.fillStyle = colours.alarm;
+      ctx.textBaseline = "top";
+      let free = -1;
+      for (const gap of link.gaps) {
+        const x = u.valToPos(gap.end, "x", true) + 5 * ratio;
+        const words = `${gap.way} outage ${digits(gap.end - gap.begin)} s`;
+        if (gap.end < span.min || gap.begin > span.max || x < free) continue;
+        const width = ctx.measureText(words).width;
+        if (x + width > bbox.left + bbox.width) continue;
+        ctx.fillText(words, x, bbox.top + (missing ? 16 : 4) * ratio);
+        free = x + width + 10 * ratio;
+      }
+      ctx.restore();
+    }
+
+    const present = SHAPES.filter((_, i) => status.includes(i));
+    const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "reply in time"]];
+    if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
+    if (missing) keys.push([`style="color:${colours.alarm};font-style:normal;width:auto;height:auto;font-weight:700" class="cross"`, "✗ no reply"]);
+    add(parent, {
+      title: `Latency of each request, by its intended time`, keys, height: 250,
+      label: `latency, ${inSeconds ? "s" : "ms"}`,
+      series: [{ paths: () => null, points: { show: false } }],
+      scale: logarithmic ? { distr: 3, range: () => range } : { range: () => range },
+      values: logarithmic ? (_, splits) => splits.map((s) => s == null ? "" : /^[125]0*$/.test(String(+(s * 1e6).toPrecision(1))) ? digits(s) : "") : undefined,
+      data: [time, values], draw,
+      say: (u, at) => {
+        if (!time.length) return "";
+        let low = 0, high = time.length - 1;
+        while (low < high) { const mid = (low + high) >> 1; if (time[mid] < at) low = mid + 1; else high = mid; }
+        const i = low > 0 && at - time[low - 1] < time[low] - at ? low - 1 : low;
+        const words = latency[i] == null ? SHAPES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
+        return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}`;
+      },
+    });
+    return present;
+  }
+
+  // ---- links: bytes per bin become means per drawn bin, queues their peak
+
+  function bins(direction, min, max) {
+    const { bin, begin, used } = direction;
+    const first = Math.max(0, Math.floor((min - begin) / bin));
+    const last = Math.min(used.length, Math.ceil((max - begin) / bin) + 1);
+    const step = Math.max(1, Math.round((last - first) / POINTS));
+    const start = Math.max(0, first - (first % step)); // so that zooming does not move the bins
+    return { start, last, step };
+  }
+
+  function fold(column, { start, last, step }, join, begin) {
+    const folded = [];
+    for (let i = start; i < last; i += step) {
+      let value = begin;
+      for (let j = i; j < Math.min(i + step, column.length); j++) value = join(value, column[j]);
+      folded.push(value);
+    }
+    return folded;
+  }
+
+  const plus = (a, b) => a + b;
+
+  function times(direction, { start, last, step }) {
+    const column = [];
+    for (let i = start; i < last; i += step) column.push(direction.begin + i * direction.bin);
+    return column;
+  }
+
+  const at = (u, time) => {
+    const column = u.data[0];
+    let low = 0, high = column.length;
+    while (low < high) { const mid = (low + high) >> 1; if (column[mid] <= time) low = mid + 1; else high = mid; }
+    return low - 1;
+  };
+
+  const steps = uPlot.paths.stepped({ align: 1 });
+
+  function rateChart(parent, direction) {
+    const shades = colours[direction.way];
+    const rate = (column, range) => fold(column, range, plus, 0).map((bytes, i) => {
+      const width = Math.min(range.step, direction.used.length - (range.start + i * range.step)) * direction.bin;
+      return bytes * 8 / 1e6 / width;
+    });
+    const series = [];
+    const keys = [];
+    if (direction.capacity) {
+      series.push({ stroke: shades[2], width: 1, fill: shades[2] + "80", paths: steps, points: { show: false } });
+      keys.push([`style="background:${shades[2]}"`, "offered"]);
+    }
+    series.push({ stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } });
+    keys.push([`style="background:${shades[1]}"`, "used"]);
+    const fill = (min, max) => {
+      const range = bins(direction, min, max);
+      const columns = [times(direction, range)];
+      if (direction.capacity) columns.push(rate(direction.capacity, range));
+      columns.push(rate(direction.used, range));
+      return columns;
+    };
+    add(parent, {
+      title: `${name(direction.way)} capacity`, keys, height: 128, label: "Mbit/s", series, fill,
+      scale: { range: (u, min, max) => [0, Math.max(max || 0, 0.1) * 1.06] },
+      say: (u, time) => {
+        const i = at(u, time);
+        if (i < 0) return "";
+        const value = (n) => digits(u.data[n][i]);
+        return direction.capacity ? `offered ${value(1)}, used ${value(2)} Mbit/s` : `used ${value(1)} Mbit/s`;
+      },
+    });
+  }
+
+  function queueChart(parent, direction, timeLabel) {
+    const shades = colours[direction.way];
+    const peak = Math.max(...direction.queue, 1);
+    const [unit, factor] = peak >= 2e6 ? ["MB", 1e-6] : ["kB", 1e-3];
+    const fill = (min, max) => {
+      const range = bins(direction, min, max);
+      const drops = fold(direction.dropped, range, plus, 0);
+      return [times(direction, range), fold(direction.queue, range, Math.max, 0).map((b) => b * factor), drops.map((n) => n || null)];
+    };
+    const dropped = direction.dropped.some((n) => n);
+    const keys = [[`style="background:${shades[1]}"`, "highest"]];
+    if (dropped) keys.push([`style="background:${colours.alarm}"`, "packets dropped"]);
+    add(parent, {
+      title: `${name(direction.way)} queue`, keys, height: timeLabel ? 118 : 96, label: unit, timeLabel, fill,
+      series: [
+        { stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } },
+        { scale: "none", paths: () => null, points: { show: false } },
+      ],
+      scale: { range: (u, min, max) => [0, Math.max(max || 0, 1.5e3 * factor) * 1.08] },
+      draw: (u) => {
+        const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
+        ctx.save();
+        ctx.fillStyle = colours.alarm;
+        u.data[0].forEach((t, i) => {
+          if (u.data[2][i] && t >= span.min && t <= span.max) ctx.fillRect(u.valToPos(t, "x", true) - ratio, bbox.top, 2 * ratio, 7 * ratio);
+        });
+        ctx.restore();
+      },
+      say: (u, time) => {
+        const i = at(u, time);
+        if (i < 0) return "";
+        return `${digits(u.data[1][i])} ${unit}` + (u.data[2][i] ? `, ${u.data[2][i]} dropped` : "");
+      },
+    });
+  }
+
+  const name = (way) => way === "uplink" ? "Uplink" : "Downlink";
+
+  // ---- nodes
+
+  function nodeCharts(parent, node, last) {
+    const shades = colours[node.class === "endpoint" ? "endpoint" : "remote"];
+    const nearest = (u, time) => Math.max(0, at(u, time));
+    const limit = node.time.map(() => node.cpus);
+    const peak = Math.max(...node.cpu.filter((v) => v != null), 0.05);
+    const throttled = node.throttled.some((v) => v > 0);
+    const near = node.cpus && peak > node.cpus * 0.4;
+    add(parent, {
+      title: `${node.name} CPU`, height: 120, label: "cores", timeLabel: last,
+      keys: [[`style="background:${shades[1]}"`, "used"],
+        ...(near ? [[`class="line" style="border-color:${colours.ink}"`, "limit"]] : []),
+        ...(throttled ? [[`style="background:${colours.alarm}"`, "throttled"]] : [])],
+      series: [
+        { stroke: shades[0], width: 1, fill: shades[1] + "b0", paths: steps, points: { show: false } },
+        { stroke: colours.ink, dash: [5, 4], width: 1.2, points: { show: false }, show: Boolean(near) },
+        { scale: "none", paths: () => null, points: { show: false } },
+      ],
+      scale: { range: () => [0, (near ? Math.max(peak, node.cpus) : peak) * 1.12] },
+      data: [node.time, node.cpu, limit, node.throttled],
+      draw: (u) => { // a band at the top: the darker, the more periods were throttled
+        const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
+        ctx.save();
+        ctx.fillStyle = colours.alarm;
+        node.time.forEach((t, i) => {
+          if (!node.throttled[i] || i === 0 || t < span.min || t > span.max) return;
+          const from = u.valToPos(node.time[i - 1], "x", true), to = u.valToPos(t, "x", true);
+          ctx.globalAlpha = 0.25 + 0.75 * node.throttled[i] / 100;
+          ctx.fillRect(Math.max(from, bbox.left), bbox.top, Math.max(to - from, 1), 6 * ratio);
+        });
+        ctx.restore();
+      },
+      say: (u, time) => {
+        const i = nearest(u, time);
+        return `${digits(node.cpu[i])} of ${digits(node.cpus)} cores` + (node.throttled[i] ? `, throttled in ${digits(node.throttled[i])} %` : "");
+      },
+    });
+    add(parent, {
+      title: `${node.name} memory`, height: 120, label: "MiB", timeLabel: last,
+      keys: [[`style="background:${shades[1]}"`, "used"]],
+      series: [{ stroke: shades[0], width: 1, fill: shades[1] + "b0", paths: steps, points: { show: false } }],
+      scale: { range: (u, min, max) => [0, Math.max(max || 0, 1) * 1.12] },
+      data: [node.time, node.used],
+      say: (u, time) => `${digits(node.used[nearest(u, time)])} of ${digits(node.memory / 2 ** 20)} MiB`,
+    });
+  }
+
+  // ---- the page
+
+  function build() {
+    for (const { plot } of charts) plot.destroy();
+    charts = [];
+    const place = document.getElementById("charts"), nodePlace = document.getElementById("node-charts");
+    place.textContent = "";
+    if (nodePlace) nodePlace.textContent = "";
+    if (link) {
+      latencyChart(place, document.getElementById("scale").value === "log");
+      link.directions.forEach((direction, i) => {
+        rateChart(place, direction);
+        queueChart(place, direction, i === link.directions.length - 1);
+      });
+      const drawn = link.requests.number.length, total = link.requests.total;
+      const ms = link.directions.length ? link.directions[0].bin * 1e3 : 10;
+      document.getElementById("legend").textContent =
+        `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. Shaded: ${link.gaps.length ? "no capacity for at least 0.3 s." : "nothing; no outage of at least 0.3 s."}` +
+        (drawn < total ? ` ${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} requests are drawn, the slowest and the fastest of each moment among them; all are in requests.parquet.` : "");
+    }
+    if (nodePlace) data.nodes.forEach((node, i) => { if (node.time.length) nodeCharts(nodePlace, node, i === data.nodes.length - 1); });
+  }
+
+  const chooser = document.getElementById("link");
+  if (chooser) chooser.addEventListener("change", () => { link = data.links[Number(chooser.value)]; build(); });
+  document.getElementById("scale").addEventListener("change", build);
+  document.getElementById("reset").addEventListener("click", () => show(whole));
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
+  });
+  addEventListener("beforeprint", () => {
+    for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
+  });
+  build();
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,196 @@
+"""The summary of a run as tables on the terminal, and runs beside each other."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from cellbed.measure.parts import PARTS
+from cellbed.report import formats
+
+if TYPE_CHECKING:
+    from cellbed.measure.comparison import Comparison
+    from cellbed.measure.statistics import Percentile
+    from cellbed.measure.summary import Summary
+
+PLACE_NAMES = {"endpoint": "endpoint", "uplink": "uplink", "remote": "remote node", "downlink": "downlink"}
+
+
+def show(run: Path, console: Console | None = None) -> None:
+    """Print the summary of a measured run. Raises MeasureError where it has none."""
+    from cellbed.measure.summary import Summary
+
+    console = console or Console(highlight=False)
+    summary = Summary.read(run)
+    _headline(summary, console)
+    console.print()
+    console.print(_latency(summary))
+    decompositions = _decompositions(summary)
+    if decompositions is not None:
+        console.print()
+        console.print(decompositions)
+    if summary.residual is not None:
+        share, at_p99 = summary.residual.median_share, summary.residual.p99_share
+        words = f"residual {formats.share(share)} of the latency at the median, {formats.share(at_p99)} at its own P99"
+        console.print(Text(words, style="dim"))
+    for table in (_links(summary), _nodes(summary)):
+        if table is not None:
+            console.print()
+            console.print(table)
+    console.print()
+    if summary.seeded_weights:
+        console.print("[dim]seeded weights: compute is real, labels are not")
+    for warning in summary.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+    for name in ("report.html", "summary.json"):
+        if (run / name).exists():
+            console.print(Text(str(run / name)), soft_wrap=True)
+
+
+def _headline(summary: "Summary", console: Console) -> None:
+    counts = summary.requests
+    style = "green" if summary.status == "complete" else "bold yellow"
+    console.print(
+        f"\n[bold]{escape(summary.name)}[/]  {formats.duration(summary.duration_s)}  [{style}]{escape(summary.status)}[/]"
+    )
+    if summary.no_limits:
+        console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
+    words = [f"{counts.total} requests", f"{counts.ok} ok"]
+    for count, name in ((counts.late, "late"), (counts.timed_out, "timed out"), (counts.lost, "lost")):
+        words.append(f"[red]{count} {name}[/]" if count else f"{count} {name}")
+    console.print(" · ".join(words))
+    for reason, count in summary.reasons.items():
+        console.print(Text(f"  {count} × {reason}", style="red"))
+
+
+def _latency(summary: "Summary") -> Table:
+    table = _table("latency", "value", "95 % interval", "")
+    for at in summary.percentiles:
+        table.add_row(at.label, *_percentile(at), Text((at.note or "").removeprefix("refused: "), style="dim"))
+    return table
+
+
+def _percentile(at: "Percentile") -> tuple[str, str]:
+    if not at.supported:
+        return "[yellow]refused[/]", formats.NOTHING
+    value = formats.duration(at.value) if at.value is not None else "[red]not finite[/]"
+    if at.low is None:
+        return value, formats.NOTHING
+    return value, f"{formats.duration(at.low)} to {formats.duration(at.high) if at.high is not None else '∞'}"
+
+
+def _decompositions(summary: "Summary") -> Table | None:
+    """Median and the highest percentile that has parts, beside each other."""
+    having = [each for each in summary.decompositions if each.parts]
+    if not having:
+        return None
+    shown = having if len(having) == 1 else [having[0], having[-1]]
+    labels = {at.quantile: at.label for at in summary.percentiles}
+    table = _table("where", "part")
+    for each in shown:
+        table.add_column(f"{labels[each.quantile]}, ms\nn = {each.requests}", justify="right")
+        table.add_column("share\n", justify="right", style="dim")
+    before = None
+    for part in PARTS:
+        cells = []
+        for each in shown:
+            seconds, latency = each.parts[part.name], each.latency or 0.0
+            share = seconds / latency if latency else 0.0
+            style = "bold" if share >= 0.2 else ""
+            cells += [Text(formats.milliseconds(seconds), style=style), Text(formats.share(share), style=style)]
+        table.add_row(PLACE_NAMES[part.place] if part.place != before else "", part.label, *cells)
+        before = part.place
+    residual, total = [], []
+    for each in shown:
+        left, latency = each.residual or 0.0, each.latency or 0.0
+        residual += [formats.milliseconds(each.residual), formats.share(left / latency if latency else None)]
+        total += [formats.milliseconds(each.latency), "100 %"]
+    table.add_row("", "Residual", *residual, style="dim", end_section=True)
+    table.add_row("", "Latency", *total, style="bold")
+    return table
+
+
+def _links(summary: "Summary") -> Table | None:
+    if not summary.directions:
+        return None
+    table = _table(
+        "link", "capacity\nMbit/s", "used\nMbit/s", "highest\nqueue", "longest\ngap", "dropped:\nfull", "\nlost"
+    )
+    for each in summary.directions:
+        gap = formats.NOTHING
+        if each.longest_gap_s:
+            gap = f"{formats.duration(each.longest_gap_s)} at {formats.duration(each.longest_gap_at_s)}"
+        limited = each.capacity_mbit_s is not None
+        table.add_row(
+            each.direction,
+            formats.number(each.capacity_mbit_s) if limited else "unlimited",
+            formats.number(each.used_mbit_s),
+            formats.size(each.queue_peak_bytes),
+            gap,
+            _alarming(each.dropped_queue),
+            _alarming(each.dropped_loss),
+        )
+    return table
+
+
+def _nodes(summary: "Summary") -> Table | None:
+    if not summary.nodes:
+        return None
+    table = _table("node", "CPU\nmean", "CPU\npeak", "\nthrottled", "memory\npeak", "killed for\nmemory")
+    for each in summary.nodes:
+        table.add_row(
+            each.node,
+            formats.number(each.cpu_cores_mean),
+            formats.number(each.cpu_cores_peak),
+            formats.duration(each.throttled_s),
+            formats.memory(each.memory_peak_bytes),
+            _alarming(each.oom_kills),
+        )
+    return table
+
+
+def _alarming(count: int | None) -> Text:
+    return Text(formats.number(count), style="red" if count else "")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for index, name in enumerate(columns):
+        words = index == 0 or name in ("part", "")
+        table.add_column(name, justify="left" if words else "right", overflow="fold", no_wrap=index == 0)
+    return table
+
+
+def show_comparison(comparison: "Comparison", console: Console | None = None) -> None:
+    """Print runs beside each other, and what each differs from the first by."""
+    console = console or Console(highlight=False)
+    table = _table("")
+    for name in comparison.names:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    summaries = comparison.summaries
+    table.add_row("status", *(summary.status for summary in summaries))
+    table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
+    table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
+    table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
+    for name, words in (("late", "late"), ("timed_out", "timed out"), ("lost", "lost")):
+        table.add_row(words, *(_alarming(getattr(summary.requests, name)) for summary in summaries))
+    for row, at in enumerate(summaries[0].percentiles):
+        table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
+        table.add_row("", *(_percentile(summary.percentiles[row])[1] for summary in summaries), style="dim")
+    console.print(table)
+    differences = _table("difference from the first", "of", "value", "95 % interval", "")
+    for each in comparison.differences:
+        value = formats.difference(each.value) if each.value is not None else formats.NOTHING
+        interval = formats.NOTHING
+        if each.low is not None or each.high is not None:
+            low = formats.difference(each.low) if each.low is not None else "−∞"
+            interval = f"{low} to {formats.difference(each.high) if each.high is not None else '∞'}"
+        verdict = each.note or ("" if each.distinct is None else "differs" if each.distinct else "may be none")
+        differences.add_row(Text(each.run), each.label, value, interval, Text(verdict, style="dim"))
+    console.print()
+    console.print(differences)
+    for note in comparison.notes:
+        console.print(Text(f"note: {note}", style="dim"))

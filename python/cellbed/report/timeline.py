@@ -1,0 +1,182 @@
+"""What the time charts draw: requests, links and nodes, thinned where a run is large. The summary never is."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cellbed.measure.links import BIN_NS
+from cellbed.measure.requests import STATUSES
+
+MOST_LINKS = 16
+MOST_REQUESTS = 20_000
+MOST_BINS = 12_000
+FEWEST_BINS = 1_200
+BIN_BUDGET = 48_000
+MOST_SAMPLES = 3_000
+GAP_S = 0.3
+"""Times without capacity from this length on are marked on the charts."""
+
+
+def timeline(
+    description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame
+) -> dict[str, Any]:
+    """Data of the charts, JSON-able: ``links`` (one per last-mile link, with its endpoint's requests) and ``nodes``.
+
+    Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
+    """
+    mobile = _last_miles(description)
+    drawn = mobile[:MOST_LINKS]
+    most_bins = int(np.clip(BIN_BUDGET // max(1, 2 * len(drawn)), FEWEST_BINS, MOST_BINS))
+    duration = (description.get("duration_ns") or 0) / 1e9
+    end = max(_end(requests, "intended_s"), _end(nodes, "time_s"), duration)
+    last = _last_reply(requests, duration)
+    return {
+        "span": [0.0, min(end, last) if end else duration],
+        "links": [
+            {
+                "name": link,
+                "endpoint": endpoint,
+                "requests": _requests(requests.filter(pl.col("endpoint") == endpoint), len(drawn)),
+                "directions": [
+                    _direction(direction, links.filter(pl.col("direction") == direction["name"]), most_bins)
+                    for direction in description.get("directions") or []
+                    if direction["link"] == link
+                ],
+                "gaps": [
+                    gap
+                    for direction in description.get("directions") or []
+                    if direction["link"] == link
+                    for gap in _gaps(direction, links.filter(pl.col("direction") == direction["name"]))
+                ],
+            }
+            for link, endpoint in drawn
+        ],
+        "left_out": len(mobile) - len(drawn),
+        "nodes": [_node(node, nodes.filter(pl.col("node") == node["name"])) for node in description.get("nodes") or []][
+            : 2 * MOST_LINKS
+        ],
+    }
+
+
+def _last_miles(description: dict[str, Any]) -> list[tuple[str, str]]:
+    """(link, endpoint) of every link that begins at an endpoint."""
+    endpoints = {str(node["name"]) for node in description.get("nodes") or [] if node.get("class") == "endpoint"}
+    found = {
+        str(direction["link"]): str(direction["from"])
+        for direction in description.get("directions") or []
+        if direction["from"] in endpoints
+    }
+    return list(found.items())
+
+
+def _end(table: pl.DataFrame, column: str) -> float:
+    value = table[column].max()
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _last_reply(requests: pl.DataFrame, duration: float) -> float:
+    """When the last reply came, or the schedule ended: later there is nothing to see."""
+    replies = requests.select((pl.col("intended_s") + pl.col("latency_s")).max()).item()
+    return max(duration, float(replies) if replies is not None else 0.0)
+
+
+def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
+    limit = MOST_REQUESTS // max(1, links)
+    drawn = thin(requests, limit)
+    status = drawn["status"].replace_strict({name: i for i, name in enumerate(STATUSES)}, default=len(STATUSES) - 1)
+    return {
+        "number": drawn["request"].to_list(),
+        "time": _rounded(drawn["intended_s"], 4),
+        "latency": _rounded(drawn["latency_s"] * 1e3, 3),
+        "status": status.to_list(),
+        "total": len(requests),
+    }
+
+
+def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """At most about `limit` rows: of each slice of time the fastest, the slowest, and one without a reply."""
+    if len(requests) <= limit:
+        return requests
+    slices = max(1, limit // 3)
+    begin, end = requests["intended_s"].min(), requests["intended_s"].max()
+    width = max((float(end) - float(begin)) / slices, 1e-9)  # type: ignore[arg-type]
+    sliced = requests.with_columns(slice=((pl.col("intended_s") - begin) / width).floor())
+    latency = pl.col("latency_s")
+    return sliced.filter(
+        (latency == latency.max().over("slice"))
+        | (latency == latency.min().over("slice"))
+        | (latency.is_null() & (latency.is_null().cum_sum().over("slice") == 1))
+    ).drop("slice")
+
+
+def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) -> dict[str, Any]:
+    """Bytes per bin; bins are joined where there are more than `most_bins`: sums of bytes, the peak of the queue."""
+    series = series.filter(pl.col("time_s") >= 0)
+    factor = max(1, -(-len(series) // most_bins))
+    per_bin = BIN_NS / 1e9 * 1e6 / 8
+    joined = (
+        series.with_row_index("row")
+        .group_by(pl.col("row") // factor, maintain_order=True)
+        .agg(
+            pl.col("time_s").first(),
+            (pl.col("capacity_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
+            (pl.col("used_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
+            pl.col("queue_peak_bytes").max(),
+            (pl.col("dropped_queue") + pl.col("dropped_loss")).sum().alias("dropped"),
+        )
+    )
+    limited = len(series) > 0 and series["capacity_mbit_s"].null_count() == 0
+    return {
+        "name": direction["name"],
+        "way": direction["way"],
+        "description": direction.get("description", ""),
+        "bin": BIN_NS / 1e9 * factor,
+        "begin": float(joined["time_s"][0]) if len(joined) else 0.0,
+        "capacity": joined["capacity_mbit_s"].to_list() if limited else None,
+        "used": joined["used_mbit_s"].to_list(),
+        "queue": joined["queue_peak_bytes"].to_list(),
+        "dropped": joined["dropped"].to_list(),
+    }
+
+
+def _gaps(direction: dict[str, Any], series: pl.DataFrame) -> list[dict[str, Any]]:
+    """Times of at least GAP_S in which a direction offered nothing."""
+    series = series.filter(pl.col("time_s") >= 0)
+    empty = np.r_[False, (series["capacity_mbit_s"] == 0).fill_null(False).to_numpy(), False]
+    edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
+    begins, ends = edges[::2], edges[1::2]
+    wide = (ends - begins) * BIN_NS / 1e9 >= GAP_S - 1e-9
+    return [
+        {"way": direction["way"], "begin": round(b * BIN_NS / 1e9, 3), "end": round(e * BIN_NS / 1e9, 3)}
+        for b, e in zip(begins[wide], ends[wide], strict=True)
+    ]
+
+
+def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
+    factor = max(1, -(-len(samples) // MOST_SAMPLES))
+    joined = (
+        samples.filter(pl.col("time_s") >= 0)
+        .with_row_index("row")
+        .group_by(pl.col("row") // factor, maintain_order=True)
+        .agg(
+            pl.col("time_s").first(),
+            pl.col("cpu_cores").mean(),
+            pl.col("memory_bytes").max(),
+            pl.col("throttled_share").mean(),
+        )
+    )
+    return {
+        "name": node["name"],
+        "class": node.get("class"),
+        "cpus": node.get("cpus"),
+        "memory": node.get("memory_bytes"),
+        "time": _rounded(joined["time_s"], 2),
+        "cpu": _rounded(joined["cpu_cores"], 3),
+        "used": _rounded(joined["memory_bytes"].cast(pl.Float64) / 2**20, 1),
+        "throttled": _rounded(joined["throttled_share"] * 100, 1),
+    }
+
+
+def _rounded(series: pl.Series, decimals: int) -> list[float | None]:
+    return series.round(decimals).to_list()
