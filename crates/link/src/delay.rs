@@ -119,3 +119,52 @@ impl<T> Delay<T> {
         self.least
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn departures(config: DelayConfig, arrivals: &[u64]) -> Vec<Time> {
+        let mut delay = Delay::new(config, Time::ZERO);
+        for &arrival in arrivals {
+            delay.accept(Time::from_millis(arrival), ());
+        }
+        std::iter::from_fn(|| delay.next_departure().inspect(|_| delay.take().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_series_is_linear_between_its_points() {
+        let series =
+            DelaySeries::new(vec![(ms(10), ms(20)), (ms(20), ms(40)), (ms(40), ms(0))]).unwrap();
+        let delays = [0, 10, 15, 20, 30, 40, 1000].map(|at| series.at(ms(at)));
+        assert_eq!(delays, [20, 20, 30, 40, 20, 0, 0].map(ms));
+    }
+
+    #[test]
+    fn a_falling_delay_does_not_reorder() {
+        // 30 ms at 0, falling to 0 at 10 ms: the packets would arrive at 30, 22.5 and 20 ms
+        let series = DelaySeries::new(vec![(ms(0), ms(30)), (ms(10), ms(0))]).unwrap();
+        let departures = departures(DelayConfig::Series(Arc::new(series)), &[0, 5, 10, 40]);
+        assert_eq!(departures, [30, 30, 30, 40].map(Time::from_millis));
+    }
+
+    #[test]
+    fn a_fixed_delay_is_exact() {
+        let departures = departures(DelayConfig::Fixed(Duration::from_nanos(1)), &[0, 1]);
+        assert_eq!(departures, [1, 1_000_001].map(Time::from_nanos));
+    }
+
+    #[test]
+    fn points_must_go_forwards() {
+        assert!(DelaySeries::new(vec![]).is_none());
+        assert!(DelaySeries::new(vec![(ms(1), ms(1)), (ms(1), ms(2))]).is_none());
+        let extreme =
+            DelaySeries::new(vec![(ms(0), Duration::MAX), (Duration::MAX, ms(0))]).unwrap();
+        assert_eq!(extreme.at(ms(0)), Duration::MAX);
+        assert_eq!(extreme.at(Duration::MAX), ms(0));
+    }
+}

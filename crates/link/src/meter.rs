@@ -199,3 +199,149 @@ impl Bin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::bottleneck::BottleneckConfig;
+    use crate::direction::Direction;
+    use crate::queue::Discipline;
+    use crate::schedule::Schedule;
+    use crate::trace::Trace;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    /// One opportunity every 5 ms, a queue of three packets.
+    fn direction(zero: Time) -> Direction<()> {
+        let trace = Arc::new(Trace::from_millis([5]).unwrap());
+        let queue = Discipline::DropTail {
+            packets: Some(Packets(3)),
+            bytes: None,
+        };
+        let bottleneck = BottleneckConfig::new(Schedule::looped(trace)).with_queue(queue);
+        Direction::new(vec![bottleneck.into()], zero).with_meter()
+    }
+
+    fn starts(bins: &[Bin]) -> Vec<(Time, Time)> {
+        bins.iter().map(|bin| (bin.start, bin.end)).collect()
+    }
+
+    #[test]
+    fn a_bin_tells_what_was_offered_used_and_dropped() {
+        let mut direction = direction(ms(3));
+        for _ in 0..4 {
+            direction.accept(ms(4), (), Bytes(1000));
+        }
+        let bins: Vec<_> = direction.finished_bins(ms(23)).collect();
+        assert_eq!(starts(&bins), [(ms(3), ms(13)), (ms(13), ms(23))]);
+        let level = |packets| QueueLevel {
+            packets: Packets(packets),
+            bytes: Bytes(packets * 1000),
+        };
+        let first = Bin {
+            capacity: Some(Bytes(1500)), // at 8 ms; the one at 13 ms is the next bin's
+            used: Bytes(1000),
+            arrived: Bytes(4000),
+            queue: level(2),
+            peak: Bytes(3000),
+            queue_full: Packets(1),
+            ..Bin::quiet(ms(3), ms(13), level(0))
+        };
+        let second = Bin {
+            capacity: Some(Bytes(3000)), // 13 and 18 ms
+            used: Bytes(2000),
+            peak: Bytes(2000),
+            ..Bin::quiet(ms(13), ms(23), level(0))
+        };
+        assert_eq!(bins, [first, second]);
+    }
+
+    #[test]
+    fn idle_bins_keep_the_queue_and_the_capacity() {
+        let trace = Arc::new(Trace::from_millis([78_000]).unwrap());
+        let bottleneck = BottleneckConfig::new(Schedule::looped(trace));
+        let mut direction = Direction::new(vec![bottleneck.into()], Time::ZERO).with_meter();
+        direction.accept(ms(1), (), Bytes(1500));
+        let bins: Vec<_> = direction.finished_bins(ms(100_000)).collect();
+        assert_eq!(bins.len(), 10_000);
+        assert!(
+            bins[..7_800]
+                .iter()
+                .all(|bin| bin.queue.packets == Packets(1) && bin.peak == Bytes(1500))
+        );
+        assert_eq!(
+            (bins[7_800].used, bins[7_800].capacity),
+            (Bytes(1500), Some(Bytes(1500)))
+        );
+        assert_eq!(
+            (bins[7_800].peak, bins[7_801].peak),
+            (Bytes(1500), Bytes(0))
+        );
+        assert_eq!(
+            bins.iter().filter_map(|bin| bin.capacity).sum::<Bytes>(),
+            Bytes(1500)
+        );
+    }
+
+    #[test]
+    fn a_restart_cuts_a_bin_short_and_lays_the_grid_anew() {
+        let mut direction = direction(Time::ZERO);
+        direction.accept(ms(1), (), Bytes(1500));
+        direction.restart(ms(14), Duration::ZERO);
+        direction.accept(ms(20), (), Bytes(1500));
+        let bins: Vec<_> = direction.finished_bins(ms(39)).collect();
+        assert_eq!(
+            starts(&bins),
+            [
+                (ms(0), ms(10)),
+                (ms(10), ms(14)),
+                (ms(14), ms(24)),
+                (ms(24), ms(34))
+            ]
+        );
+        let capacities: Vec<_> = bins.iter().filter_map(|bin| bin.capacity).collect();
+        assert_eq!(capacities, [1500, 1500, 1500, 3000].map(Bytes)); // 5 | 10 | 19 | 24, 29
+        assert_eq!(
+            bins.iter().map(|bin| bin.used.0).collect::<Vec<_>>(),
+            [1500, 0, 0, 1500]
+        );
+    }
+
+    #[test]
+    fn the_grid_reaches_back_before_zero() {
+        let mut direction = direction(ms(25));
+        direction.accept(ms(2), (), Bytes(1500));
+        let bins: Vec<_> = direction.finished_bins(ms(35)).collect();
+        assert_eq!(
+            starts(&bins),
+            [
+                (ms(2), ms(5)),
+                (ms(5), ms(15)),
+                (ms(15), ms(25)),
+                (ms(25), ms(35))
+            ]
+        );
+        assert_eq!(bins[0].arrived, Bytes(1500));
+        assert_eq!(
+            bins.iter().map(|bin| bin.capacity).collect::<Vec<_>>()[..3],
+            [Some(Bytes(0)); 3]
+        );
+    }
+
+    #[test]
+    fn without_a_bottleneck_the_delivered_bytes_are_counted() {
+        let delay = crate::delay::DelayConfig::Fixed(Duration::from_millis(15));
+        let mut direction = Direction::new(vec![delay.into()], Time::ZERO).with_meter();
+        direction.accept(ms(1), (), Bytes(40));
+        let bins: Vec<_> = direction.finished_bins(ms(20)).collect();
+        assert_eq!(
+            (bins[0].arrived, bins[0].used, bins[0].capacity),
+            (Bytes(40), Bytes(0), None)
+        );
+        assert_eq!((bins[1].arrived, bins[1].used), (Bytes(0), Bytes(40)));
+    }
+}

@@ -26,3 +26,24 @@ impl Random {
         self.0.next_u64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_of_a_seed_never_changes() {
+        let mut random = Random::new(Seed(1));
+        let numbers: Vec<u64> = (0..4).map(|_| random.next()).collect();
+        // as a second implementation of the paper's algorithm computes them
+        assert_eq!(
+            numbers,
+            [
+                501888437550476719,
+                12635230940061297225,
+                11804140549878406015,
+                4116617630059424034
+            ]
+        );
+    }
+}

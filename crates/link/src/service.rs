@@ -23,15 +23,18 @@ impl Service {
                 trace,
                 repeat,
                 offset,
-            } => Self::Opportunities(ByteWise {
-                playback: Playback::new(Arc::clone(trace), *repeat, *offset, zero),
-                opportunity: config.opportunity.0,
-                overhead: config.overhead.0,
-                next: 0,
-                credit: 0,
-                instant: Time::ZERO,
-                owed: 0,
-            }),
+            } => {
+                let playback = Playback::new(Arc::clone(trace), *repeat, *offset, zero);
+                Self::Opportunities(ByteWise {
+                    next: playback.first_at(zero),
+                    playback,
+                    opportunity: config.opportunity.0,
+                    overhead: config.overhead.0,
+                    credit: 0,
+                    instant: Time::ZERO,
+                    owed: 0,
+                })
+            }
             Schedule::Constant(rate) => Self::Constant(Fluid {
                 rate: *rate,
                 busy_since: Time::ZERO,

@@ -273,3 +273,159 @@ fn excerpt(line: &[u8]) -> String {
         _ => format!("{}{more}", shown.escape_ascii()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that gives one byte at a time, as a slow pipe may.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let given = self.0.len().min(buffer.len()).min(1);
+            buffer[..given].copy_from_slice(&self.0[..given]);
+            self.0 = &self.0[given..];
+            Ok(given)
+        }
+    }
+
+    fn refusal(text: &[u8]) -> String {
+        let error = Trace::parse(text).expect_err("this is no trace");
+        assert_eq!(
+            error.in_file("x"),
+            Trace::parse(Trickle(text)).unwrap_err().in_file("x"),
+            "the same whole and byte by byte"
+        );
+        error.in_file("x")
+    }
+
+    #[test]
+    fn what_mahimahi_takes_and_what_it_dies_on_are_read_alike() {
+        let expected = Trace::from_millis([0, 1, 1, 7]).unwrap();
+        let accepted: [&[u8]; 7] = [
+            b"0\n1\n1\n7\n",
+            b"0\n1\n1\n7",                          // no line end
+            b"0\r\n1\r\n1\r\n7\r\n",                // CRLF
+            b"0\r\n1\n1\r\n7\r",                    // both, and a cut one
+            b"\n0\n\n1\n  \t\n1\n\r\n7\n\n",        // blank lines
+            b"# a\n0\n1\n#\xff\x00\n1\n#2\n7\n# z", // comments
+            b"00\n01\n001\n0000000000000000000000000000007\n",
+        ];
+        for text in accepted {
+            assert_eq!(
+                Trace::parse(text).unwrap(),
+                expected,
+                "{}",
+                text.escape_ascii()
+            );
+            assert_eq!(
+                Trace::parse(Trickle(text)).unwrap(),
+                expected,
+                "{}",
+                text.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_line_and_reason() {
+        assert_eq!(
+            refusal(b"1\n2.5\n"),
+            "x:2: `2.5` is not a whole number; timestamps are whole milliseconds"
+        );
+        assert_eq!(
+            refusal(b"# head\n\n-3\n"),
+            "x:3: `-3` has a sign; timestamps count up from 0 and are written without one"
+        );
+        assert_eq!(
+            refusal(b"5\n6\n5\n"),
+            "x:3: 5 ms comes after 6 ms; timestamps never decrease"
+        );
+        assert_eq!(
+            refusal(b"1\n4294967296"),
+            "x:2: `4294967296` is too large; a trace lasts at most 4294967295 ms (49 days)"
+        );
+        let number = "a line holds one whole number of milliseconds and nothing else";
+        assert_eq!(
+            refusal(b"1\n2 x\n"),
+            format!("x:2: `2 x` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"1\n2,\n"),
+            format!("x:2: `2,` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"0x10\n"),
+            format!("x:1: `0x10` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"1e3\n"),
+            format!("x:1: `1e3` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"\x7fELF\x02\x00\n"),
+            format!("x:1: `\\x7fELF\\x02\\x00` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"1\n 2\n"),
+            "x:2: ` 2` has blanks beside the number; a line holds one number and nothing else"
+        );
+        assert_eq!(
+            refusal(b"1\r2\r3\r"),
+            "x:1: `1\\r2\\r3` holds a carriage return; lines end with a line feed or with both"
+        );
+    }
+
+    #[test]
+    fn a_trace_without_length_is_refused() {
+        let empty =
+            "x: the trace holds no timestamp; a trace needs at least one, in milliseconds, above 0";
+        assert_eq!(refusal(b""), empty);
+        assert_eq!(refusal(b"\n# nothing\n"), empty);
+        assert_eq!(
+            refusal(b"0\n0\n"),
+            "x: every timestamp of the trace is 0; the last one is the length of the trace and must be above 0"
+        );
+    }
+
+    #[test]
+    fn a_line_without_end_is_given_up_early() {
+        let error = Trace::parse(io::repeat(b'7')).unwrap_err();
+        assert_eq!(error.line(), Some(1));
+        assert!(matches!(
+            error,
+            TraceError::Line {
+                fault: LineFault::TooLong,
+                ..
+            }
+        ));
+        let error = Trace::parse(io::Cursor::new("5\n#").chain(io::repeat(b'#'))).unwrap_err();
+        assert_eq!(error.line(), Some(2));
+        let longest = format!("#{}\n5\n", "-".repeat(LONGEST_LINE - 1));
+        assert!(Trace::parse(longest.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_long_line_is_shown_by_its_start() {
+        let error = refusal("x".repeat(100).as_bytes());
+        assert!(
+            error.contains(&format!("`{}…`", "x".repeat(EXCERPT))),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_source_that_fails_is_an_error_with_its_line() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+        let error = Trace::parse(io::Cursor::new("1\n2\n").chain(Broken)).unwrap_err();
+        let reason = "the trace could not be read any further: the disk is gone";
+        assert_eq!(error.in_file("x"), format!("x:3: {reason}"));
+        assert_eq!(error.to_string(), format!("line 3: {reason}"));
+    }
+}
