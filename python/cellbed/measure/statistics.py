@@ -114,6 +114,7 @@ def _finite(value: float) -> float | None:
 
 
 def _refusal(n: int, quantile: float) -> str:
-    requests = "1 request" if n == 1 else f"{n} requests"
-    least = needed(quantile)
-    return f"refused: {label(quantile)} needs at least {least} requests for a 95 % interval, this sample has {requests}"
+    verb = "is" if n == 1 else "are"
+    return (
+        f"refused: {label(quantile)} needs at least {needed(quantile)} requests for a 95 % interval; there {verb} {n}"
+    )

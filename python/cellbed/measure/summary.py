@@ -183,7 +183,7 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
         residual=residual,
         endpoints=_endpoints(requests),
         directions=_directions(description, links, duration),
-        nodes=_nodes(nodes, duration),
+        nodes=_nodes(description, nodes, duration),
         warnings=[str(warning) for warning in description.get("warnings") or []] + _warnings(counts, residual),
     )
 
@@ -263,11 +263,11 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
     return found
 
 
-def _nodes(nodes: pl.DataFrame, duration: float) -> list[NodeSummary]:
+def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) -> list[NodeSummary]:
     during = nodes.filter(pl.col("time_s").is_between(0, duration)) if duration else nodes
     found = []
     for (node,), series in during.group_by("node", maintain_order=True):
-        throttled, kills = series["throttled_s"], series["oom_kills"]
+        throttled = series["throttled_s"]
         memory = _number(series["memory_bytes"].max())
         found.append(
             NodeSummary(
@@ -276,10 +276,17 @@ def _nodes(nodes: pl.DataFrame, duration: float) -> list[NodeSummary]:
                 cpu_cores_peak=_number(series["cpu_cores"].max()),
                 memory_peak_bytes=None if memory is None else int(memory),
                 throttled_s=float(throttled.sum()) if throttled.null_count() < len(throttled) else None,
-                oom_kills=int(kills.drop_nulls().max() or 0) if kills.null_count() < len(kills) else None,  # type: ignore[arg-type]
+                oom_kills=_growth(series["oom_kills"]),
             )
         )
-    return sorted(found, key=lambda summary: _natural(summary.node))
+    order = [node["name"] for node in description.get("nodes") or []]
+    return sorted(found, key=lambda each: order.index(each.node) if each.node in order else len(order))
+
+
+def _growth(counter: pl.Series) -> int | None:
+    """By how much a counter grew; what it counted before the first sample (the proof of the limit) is not the run's."""
+    low, high = _number(counter.min()), _number(counter.max())
+    return None if low is None or high is None else int(high - low)
 
 
 def _warnings(counts: Counts, residual: Residual | None) -> list[str]:

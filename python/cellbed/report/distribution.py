@@ -85,12 +85,13 @@ def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     if not len(finite) or finite[0] <= 0:
         return None
     n = len(samples)
-    low, high = math.log10(float(finite[0])), math.log10(float(finite[-1]))
+    low, high = math.log10(finite[0].item()), math.log10(finite[-1].item())
     low, high = low - 0.03 * (high - low + 0.1), high + 0.03 * (high - low + 0.1)
     decades = math.ceil(math.log10(max(n, 10)) - 1e-9)
 
     def x(seconds: float) -> float:
-        return LEFT + np.clip((math.log10(seconds) - low) / (high - low), 0, 1) * (WIDTH - LEFT - RIGHT)
+        along = (math.log10(seconds) - low) / (high - low)
+        return LEFT + min(max(along, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
     def y(share: float) -> float:
         depth = min(-math.log10(share) / decades, 1.0) if share > 0 else 1.0

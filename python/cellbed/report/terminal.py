@@ -52,10 +52,8 @@ def show(run: Path, console: Console | None = None) -> None:
 
 def _headline(summary: "Summary", console: Console) -> None:
     counts = summary.requests
-    style = "green" if summary.status == "complete" else "bold yellow"
-    console.print(
-        f"\n[bold]{escape(summary.name)}[/]  {formats.duration(summary.duration_s)}  [{style}]{escape(summary.status)}[/]"
-    )
+    status = f"[{'green' if summary.status == 'complete' else 'bold yellow'}]{escape(summary.status)}[/]"
+    console.print(f"\n[bold]{escape(summary.name)}[/]  {formats.duration(summary.duration_s)}  {status}")
     if summary.no_limits:
         console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
@@ -116,9 +114,7 @@ def _decompositions(summary: "Summary") -> Table | None:
 def _links(summary: "Summary") -> Table | None:
     if not summary.directions:
         return None
-    table = _table(
-        "link", "capacity\nMbit/s", "used\nMbit/s", "highest\nqueue", "longest\ngap", "dropped:\nfull", "\nlost"
-    )
+    table = _table("link", "capacity\nMbit/s", "used\nMbit/s", "highest\nqueue", "longest gap", "queue\nfull", "lost")
     for each in summary.directions:
         gap = formats.NOTHING
         if each.longest_gap_s:

@@ -5,7 +5,7 @@
   const colours = JSON.parse(document.getElementById("colours").textContent);
   const sync = uPlot.sync("time");
   const font = "12px " + getComputedStyle(document.body).fontFamily;
-  const POINTS = 560; // bins drawn over the width of a chart
+  const POINTS = 300; // bins drawn over the width of a chart
   const whole = { min: data.span[0], max: Math.max(data.span[1], data.span[0] + 1) };
   let span = whole;
   let charts = []; // {plot, fill(min, max) → columns or null}
@@ -18,8 +18,8 @@
   function axes(label, timeLabel, values) {
     const line = { stroke: colours.muted, font, labelFont: font, grid: { stroke: "#e7ebf0", width: 1 }, ticks: { show: false } };
     return [
-      { ...line, size: timeLabel ? 44 : 22, label: timeLabel ? "time since the start of the schedule, s" : undefined,
-        labelSize: 18, gap: 4, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
+      { ...line, size: 22, label: timeLabel ? "time since the start of the schedule, s" : undefined,
+        labelSize: 20, gap: 4, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
       { ...line, size: 50, label, labelSize: 16, gap: 4, space: 26, values },
     ];
   }
@@ -163,6 +163,7 @@
       ctx.font = `600 ${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
       ctx.fillStyle = colours.alarm;
       ctx.textBaseline = "top";
+      ctx.textAlign = "left";
       let free = -1;
       for (const gap of link.gaps) {
         const x = u.valToPos(gap.end, "x", true) + 5 * ratio;
@@ -176,7 +177,6 @@
       ctx.restore();
     }
 
-    const present = SHAPES.filter((_, i) => status.includes(i));
     const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "reply in time"]];
     if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
     if (missing) keys.push([`style="color:${colours.alarm};font-style:normal;width:auto;height:auto;font-weight:700" class="cross"`, "✗ no reply"]);
@@ -196,7 +196,6 @@
         return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}`;
       },
     });
-    return present;
   }
 
   // ---- links: bytes per bin become means per drawn bin, queues their peak
@@ -283,7 +282,7 @@
     const keys = [[`style="background:${shades[1]}"`, "highest"]];
     if (dropped) keys.push([`style="background:${colours.alarm}"`, "packets dropped"]);
     add(parent, {
-      title: `${name(direction.way)} queue`, keys, height: timeLabel ? 118 : 96, label: unit, timeLabel, fill,
+      title: `${name(direction.way)} queue`, keys, height: timeLabel ? 116 : 96, label: unit, timeLabel, fill,
       series: [
         { stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } },
         { scale: "none", paths: () => null, points: { show: false } },
@@ -318,7 +317,7 @@
     const throttled = node.throttled.some((v) => v > 0);
     const near = node.cpus && peak > node.cpus * 0.4;
     add(parent, {
-      title: `${node.name} CPU`, height: 120, label: "cores", timeLabel: last,
+      title: `${node.name} CPU`, height: last ? 130 : 110, label: "cores", timeLabel: last,
       keys: [[`style="background:${shades[1]}"`, "used"],
         ...(near ? [[`class="line" style="border-color:${colours.ink}"`, "limit"]] : []),
         ...(throttled ? [[`style="background:${colours.alarm}"`, "throttled"]] : [])],
@@ -347,7 +346,7 @@
       },
     });
     add(parent, {
-      title: `${node.name} memory`, height: 120, label: "MiB", timeLabel: last,
+      title: `${node.name} memory`, height: last ? 130 : 110, label: "MiB", timeLabel: last,
       keys: [[`style="background:${shades[1]}"`, "used"]],
       series: [{ stroke: shades[0], width: 1, fill: shades[1] + "b0", paths: steps, points: { show: false } }],
       scale: { range: (u, min, max) => [0, Math.max(max || 0, 1) * 1.12] },
