@@ -6,9 +6,9 @@ from typing import final
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 
-    Meant to be the only thing a process does: ``python -c "from cellbed._core import emulate; emulate()"``. Call it on the
-    main thread while there is no other. It ignores SIGINT, is killed when the thread that started the process ends, and
-    exits at once when standard input ends. The GIL is released throughout.
+    Meant to be the only thing a process does: ``python -c "from cellbed._core import emulate; emulate()"``. Call it
+    on the main thread while there is no other. It ignores SIGINT, is killed when the thread that started the process
+    ends, and exits at once when standard input ends. The GIL is released throughout.
 
     Errors: ``SystemExit(1)`` after an ``error`` event that says what was wrong and what to do.
     """
@@ -23,7 +23,8 @@ def enter(
 ) -> None:
     """Move this process, which must have one thread, into a node; for the ``preexec_fn`` of :mod:`subprocess`.
 
-    user_namespace, network_namespace: paths such as ``/proc/PID/ns/user``; ``None`` stays in the caller's user namespace.
+    user_namespace: path such as ``/proc/PID/ns/user``; ``None`` stays in the caller's.
+    network_namespace: path such as ``/proc/PID/fd/9``.
     binds: pairs (source, target) of files to mount over others, in a mount namespace of the process's own.
     cgroups: ``cgroup.procs`` or ``tasks`` files of the control groups to join; joined first.
     keep_capabilities: whether an ordinary program keeps all capabilities of the user namespace after ``exec``.
@@ -38,7 +39,9 @@ class TraceFormatError(ValueError):
 
 @final
 class Trace:
-    """Packet delivery opportunities of a recorded bottleneck, each of 1500 bytes; looped with the last timestamp as period.
+    """Packet delivery opportunities of a recorded bottleneck, each of 1500 bytes.
+
+    Played in a loop, the last timestamp is the period.
 
     Positions are nanoseconds since the start of the recording and may lie beyond its end.
     """

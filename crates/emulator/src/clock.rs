@@ -22,7 +22,8 @@ pub fn now() -> Time {
 /// clock and going to sleep.
 pub struct Alarm {
     descriptor: OwnedFd,
-    armed: Option<Time>,
+    /// What the timer is set to, unless it has fired.
+    armed: Option<Option<Time>>,
 }
 
 impl Alarm {
@@ -41,7 +42,7 @@ impl Alarm {
 
     /// Sets the alarm for `deadline`, or switches it off. Setting what is already set costs nothing.
     pub fn set(&mut self, deadline: Option<Time>) -> Result<()> {
-        if self.armed == deadline {
+        if self.armed == Some(deadline) {
             return Ok(());
         }
         // A zero value would switch the timer off: the start of the machine's clock is one nanosecond late.
@@ -58,14 +59,12 @@ impl Alarm {
         };
         timerfd_settime(&self.descriptor, TimerfdTimerFlags::ABSTIME, &value)
             .trying(|| format!("set a timer for {nanos} ns"))?;
-        self.armed = deadline;
+        self.armed = Some(deadline);
         Ok(())
     }
 
-    /// Call when the descriptor was readable: it stays readable until then.
+    /// Call when the descriptor was readable. It stays readable until the alarm is set again, even to the same time.
     pub fn acknowledge(&mut self) {
-        // The count of expirations does not matter, and an alarm that was set anew in between reads as "try again".
-        let _ = rustix::io::read(&self.descriptor, &mut [0u8; 8]);
         self.armed = None;
     }
 }
@@ -91,6 +90,23 @@ mod tests {
             assert!(now() >= deadline);
             alarm.acknowledge();
         }
+    }
+
+    #[test]
+    fn alarm_can_be_switched_off() {
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(Some(now())).unwrap();
+        poll(&mut [PollFd::new(&alarm, PollFlags::IN)], None).unwrap();
+        alarm.acknowledge();
+        alarm.set(None).unwrap();
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        assert_eq!(
+            poll(&mut [PollFd::new(&alarm, PollFlags::IN)], Some(&none)),
+            Ok(0)
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Namespaces};
-use crate::engine::{Account, Engine, Order, Status};
+use crate::engine::{Account, Engine, Order, Records, Status};
 use crate::error::{Error, Result, Trying};
 use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
@@ -80,8 +80,7 @@ fn serve() -> Result<()> {
         namespace::enter_user_namespace()?;
     }
 
-    let (inputs, inbox) = channel();
-    listen(input, inputs.clone())?;
+    let records = Records::create(&config)?;
     let nodes: Vec<Option<Node>> = config
         .vertices
         .iter()
@@ -92,16 +91,25 @@ fn serve() -> Result<()> {
         .map(|node| node.as_ref().map(|node| Arc::clone(&node.tun)))
         .collect();
 
+    let (inputs, inbox) = channel();
     let (orders, order_inbox) = channel();
     let mailbox = Arc::new(
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .trying(|| "create a mailbox".into())?,
     );
-    let engine = Engine::new(&config, stages, tuns, order_inbox, Arc::clone(&mailbox))?;
+    let engine = Engine::new(
+        &config,
+        stages,
+        tuns,
+        records,
+        order_inbox,
+        Arc::clone(&mailbox),
+    )?;
+    let failures = inputs.clone();
     thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
-            let failed = |error| inputs.send(Input::EngineFailed(error));
+            let failed = |error| failures.send(Input::EngineFailed(error));
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.run())) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => drop(failed(error)),
@@ -116,6 +124,7 @@ fn serve() -> Result<()> {
         mailbox,
     };
     emit(&supervisor.ready(in_user_namespace))?;
+    listen(input, inputs)?;
     supervisor.obey(&inbox)
 }
 
@@ -260,6 +269,7 @@ impl Supervisor {
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
             "records_lost": account.records_lost,
+            "scheduling": account.scheduling,
         }))
     }
 }

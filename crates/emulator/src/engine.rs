@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -21,7 +22,7 @@ use crate::error::{Result, Trying};
 use crate::lateness::Lateness;
 use crate::packet::Header;
 use crate::pool::Pool;
-use crate::process::{sleep_precisely, total_memory};
+use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, SeriesRecord};
 use crate::router::Router;
 use crate::tun::Tun;
@@ -86,6 +87,47 @@ pub struct Account {
     pub packets: u64,
     /// Records that could not be written because the disk fell behind.
     pub records_lost: u64,
+    /// How the kernel scheduled the event loop.
+    pub scheduling: Scheduling,
+}
+
+/// The files of a run, those that were asked for.
+pub struct Records {
+    packets: Option<RecordFile>,
+    series: Option<RecordFile>,
+}
+
+impl Records {
+    /// Creates the files.
+    pub fn create(config: &Config) -> Result<Self> {
+        let create = |path: &Option<PathBuf>, magic| {
+            path.as_deref()
+                .map(|path| RecordFile::create(path, magic))
+                .transpose()
+        };
+        Ok(Self {
+            packets: create(&config.packet_log, PACKETS_MAGIC)?,
+            series: create(&config.series, SERIES_MAGIC)?,
+        })
+    }
+
+    fn flush(&mut self) {
+        for file in [&mut self.series, &mut self.packets].into_iter().flatten() {
+            file.flush();
+        }
+    }
+
+    /// Closes the files; the number of records that were lost because the disk fell behind.
+    fn finish(&mut self) -> Result<u64> {
+        let mut lost = 0;
+        for file in [self.series.take(), self.packets.take()]
+            .into_iter()
+            .flatten()
+        {
+            lost += file.finish()?;
+        }
+        Ok(lost)
+    }
 }
 
 struct Lane {
@@ -101,13 +143,13 @@ pub struct Engine {
     agenda: Agenda,
     router: Router,
     pool: Pool,
-    packets: Option<RecordFile>,
-    series: Option<RecordFile>,
+    records: Records,
     orders: Receiver<Order>,
     mailbox: Arc<OwnedFd>,
     alarm: Alarm,
     epoll: OwnedFd,
     lateness: Lateness,
+    scheduling: Scheduling,
     read: u64,
     unroutable: u64,
     /// No slot is free: devices are not read until one is.
@@ -121,6 +163,7 @@ impl Engine {
         config: &Config,
         stages: Vec<Vec<StageConfig>>,
         tuns: Vec<Option<Arc<Tun>>>,
+        records: Records,
         orders: Receiver<Order>,
         mailbox: Arc<OwnedFd>,
     ) -> Result<Self> {
@@ -139,11 +182,6 @@ impl Engine {
                 counters: Counters::default(),
             })
             .collect();
-        let create = |path: &Option<std::path::PathBuf>, magic| {
-            path.as_deref()
-                .map(|path| RecordFile::create(path, magic))
-                .transpose()
-        };
         let alarm = Alarm::new()?;
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).trying(|| "create an event queue".into())?;
@@ -171,9 +209,9 @@ impl Engine {
                 SLOTS,
                 (total_memory() / 4 / crate::pool::SLOT_BYTES as u64) as usize,
             ),
-            packets: create(&config.packet_log, PACKETS_MAGIC)?,
-            series: create(&config.series, SERIES_MAGIC)?,
+            records,
             lateness: Lateness::default(),
+            scheduling: Scheduling::Ordinary,
             read: 0,
             unroutable: 0,
             crowded: false,
@@ -189,6 +227,7 @@ impl Engine {
     /// Works until an order stops it, or the kernel refuses something.
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
+        self.scheduling = run_first();
         let mut events = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         loop {
@@ -357,7 +396,7 @@ impl Engine {
     }
 
     fn record(&mut self, lane: usize, outcome: &Outcome<u32>, observed: Time, drop: u8) {
-        let Some(file) = &mut self.packets else {
+        let Some(file) = &mut self.records.packets else {
             return;
         };
         let packet = self.pool.packet(outcome.packet);
@@ -405,7 +444,7 @@ impl Engine {
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let Some(series) = &mut self.series else {
+            let Some(series) = &mut self.records.series else {
                 break;
             };
             for bin in lane.direction.finished_bins(now) {
@@ -426,26 +465,19 @@ impl Engine {
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
         }
-        for file in [&mut self.series, &mut self.packets].into_iter().flatten() {
-            file.flush();
-        }
+        self.records.flush();
     }
 
     fn finish(&mut self) -> Result<Account> {
         let now = now();
         self.advance(now);
         self.flush(now);
-        let mut records_lost = 0;
-        for file in [self.series.take(), self.packets.take()]
-            .into_iter()
-            .flatten()
-        {
-            records_lost += file.finish()?;
-        }
+        let records_lost = self.records.finish()?;
         Ok(Account {
             lateness: std::mem::take(&mut self.lateness),
             packets: self.read,
             records_lost,
+            scheduling: self.scheduling,
         })
     }
 }

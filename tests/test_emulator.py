@@ -1,0 +1,404 @@
+"""The emulator with real namespaces, devices and sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cellbed import _core
+from emulator_process import EDGE, EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
+
+ECHO = """
+import socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+with socket.create_server((sys.argv[1], 7000), family=family) as server:
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    while data := connection.recv(65536):
+        connection.sendall(data)
+"""
+ASK = """
+import socket, sys
+question = bytes(range(256)) * 400
+with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
+    connection.sendall(question)
+    connection.shutdown(socket.SHUT_WR)
+    answer = b"".join(iter(lambda: connection.recv(65536), b""))
+print(answer == question)
+"""
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process that is not our child has gone (or is a zombie of somebody else)."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"process {pid} still runs")
+
+
+@pytest.mark.parametrize("namespaces", ["auto", "user"])
+@pytest.mark.parametrize("family", [4, 6])
+def test_programs_in_two_nodes_talk(family: int, namespaces: str) -> None:
+    with EmulatorProcess(line_of_two([delay(2)], [delay(2)], namespaces=namespaces)) as emulator:
+        emulator.ready()
+        server = subprocess.Popen(
+            [sys.executable, "-c", ECHO, EDGE[family]],
+            preexec_fn=emulator.inside("edge"),
+            stdout=subprocess.PIPE,
+        )
+        with server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            assert emulator.run("endpoint", [sys.executable, "-c", ASK, EDGE[family]]) == "True\n"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_no_packet_is_early(family: int, tmp_path: Path) -> None:
+    with EmulatorProcess(line_of_two([constant(20_000_000), delay(7)], [], tmp_path)) as emulator:
+        emulator.ready()
+        flow = emulator.probe(bit_rate=10_000_000, seconds=0.5, family=family)
+        emulator.stop()
+    # 1500 bytes at 20 Mbit/s take 0.6 ms
+    one_way = np.array(flow["received_ns"]) - np.array(flow["sent_ns"])
+    assert one_way.min() >= 7_600_000
+    log = packets(tmp_path)
+    assert len(log) == 2 * len(one_way)
+    assert (log["observed"] >= log["departed"]).all()
+    assert (log["departed"] >= log["released"]).all()
+    uplink = log[log["direction"] == 0]
+    assert (uplink["departed"] - uplink["released"] == 7_000_000).all()
+    assert (uplink["released"] - uplink["arrived"] >= 600_000).all()
+    # What leaves a direction arrives at the next one at the same instant of the model.
+    core = log[log["direction"] == 1]
+    assert (core["packet"] == uplink["packet"]).all()
+    assert (core["arrived"] == uplink["departed"]).all()
+
+
+def test_constant_rate_is_met_and_the_rest_is_dropped_and_counted() -> None:
+    with EmulatorProcess(line_of_two([constant(12_000_000, queue_bytes=30_000)], [])) as emulator:
+        emulator.ready()
+        flow = emulator.probe(bit_rate=24_000_000, seconds=1.0)
+        status = emulator.status()
+        account = emulator.stop()
+    received = sorted(stamp for stamp in flow["received_ns"] if stamp is not None)
+    rate = (len(received) - 1) * 1500 * 8e9 / (received[-1] - received[0])
+    assert rate == pytest.approx(12e6, rel=0.03)
+    dropped = status["mobile.uplink"]["dropped"]["queue-full"]
+    assert dropped > 0
+    assert status["mobile.uplink"]["delivered"] + dropped == len(flow["sent_ns"])
+    assert status["core.uplink"]["delivered"] == len(received)
+    assert account["interfaces"]["endpoint"] == {"dropped": 0, "packets": len(flow["sent_ns"])}
+    assert account["packets"] == len(flow["sent_ns"])
+
+
+def test_a_trace_delivers_exactly_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "uneven.up"
+    path.write_text("".join(f"{ms}\n" for ms in [1, 1, 1, 4, 9, 9, 40, 41, 42, 42, 60]))
+    trace = _core.parse_trace(path)
+    schedule = {"kind": "trace", "path": str(path), "looped": True, "offset_ns": 3_000_000}
+    with EmulatorProcess(line_of_two([bottleneck(schedule)], [], tmp_path)) as emulator:
+        emulator.ready()
+        zero = time.monotonic_ns()
+        assert emulator.command(do="start", at_ns=zero, offset_ns=2_000_000) == {"event": "started"}
+        flow = emulator.probe(bit_rate=20_000_000, seconds=0.6)  # the trace carries 2.2 Mbit/s
+        emulator.stop()
+    uplink = packets(tmp_path)
+    uplink = uplink[uplink["direction"] == 0]
+    position = uplink["departed"] - zero + 5_000_000
+    first, last = position[0] // 1_000_000 + 1, (flow["sent_ns"][-1] - zero) // 1_000_000
+    for until in range(first, last):
+        delivered = 1500 * int(((position >= first * 1_000_000) & (position < until * 1_000_000)).sum())
+        assert delivered == trace.capacity(first * 1_000_000, until * 1_000_000)
+
+
+def test_log_and_series_tell_the_same(tmp_path: Path) -> None:
+    loss = {"kind": "loss", "probability": 0.1, "seed": 5}
+    config = line_of_two([loss, constant(8_000_000, queue_bytes=15_000), delay(3)], [], tmp_path)
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        zero = time.monotonic_ns() + 50_000_000
+        emulator.command(do="start", at_ns=zero, offset_ns=0)
+        time.sleep(0.06)
+        emulator.probe(bit_rate=16_000_000, seconds=0.4)
+        emulator.stop()
+    log, bins = packets(tmp_path), series(tmp_path)
+    for direction in range(4):
+        of_log, of_bins = log[log["direction"] == direction], bins[bins["direction"] == direction]
+        of_bins = of_bins[of_bins["start"] >= zero]
+        assert (np.diff(of_bins["start"]) == 10_000_000).all()
+        assert (of_bins["start"][0] - zero) % 10_000_000 == 0
+        end = of_bins["start"][-1] + 10_000_000
+
+        def binned(stamp: str, keep: object, weight: str | None = None, of_log=of_log, end=end) -> list[int]:
+            chosen = of_log[keep & (of_log[stamp] < end)]
+            place = (chosen[stamp] - zero) // 10_000_000
+            weights = chosen[weight] if weight else None
+            return np.bincount(place, weights, minlength=(end - zero) // 10_000_000).astype(int).tolist()
+
+        assert of_bins["arrived"].tolist() == binned("arrived", of_log["drop"] < 3, "bytes")
+        assert of_bins["dropped_queue"].tolist() == binned("departed", of_log["drop"] == 1)
+        assert of_bins["dropped_loss"].tolist() == binned("departed", of_log["drop"] == 2)
+        assert of_bins["used"].tolist() == binned("released", of_log["drop"] == 0, "bytes")
+    uplink = bins[(bins["direction"] == 0) & (bins["start"] >= zero)]
+    assert (uplink["capacity"] == 10_000).all()  # 8 Mbit/s
+    assert uplink["queue_peak_bytes"].max() == 15_000
+    assert uplink["dropped_queue"].sum() > 0
+    assert uplink["dropped_loss"].sum() > 0
+    assert (bins[bins["direction"] == 1]["capacity"] == 2**64 - 1).all()
+
+
+def test_a_restart_repeats_the_losses(tmp_path: Path) -> None:
+    loss = {"kind": "loss", "probability": 0.3, "seed": 11}
+    with EmulatorProcess(line_of_two([loss], [])) as emulator:
+        emulator.ready()
+        lost = []
+        for _ in range(2):
+            emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
+            flow = emulator.probe(bytes=100, bit_rate=1_600_000, seconds=0.1)
+            lost.append([stamp is None for stamp in flow["received_ns"]])
+    assert lost[0] == lost[1]
+    assert 0 < sum(lost[0]) < len(lost[0])
+
+
+def test_a_packet_without_a_way_is_counted() -> None:
+    config = line_of_two([], [])
+    send = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))"
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        emulator.run("endpoint", [sys.executable, "-c", send])
+        deadline = time.monotonic() + 10
+        while (status := emulator.command(do="status"))["unroutable"] == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert status["unroutable"] == 1
+        assert all(direction["delivered"] == 0 for direction in status["directions"])
+
+
+def test_the_default_vertex_gets_what_nobody_owns(tmp_path: Path) -> None:
+    send = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))"
+    with EmulatorProcess(line_of_two([], [], tmp_path, default_vertex="edge")) as emulator:
+        emulator.ready()
+        emulator.run("endpoint", [sys.executable, "-c", send])
+        deadline = time.monotonic() + 10
+        while emulator.status()["core.uplink"]["delivered"] == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        emulator.stop()
+    last = packets(tmp_path)[-1]
+    assert (last["destination_vertex"], last["destination_port"], last["payload"]) == (2, 9, 1)
+
+
+@pytest.mark.parametrize("way", ["stdin", "kill"])
+def test_nothing_is_left_behind(way: str) -> None:
+    with EmulatorProcess(line_of_two([], [])) as emulator:
+        emulator.ready()
+        interfaces = "import socket; print([name for _, name in socket.if_nameindex()])"
+        assert emulator.run("edge", [sys.executable, "-c", interfaces]) == "['lo', 'cellbed0']\n"
+        if emulator.user_namespace is None:  # an open namespace outlives the emulator, so that one can look into it
+            descriptor = os.open(emulator.nodes["edge"]["namespace"], os.O_RDONLY)
+            emulator.nodes["edge"]["namespace"] = f"/proc/{os.getpid()}/fd/{descriptor}"
+        assert emulator.process.stdin is not None
+        if way == "stdin":
+            emulator.process.stdin.close()
+            assert emulator.process.wait(20) == 0
+            emulator.process.stdin = None
+        else:
+            emulator.process.kill()
+            emulator.process.wait(20)
+        if emulator.user_namespace is None:
+            assert emulator.run("edge", [sys.executable, "-c", interfaces]) == "['lo']\n"
+            os.close(descriptor)
+
+
+def test_the_emulator_dies_with_its_parent() -> None:
+    parent = f"""
+import subprocess, sys, time
+emulator = subprocess.Popen([sys.executable, "-c", {EMULATE!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+emulator.stdin.write(sys.stdin.buffer.readline()); emulator.stdin.flush()
+print(emulator.pid, flush=True)
+print(emulator.stdout.readline().decode(), flush=True)
+time.sleep(600)
+"""
+    with EmulatorProcess(line_of_two([], []), [sys.executable, "-c", parent]) as outer:
+        assert outer.process.stdout is not None
+        pid = int(outer.process.stdout.readline())
+        outer.ready()
+        outer.process.send_signal(signal.SIGKILL)
+        outer.process.wait()
+        wait_for_end(pid)
+
+
+def test_an_interrupt_from_the_keyboard_is_for_others() -> None:
+    with EmulatorProcess(line_of_two([], [])) as emulator:
+        emulator.ready()
+        emulator.process.send_signal(signal.SIGINT)
+        assert emulator.command(do="status")["event"] == "status"
+
+
+GOOD = line_of_two([], [])
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (b"", "no configuration"),
+        (b"{\n", "cannot be read"),
+        (b"\xff\xfe\n", "configuration"),
+        (b"[]\n", "cannot be read"),
+        (b"{}\n", "missing field"),
+        (GOOD | {"colour": 1}, "unknown field `colour`"),
+        (GOOD | {"default_vertex": "cloud"}, 'there is no vertex "cloud"'),
+        (GOOD | {"namespaces": "none"}, "unknown variant `none`"),
+        (GOOD | {"vertices": GOOD["vertices"] * 2}, "another vertex has this name"),
+        (line_of_two([{"kind": "delay"}], []), 'mobile.uplink): a delay needs either "fixed_ns" or "series"'),
+        (line_of_two([{"kind": "delay", "fixed_ns": -1}], []), "invalid value"),
+        (line_of_two([{"kind": "magic"}], []), "unknown variant `magic`"),
+        (line_of_two([constant(0)], []), "lets nothing pass"),
+        (
+            line_of_two([bottleneck({"kind": "trace", "path": "/no/such.up", "looped": True})], []),
+            "open the trace /no/such.up",
+        ),
+        (
+            line_of_two([bottleneck({"kind": "trace", "path": "/dev/null", "looped": True})], []),
+            "/dev/null: the trace holds no timestamp",
+        ),
+        (GOOD | {"series": "/no/such/folder/series.bin"}, "create /no/such/folder/series.bin"),
+    ],
+)
+def test_a_bad_configuration_is_one_clear_error(config: dict[str, object] | bytes, says: str) -> None:
+    with EmulatorProcess(config) as emulator:
+        output, errors = emulator.process.communicate(timeout=30)
+        assert emulator.process.returncode == 1
+    event = json.loads(output)
+    assert output.count(b"\n") == 1
+    if "/dev/net/tun" in event["message"]:
+        pytest.skip(event["message"])
+    assert event["event"] == "error"
+    assert says in event["message"]
+    assert errors == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ({"do": "dance"}, "unknown variant `dance`"),
+        ({"do": "start"}, "missing field `at_ns`"),
+        ({"do": "probe", "flows": [{}]}, "missing field"),
+        (
+            {"do": "probe", "flows": [{"from": "endpoint", "to": "moon", "bytes": 1500, "bit_rate": 1,
+                                       "duration_ns": 1, "family": 4}]},
+            'there is no vertex "moon"',
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_command_is_one_clear_error(command: dict[str, object], says: str) -> None:
+    with EmulatorProcess(line_of_two([], [])) as emulator:
+        emulator.ready()
+        event = emulator.command(**command)
+        assert event["event"] == "error"
+        assert says in event["message"]
+        assert emulator.process.wait(20) == 1
+
+
+def test_entering_what_is_gone_says_so() -> None:
+    with pytest.raises(FileNotFoundError, match=r"open /proc/1/fd/999999.* has ended"):
+        _core.enter(
+            user_namespace=None,
+            network_namespace="/proc/1/fd/999999",
+            binds=[],
+            cgroups=[],
+            keep_capabilities=False,
+        )
+
+
+def test_files_are_bound_inside_only(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("inside")
+    target.write_text("outside")
+    with EmulatorProcess(line_of_two([], [], namespaces="user")) as emulator:
+        emulator.ready()
+
+        def enter() -> None:
+            _core.enter(
+                user_namespace=emulator.user_namespace,
+                network_namespace=emulator.nodes["edge"]["namespace"],
+                binds=[(str(source), str(target))],
+                cgroups=[],
+                keep_capabilities=True,
+            )
+
+        seen = subprocess.run(["cat", str(target)], preexec_fn=enter, stdout=subprocess.PIPE, check=True).stdout
+        assert seen == b"inside"
+        assert target.read_text() == "outside"
+        capabilities = subprocess.run(
+            ["grep", "CapEff", "/proc/self/status"], preexec_fn=enter, stdout=subprocess.PIPE, check=True, text=True
+        ).stdout
+        assert int(capabilities.split()[1], 16) != 0
+
+
+@pytest.fixture
+def ordinary_user(tmp_path: Path) -> list[str]:
+    """A command prefix that runs Python with the extension as an ordinary user."""
+    if os.geteuid() != 0:
+        return [sys.executable]
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        pytest.skip("setpriv (package util-linux) is missing: cannot become an ordinary user")
+    assert _core.__file__ is not None
+    package = Path(tmp_path.anchor, "tmp", f"cellbed-test-{os.getpid()}", "cellbed")
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    shutil.copy(_core.__file__, package)
+    drop = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"PYTHONPATH={package.parent}"]
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        command = [*drop, interpreter]
+        try:
+            if subprocess.run([*command, "-c", "import cellbed._core"], capture_output=True).returncode == 0:
+                return command
+        except OSError:
+            continue
+    pytest.skip("no Python of version 3.11 or later that an ordinary user may run")
+
+
+@pytest.fixture(autouse=True)
+def _clear_copies() -> object:
+    yield
+    shutil.rmtree(f"/tmp/cellbed-test-{os.getpid()}", ignore_errors=True)
+
+
+def test_an_ordinary_user_needs_no_privilege(ordinary_user: list[str]) -> None:
+    with EmulatorProcess(line_of_two([delay(5)], [delay(5)]), [*ordinary_user, "-c", EMULATE]) as emulator:
+        event = emulator.ready()
+        assert event["user_namespace"] == f"/proc/{event['pid']}/ns/user"
+        flow = emulator.probe(bit_rate=1_000_000, seconds=0.1, family=6)
+        assert None not in flow["received_ns"]
+        emulator.stop()
+
+
+def test_a_closed_tun_device_is_told_with_its_remedy(ordinary_user: list[str], tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("hiding /dev/net/tun from the emulator needs root")
+    device = tmp_path / "tun"
+    os.mknod(device, 0o600 | 0o020000, os.makedev(10, 200))
+    hide = f'mount --bind {device} /dev/net/tun && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", hide, "sh", *ordinary_user, "-c", EMULATE]
+    with EmulatorProcess(line_of_two([], []), command) as emulator:
+        output, errors = emulator.process.communicate(timeout=30)
+        if b"mount:" in errors or b"unshare:" in errors:
+            pytest.skip(f"cannot mount here: {errors.decode().strip()}")
+        assert emulator.process.returncode == 1
+    message = json.loads(output)["message"]
+    assert message.startswith("cannot open /dev/net/tun: Permission denied")
+    assert "`sudo chmod 0666 /dev/net/tun`" in message
