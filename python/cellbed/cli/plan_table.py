@@ -46,6 +46,9 @@ def show_plan(plan: Plan) -> None:
     from rich.table import Table
 
     console = Console()
+    if not console.is_terminal:
+        # In a pipe a row is a line, however long.
+        console = Console(width=400)
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)
     for column in ("node", "CPUs", "memory", "IPv4", "IPv6"):
         nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left")

@@ -34,6 +34,7 @@ RATE_TOLERANCE = 0.05
 CPU_TOLERANCE = 0.10
 CPU_PROOF_NS = 200 * MILLISECOND
 IDLE_PROBES = 12
+ATTEMPTS = 3
 IDLE_SPACING_NS = 8 * MILLISECOND
 HIGHEST_PROBE_RATE = 400_000_000
 
@@ -145,11 +146,23 @@ def prove_links(plan: Plan, emulator: Emulator, notify: Callable[[str], None]) -
         if {direction.name for direction in (*uplink, *downlink)} <= proved:
             continue
         notify(f"measuring the links between {endpoint.name} and {remote.name}")
-        for proof in _prove_path(emulator, uplink, downlink):
+        for proof in _prove_path_patiently(emulator, uplink, downlink):
             name = proof.what.split(" ")[0]
             if name not in proved:
                 yield proof
         proved |= {direction.name for direction in (*uplink, *downlink)}
+
+
+def _prove_path_patiently(emulator: Emulator, uplink: list[Direction], downlink: list[Direction]) -> list[Proof]:
+    """A busy machine can spoil a measurement once; a link that is off is off each time."""
+    proofs: dict[str, Proof] = {}
+    for _ in range(ATTEMPTS):
+        for proof in _prove_path(emulator, uplink, downlink):
+            if proof.what not in proofs or not proofs[proof.what].ok:
+                proofs[proof.what] = proof
+        if all(proof.ok for proof in proofs.values()):
+            break
+    return list(proofs.values())
 
 
 def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Direction]) -> Iterator[Proof]:
