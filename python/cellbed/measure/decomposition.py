@@ -45,7 +45,8 @@ def decompose(requests: pl.DataFrame, at: Percentile) -> Decomposition:
     complete = there.drop_nulls("residual_s")
     missing = len(there) - len(complete)
     if complete.is_empty():
-        note = f"none of the {len(there)} requests at {at.label} has all its parts"
+        place = "the median" if at.quantile == 0.5 else at.label
+        note = f"none of the {len(there)} requests at {place} has all its parts"
         return Decomposition(at.quantile, 0, missing, at.low, at.high, None, {}, None, note)
     means = complete.select(pl.col("latency_s", "residual_s", *(part.column for part in PARTS)).mean()).row(
         0, named=True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cellbed.measure.statistics import Percentile, Samples
-from cellbed.report import formats, palette
+from cellbed.report import formats
 
 WIDTH, HEIGHT = 552, 330
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 26, 50
@@ -16,7 +16,7 @@ MOST_STEPS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark on an axis: its place in the drawing, its words, and whether it is a main one."""
+    """A mark on an axis: its place in the drawing and its words."""
 
     at: float
     words: str
@@ -36,14 +36,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A curve with axes, in the coordinates of an SVG of WIDTH × HEIGHT."""
+    """A curve with axes, in the coordinates of an SVG of WIDTH × HEIGHT; missing: words on requests without a reply."""
 
     path: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     marks: list[Mark]
-    plateau: float | None
-    plateau_words: str
+    missing: str
 
 
 def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
@@ -76,7 +75,7 @@ def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     y_ticks = [Tick(y(share / 100), f"{share} %") for share in (0, 25, 50, 75, 100)]
     missing = n - len(finite)
     words = f"{missing} of {n} without a reply" if missing else ""
-    return Drawing(_path(points), x_ticks, y_ticks, _marks(percentiles, x, y), y(1) if missing else None, words)
+    return Drawing(_path(points), x_ticks, y_ticks, _marks(percentiles, x, y), words)
 
 
 def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
@@ -108,7 +107,7 @@ def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     missing = n - len(finite)
     words = f"{missing} of {n} without a reply" if missing else ""
     marks = _marks(percentiles, x, lambda share: y(1 - share))
-    return Drawing(_path(points), x_ticks, y_ticks, marks, y(missing / n) if missing else None, words)
+    return Drawing(_path(points), x_ticks, y_ticks, marks, words)
 
 
 def _marks(percentiles: list[Percentile], x: Callable[[float], float], y: Callable[[float], float]) -> list[Mark]:
@@ -154,6 +153,3 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 def _path(points: list[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
-
-
-CURVE = palette.of_place("uplink")[0]

@@ -59,6 +59,7 @@ def render(run: Path) -> str:
         name: getattr(formats, name)
         for name in ("duration", "milliseconds", "share", "rate", "size", "memory", "number")
     }
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())
     samples = latencies(requests)
     charts = timeline(description, requests, links, nodes)

@@ -19,7 +19,7 @@
     const line = { stroke: colours.muted, font, labelFont: font, grid: { stroke: "#e7ebf0", width: 1 }, ticks: { show: false } };
     return [
       { ...line, size: 22, label: timeLabel ? "time since the start of the schedule, s" : undefined,
-        labelSize: 20, gap: 4, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
+        labelSize: 20, gap: 4, space: 60, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
       { ...line, size: 50, label, labelSize: 16, gap: 4, space: 26, values },
     ];
   }
@@ -162,6 +162,8 @@
       });
       ctx.font = `600 ${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
       ctx.fillStyle = colours.alarm;
+      ctx.strokeStyle = "#fff";
+      ctx.lineWidth = 4 * ratio;
       ctx.textBaseline = "top";
       ctx.textAlign = "left";
       let free = -1;
@@ -171,6 +173,7 @@
         if (gap.end < span.min || gap.begin > span.max || x < free) continue;
         const width = ctx.measureText(words).width;
         if (x + width > bbox.left + bbox.width) continue;
+        ctx.strokeText(words, x, bbox.top + (missing ? 16 : 4) * ratio);
         ctx.fillText(words, x, bbox.top + (missing ? 16 : 4) * ratio);
         free = x + width + 10 * ratio;
       }
@@ -179,7 +182,7 @@
 
     const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "reply in time"]];
     if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
-    if (missing) keys.push([`style="color:${colours.alarm};font-style:normal;width:auto;height:auto;font-weight:700" class="cross"`, "✗ no reply"]);
+    if (missing) keys.push(['class="cross"', "no reply"]);
     add(parent, {
       title: `Latency of each request, by its intended time`, keys, height: 250,
       label: `latency, ${inSeconds ? "s" : "ms"}`,
@@ -287,7 +290,7 @@
         { stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } },
         { scale: "none", paths: () => null, points: { show: false } },
       ],
-      scale: { range: (u, min, max) => [0, Math.max(max || 0, 1.5e3 * factor) * 1.08] },
+      scale: { range: (u, min, max) => [0, Math.max(max || 0, 1.5e3 * factor) * (dropped ? 1.22 : 1.08)] },
       draw: (u) => {
         const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
         ctx.save();
