@@ -2,79 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::bottleneck::{Admission, Bottleneck, BottleneckConfig};
-use crate::delay::{Delay, DelayConfig};
-use crate::loss::{Loss, LossConfig};
+use crate::bottleneck::{Admission, Bottleneck};
 use crate::meter::{Bin, Meter};
+use crate::outcome::{DropReason, Fate, Outcome};
 use crate::queue::QueueLevel;
 use crate::schedule::Offer;
+use crate::stage::{Item, Stage, StageConfig};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-
-/// What one stage of a direction does.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StageConfig {
-    /// Packets vanish.
-    Loss(LossConfig),
-    /// Packets queue for their turn.
-    Bottleneck(BottleneckConfig),
-    /// Packets travel.
-    Delay(DelayConfig),
-}
-
-impl From<LossConfig> for StageConfig {
-    fn from(config: LossConfig) -> Self {
-        Self::Loss(config)
-    }
-}
-
-impl From<BottleneckConfig> for StageConfig {
-    fn from(config: BottleneckConfig) -> Self {
-        Self::Bottleneck(config)
-    }
-}
-
-impl From<DelayConfig> for StageConfig {
-    fn from(config: DelayConfig) -> Self {
-        Self::Delay(config)
-    }
-}
-
-/// A packet that has come out of a direction, or was dropped in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome<P> {
-    /// The caller's packet.
-    pub packet: P,
-    /// Its IP length.
-    pub size: Bytes,
-    /// When it reached the direction.
-    pub arrived: Time,
-    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none.
-    pub released: Time,
-    /// When it left the direction or was dropped.
-    pub departed: Time,
-    /// Which of the two.
-    pub fate: Fate,
-}
-
-/// How a packet ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// It reached the far end.
-    Delivered,
-    /// It did not.
-    Dropped(DropReason),
-}
-
-/// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum DropReason {
-    /// The bottleneck queue had no room.
-    QueueFull = 1,
-    /// A loss stage took it.
-    Loss = 2,
-}
 
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
 ///
@@ -106,22 +41,6 @@ struct Restart {
     offset: Duration,
 }
 
-#[derive(Clone, Debug)]
-enum Stage<P> {
-    Loss(Loss),
-    Bottleneck(Bottleneck<Item<P>>),
-    Delay(Delay<Item<P>>),
-}
-
-/// A packet on its way.
-#[derive(Clone, Debug)]
-struct Item<P> {
-    packet: P,
-    size: Bytes,
-    arrived: Time,
-    released: Time,
-}
-
 impl<P> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
@@ -130,13 +49,7 @@ impl<P> Direction<P> {
             .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
         let stages = stages
             .into_iter()
-            .map(|stage| match stage {
-                StageConfig::Loss(config) => Stage::Loss(Loss::new(config)),
-                StageConfig::Bottleneck(config) => {
-                    Stage::Bottleneck(Bottleneck::new(&config, zero))
-                }
-                StageConfig::Delay(config) => Stage::Delay(Delay::new(config, zero)),
-            })
+            .map(|stage| Stage::new(stage, zero))
             .collect();
         Self {
             stages,
@@ -260,11 +173,7 @@ impl<P> Direction<P> {
 
     fn restart_stages(&mut self, zero: Time, at: Time, offset: Duration) {
         for stage in &mut self.stages {
-            match stage {
-                Stage::Loss(loss) => loss.restart(),
-                Stage::Bottleneck(bottleneck) => bottleneck.restart(zero, at, offset),
-                Stage::Delay(delay) => delay.restart(zero, offset),
-            }
+            stage.restart(zero, at, offset);
         }
         self.zero = zero;
         let offer = self.offer();
@@ -276,15 +185,9 @@ impl<P> Direction<P> {
     /// Moves packets from stage to stage in order of time, up to and including `until`.
     fn run(&mut self, until: Time) {
         while let Some((index, now)) = self.next_departure().filter(|&(_, now)| now <= until) {
-            let left = match &mut self.stages[index] {
-                Stage::Loss(_) => None,
-                Stage::Bottleneck(bottleneck) => bottleneck.take().map(|item| Item {
-                    released: now,
-                    ..item
-                }),
-                Stage::Delay(delay) => delay.take(),
+            let Some(item) = self.stages[index].take(now) else {
+                return;
             };
-            let Some(item) = left else { return };
             self.left(index, now, item.size);
             self.enter(index + 1, now, item);
         }
@@ -403,22 +306,14 @@ impl<P> Direction<P> {
     }
 }
 
-impl<P> Stage<P> {
-    fn next_departure(&self) -> Option<Time> {
-        match self {
-            Self::Loss(_) => None, // holds nothing back
-            Self::Bottleneck(bottleneck) => bottleneck.next_departure(),
-            Self::Delay(delay) => delay.next_departure(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::loss::Probability;
+    use crate::bottleneck::BottleneckConfig;
+    use crate::delay::DelayConfig;
+    use crate::loss::{LossConfig, Probability};
     use crate::queue::Discipline;
     use crate::random::Seed;
     use crate::schedule::Schedule;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::direction::DropReason;
+use crate::outcome::DropReason;
 use crate::queue::QueueLevel;
 use crate::schedule::Offer;
 use crate::time::{Duration, Time};

@@ -1,12 +1,13 @@
 //! Recordings of packet delivery opportunities (PDOs), in the format of Mahimahi.
 
+mod error;
 mod parse;
 
 use crate::schedule::Repeat;
 use crate::time::Duration;
 use crate::units::{BitRate, Bytes, MTU, Opportunities, saturate};
 
-pub use parse::{LineFault, TraceError};
+pub use error::{LineFault, TraceError};
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
