@@ -53,7 +53,9 @@ def block_length(samples: Samples) -> int:
     n = len(samples)
     if n < 9:
         return 1
-    ranks = np.argsort(np.argsort(samples, kind="stable"), kind="stable").astype(float)
+    # Equal samples (all the requests without a reply) get the mean of their ranks, or time itself would look like a trend.
+    _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
     centred = ranks - ranks.mean()
     longest = min(math.ceil(math.sqrt(n)) + max(5, math.ceil(math.sqrt(math.log10(n)))), n - 1)
     covariance = np.array([centred[: n - lag] @ centred[lag:] for lag in range(longest + 1)]) / n

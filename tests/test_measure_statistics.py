@@ -1,0 +1,137 @@
+"""Percentiles: intervals that cover, refusals that say what is needed, requests without a reply."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed.measure.bootstrap import block_length, quantile_differences
+from cellbed.measure.statistics import interval_ranks, needed, percentile
+
+
+@pytest.mark.parametrize(("quantile", "least"), [(0.5, 6), (0.9, 36), (0.99, 368), (0.999, 3688)])
+def test_support_begins_at_the_published_sample_sizes(quantile: float, least: int) -> None:
+    assert needed(quantile) == least
+    assert interval_ranks(least - 1, quantile) is None
+    ranks = interval_ranks(least, quantile)
+    assert ranks is not None
+    assert 1 <= ranks[0] < ranks[1] <= least
+
+
+def test_ranks_of_the_median() -> None:
+    # Known ranks of distribution-free 95 % intervals of the median with equal tails.
+    assert interval_ranks(6, 0.5) == (1, 6)
+    assert interval_ranks(10, 0.5) == (2, 9)
+    assert interval_ranks(20, 0.5) == (6, 15)
+    assert interval_ranks(100, 0.5) == (40, 61)
+
+
+@given(st.integers(1, 5000), st.sampled_from([0.1, 0.5, 0.9, 0.99]))
+def test_ranks_cover_with_the_confidence_and_no_wider_than_needed(n: int, quantile: float) -> None:
+    def below(k: int) -> float:  # P(B ≤ k), B binomial
+        logs = [
+            math.lgamma(n + 1)
+            - math.lgamma(i + 1)
+            - math.lgamma(n - i + 1)
+            + i * math.log(quantile)
+            + (n - i) * math.log(1 - quantile)
+            for i in range(k + 1)
+        ]
+        return math.fsum(math.exp(value) for value in logs)
+
+    ranks = interval_ranks(n, quantile)
+    if ranks is None:
+        assert n < needed(quantile)
+        return
+    low, high = ranks
+    assert below(high - 1) - below(low - 1) >= 0.95 - 1e-9
+    assert below(low) > 0.025 - 1e-9  # one rank further in, the lower tail is too heavy
+    assert below(high - 2) < 0.975 + 1e-9
+
+
+def test_intervals_hold_the_true_percentile_as_often_as_they_say() -> None:
+    random = np.random.default_rng(7)
+    truth = -math.log(0.1)  # P90 of an exponential distribution
+    hits = 0
+    for _ in range(2000):
+        at = percentile(random.exponential(size=120), 0.9)
+        assert at.low is not None
+        assert at.high is not None
+        hits += at.low <= truth <= at.high
+    assert hits / 2000 >= 0.94
+
+
+def test_a_percentile_that_the_sample_does_not_support_is_refused_in_words() -> None:
+    at = percentile(np.linspace(0.1, 0.2, 120), 0.99)
+    assert (at.value, at.low, at.high) == (None, None, None)
+    assert not at.supported
+    assert at.note is not None
+    assert "368" in at.note
+    assert "120" in at.note
+    assert percentile(np.empty(0), 0.5).note is not None
+
+
+def test_lost_requests_count_as_slower_than_every_reply() -> None:
+    replies = np.linspace(0.1, 0.2, 380)
+    lost = np.full(20, np.inf)
+    at = percentile(np.r_[lost, replies], 0.99)
+    assert at.value is None
+    assert at.supported
+    assert at.note == "not finite: 20 of 400 requests got no reply"
+    median = percentile(np.r_[lost, replies], 0.5)
+    assert median.value == pytest.approx(float(replies[199]))  # the 200th of 400, not of 380
+    assert median.note is None
+
+
+def test_a_finite_percentile_may_have_no_upper_bound() -> None:
+    samples = np.r_[np.linspace(0.1, 0.2, 395), np.full(5, np.inf)]
+    at = percentile(samples, 0.98)
+    assert at.value is not None
+    assert at.low is not None
+    assert at.high is None
+    assert at.note is not None
+    assert "no upper bound" in at.note
+
+
+@given(st.lists(st.floats(0.001, 100), min_size=6, max_size=300))
+def test_a_value_is_a_latency_that_was_measured_and_lies_in_its_interval(samples: list[float]) -> None:
+    at = percentile(np.array(samples), 0.5)
+    assert at.value in samples
+    assert at.low is not None
+    assert at.high is not None
+    assert at.low <= at.value <= at.high
+
+
+def test_differences_of_equal_runs_hold_zero_and_of_shifted_runs_do_not() -> None:
+    random = np.random.default_rng(3)
+    first, second = random.gamma(4, 0.03, 800), random.gamma(4, 0.03, 800)
+    (_, low, high), *_ = quantile_differences(first, second, (0.5,), seed=1)
+    assert low <= 0 <= high
+    (value, low, high), *_ = quantile_differences(first, second + 0.05, (0.5,), seed=1)
+    assert low > 0
+    assert low <= value <= high
+
+
+def test_differences_are_the_same_for_the_same_seed() -> None:
+    random = np.random.default_rng(3)
+    first, second = random.gamma(4, 0.03, 300), random.gamma(4, 0.03, 300)
+    assert quantile_differences(first, second, (0.5, 0.9), 1) == quantile_differences(first, second, (0.5, 0.9), 1)
+
+
+def test_differences_with_lost_requests_have_open_ends() -> None:
+    replies = np.linspace(0.1, 0.2, 400)
+    (value, low, high), *_ = quantile_differences(replies, np.r_[replies[:360], np.full(40, np.inf)], (0.9,), 1)
+    assert math.isfinite(value)
+    assert high == math.inf
+    assert math.isfinite(low)
+
+
+def test_blocks_are_long_where_requests_resemble_their_neighbours() -> None:
+    random = np.random.default_rng(5)
+    independent = random.normal(size=2000)
+    correlated = np.convolve(random.normal(size=2040), np.ones(41), "valid")
+    assert block_length(independent) <= 5
+    assert block_length(correlated) > 40
+    assert block_length(np.ones(50)) == 1

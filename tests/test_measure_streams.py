@@ -1,0 +1,227 @@
+"""Packets joined to the bytes of their streams: retransmission, wrap-around, reconnection, loss."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed.measure.packets import RECORD, crossings
+from cellbed.measure.streams import NEVER, Connection, Streams
+
+DIRECTIONS = [
+    {"index": 0, "name": "mobile-0.uplink", "from": "endpoint-0", "to": "tower"},
+    {"index": 1, "name": "mobile-0.downlink", "from": "tower", "to": "endpoint-0"},
+    {"index": 2, "name": "core-edge-0.uplink", "from": "tower", "to": "edge-0"},
+    {"index": 3, "name": "core-edge-0.downlink", "from": "edge-0", "to": "tower"},
+]
+MS = 1_000_000
+
+
+class Log:
+    """A packet log written by hand: endpoint-0 is vertex 0, edge-0 vertex 1."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, ...]] = []
+        self.packets = 0
+
+    def up(self, at: int, sequence: int, payload: int, *, port: int = 40_000, drop: int = 0, queue: int = 2) -> None:
+        """A packet of the uplink's stream that enters at `at` ms, queues for `queue` ms, is delayed for 10 + 1 ms."""
+        self._two_hops((0, 2), (0, 1), (port, 1883), at, sequence, payload, drop, queue)
+
+    def down(self, at: int, sequence: int, payload: int, *, port: int = 40_000) -> None:
+        self._two_hops((3, 1), (1, 0), (1883, port), at, sequence, payload, 0, 0)
+
+    def _two_hops(
+        self, path: Any, ends: Any, ports: Any, at: int, sequence: int, payload: int, drop: int, queue: int
+    ) -> None:
+        packet, now = self.packets, at * MS
+        self.packets += 1
+        for hop, (direction, delay) in enumerate(zip(path, (10 * MS, 1 * MS), strict=True)):
+            released = now + (queue * MS if hop == 0 else 0)
+            departed = released if drop else released + delay
+            times = (now, released, departed, departed + 1000)
+            tcp = (*ports, sequence % 2**32, payload, *ends)
+            self.records.append((packet, *times, direction, drop, 6, payload + 52, *tcp))
+            if drop:
+                return
+            now = departed
+
+    def streams(self) -> Streams:
+        log = np.array(self.records, RECORD)
+        return Streams(crossings(log[np.argsort(log["departed"], kind="stable")], DIRECTIONS, [1883]))
+
+    def uplink(self, port: int = 40_000) -> list[Connection]:
+        self.down(0, 77, 0)  # the far end is known by name as soon as it sends
+        return self.streams().leaving("endpoint-0", port, 1883)
+
+
+def entered(streams: Streams, rows: np.ndarray[Any, Any]) -> list[int | None]:
+    """Entry times of crossings in ms."""
+    return [None if row == NEVER else int(streams.crossings.entered[row]) // MS for row in rows]
+
+
+def look(log: Log, starts: list[int], ends: list[int], connection: int = 0) -> tuple[list[Any], list[Any]]:
+    """When the byte at each start entered first, and when the packet that completed each prefix entered."""
+    log.down(0, 77, 0)
+    streams = log.streams()
+    found = streams.leaving("endpoint-0", 40_000, 1883)[connection]
+    first, completing = found.entry(np.array(starts)), found.completion(np.array(ends))
+    return entered(streams, first), entered(streams, completing)
+
+
+def test_a_request_enters_with_its_first_byte_and_completes_with_its_last() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    for index in range(4):
+        log.up(10 + index, 1001 + 100 * index, 100)
+    assert look(log, [0, 150, 300], [100, 250, 400]) == ([10, 11, 13], [10, 12, 13])
+
+
+def test_queue_and_delay_are_summed_over_the_hops() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100, queue=7)
+    log.down(0, 77, 0)
+    found = log.streams().crossings
+    row = int(np.flatnonzero(found.payload)[0])
+    assert found.queued[row] == 7 * MS
+    assert found.delayed[row] == 11 * MS
+    assert found.left[row] == 28 * MS + 1000
+    assert found.delivered[row]
+
+
+def test_a_retransmission_completes_what_its_loss_left_open() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 100, drop=1)
+    log.up(12, 1201, 100)
+    log.up(50, 1101, 100)  # again
+    # Bytes 200 to 300 came early, but the stream was not complete up to them before the retransmission.
+    assert look(log, [100, 200], [100, 200, 300]) == ([11, 12], [10, 50, 50])
+
+
+def test_a_retransmission_may_be_cut_differently() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 100, drop=2)
+    log.up(12, 1201, 100, drop=2)
+    log.up(50, 1051, 200)
+    log.up(51, 1251, 50)
+    assert look(log, [120, 220], [100, 160, 250, 300]) == ([11, 12], [10, 50, 50, 51])
+
+
+def test_what_never_arrived_has_no_completing_packet() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 100, drop=1)
+    assert look(log, [100, 500], [100, 200, 500]) == ([11, None], [10, None, None])
+
+
+def test_a_packet_of_a_killed_run_that_crossed_one_hop_of_two_was_not_delivered() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100)
+    log.records.pop()
+    assert look(log, [0], [100]) == ([10], [None])
+
+
+@pytest.mark.parametrize("first", [2**32 - 1, 2**32 - 2, 2**32 - 150, 2**31 - 50, 0])
+def test_sequence_numbers_wrap_around(first: int) -> None:
+    log = Log()
+    log.up(1, first, 0)
+    for index in range(6):
+        log.up(10 + index, first + 1 + 100 * index, 100, drop=1 if index == 2 else 0)
+    log.up(40, first + 201, 100)
+    assert look(log, [0, 200, 500], [200, 300, 600]) == ([10, 12, 15], [11, 40, 40])
+
+
+def test_streams_longer_than_the_sequence_space_are_followed() -> None:
+    log = Log()
+    log.up(1, 5, 0)
+    step = 2**30
+    for index in range(9):
+        log.up(10 + index, 6 + step * index, step)
+    assert look(log, [5 * step, 8 * step], [6 * step, 9 * step]) == ([15, 18], [15, 18])
+
+
+def test_pure_acknowledgements_keep_alives_and_the_end_do_not_open_a_connection() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(2, 1001, 0)
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 0)
+    log.up(12, 1100, 0)  # keep-alive
+    log.up(13, 1101, 100)
+    log.up(14, 1201, 0)  # FIN
+    log.up(15, 1202, 0)
+    assert len(log.uplink()) == 1
+
+
+def test_a_lost_syn_that_is_sent_again_opens_one_connection() -> None:
+    log = Log()
+    log.up(1, 1000, 0, drop=1)
+    log.up(3, 1000, 0)
+    log.up(10, 1001, 100)
+    assert len(log.uplink()) == 1
+    assert look(log, [0], [100]) == ([10], [10])
+
+
+@pytest.mark.parametrize("again", [50_000_000, 2**32 - 20_000_000])
+def test_a_new_connection_from_the_same_port_counts_from_zero(again: int) -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 100)
+    log.up(100, again, 0)
+    log.up(101, again + 1, 0)
+    log.up(102, again + 1, 100)
+    log.up(103, again + 101, 100)
+    assert look(log, [0, 100], [200], connection=0) == ([10, 11], [11])
+    assert look(log, [0, 100], [200], connection=1) == ([102, 103], [103])
+
+
+def test_a_connection_of_which_the_beginning_is_missing_is_left_out() -> None:
+    log = Log()
+    log.up(10, 1001, 100)
+    log.up(11, 1101, 100)
+    assert log.uplink() == []
+
+
+def test_connections_are_told_apart_by_port_and_node() -> None:
+    log = Log()
+    for port in (40_000, 40_001):
+        log.up(1, 1000, 0, port=port)
+        log.up(port - 39_990, 1001, 100, port=port)
+    streams = log.streams()
+    times = []
+    for port in (40_000, 40_001):
+        (connection,) = streams.leaving("endpoint-0", port, 1883)
+        times += entered(streams, connection.entry(np.array([0])))
+    assert times == [10, 11]
+    assert streams.leaving("endpoint-1", 40_000, 1883) == []
+
+
+def test_many_records_are_joined() -> None:
+    count = 200_000
+    log = np.zeros(2 * count, RECORD)
+    packet = np.arange(count)
+    for hop, direction in enumerate((0, 2)):
+        rows = log[hop::2]
+        rows["packet"], rows["direction"], rows["protocol"] = packet, direction, 6
+        rows["arrived"] = packet * 1000 + hop * 500
+        rows["released"] = rows["departed"] = rows["observed"] = rows["arrived"] + 500
+        rows["source_port"], rows["destination_port"] = 40_000, 1883
+        rows["destination_vertex"] = 1
+        rows["tcp_sequence"] = (2**32 - 10_000 + np.maximum(packet - 1, -1) * 1448 + 1) % 2**32
+        rows["payload"] = np.where(packet == 0, 0, 1448)
+    log[0:2]["tcp_sequence"] = 2**32 - 10_000
+    back = log[:2].copy()
+    back["packet"], back["direction"], back["source_vertex"], back["destination_vertex"] = count, [3, 1], 1, 0
+    streams = Streams(crossings(np.r_[log, back], DIRECTIONS, [1883]))
+    (connection,) = streams.leaving("endpoint-0", 40_000, 1883)
+    ends = np.arange(1, count) * 1448
+    assert (connection.completion(ends) != NEVER).all()
+    assert np.array_equal(streams.crossings.entered[connection.entry(ends - 1448)], np.arange(1, count) * 1000)
