@@ -19,6 +19,7 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "p
 
 def create(parent: Path, name: str, now: datetime) -> Path:
     """Make a new folder ``<name>-<date>-<time>`` below `parent`; a number is added where it exists already."""
+    parent = parent.absolute()
     stem = f"{name}-{now:%Y%m%d-%H%M%S}"
     number = 1
     while True:

@@ -46,27 +46,44 @@ def spawn(
     """
     from cellbed import _core
 
+    # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only says that
+    # something did.
+    heard, told = os.pipe()
+
     def enter() -> None:
         # Python ignores SIGPIPE, and the supervisor may hold others back: programs start with the default.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        _core.enter(
-            user_namespace=place.user_namespace,
-            network_namespace=place.network_namespace,
-            binds=list(place.binds),
-            cgroups=list(place.cgroups),
-            keep_capabilities=keep_capabilities,
-        )
+        try:
+            _core.enter(
+                user_namespace=place.user_namespace,
+                network_namespace=place.network_namespace,
+                binds=list(place.binds),
+                cgroups=list(place.cgroups),
+                keep_capabilities=keep_capabilities,
+            )
+        except Exception as error:
+            os.write(told, str(error).encode(errors="replace")[:2000])
+            raise
 
-    return subprocess.Popen(
-        list(command),
-        env=dict(environment) if environment is not None else dict(os.environ),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=own_session,
-        preexec_fn=enter,
-    )
+    try:
+        return subprocess.Popen(
+            list(command),
+            env=dict(environment) if environment is not None else dict(os.environ),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=own_session,
+            preexec_fn=enter,
+        )
+    except subprocess.SubprocessError:
+        os.close(told)
+        told = -1
+        raise OSError(os.read(heard, 2000).decode(errors="replace")) from None
+    finally:
+        os.close(heard)
+        if told >= 0:
+            os.close(told)
 
 
 def end(process: subprocess.Popen[bytes], patience: float = 1.0) -> None:
