@@ -5,7 +5,10 @@ cd "$(dirname "$0")/.."
 cellbed=.venv/bin/cellbed
 scenario=${SCENARIO:-scenarios/offload-lte.toml}
 options=()
-if ! "$cellbed" doctor --check limits >/dev/null 2>&1; then
+limits=$("$cellbed" doctor --json | .venv/bin/python -c '
+import json, sys
+print(next(check["status"] for check in json.load(sys.stdin) if check["name"] == "CPU and memory limits"))' || true)
+if [ "$limits" != ok ]; then
     echo "CPU and memory limits cannot be enforced here (see: $cellbed doctor); running without them" >&2
     options+=(--no-limits)
 fi
