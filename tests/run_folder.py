@@ -311,7 +311,9 @@ class Simulation:
 
     def _start(self, index: int) -> None:
         shape = self.shape
-        self._connect(index, 40_000, 0.0, shape.reconnect_at or shape.duration)
+        # A pair of ports is only used again when nothing of the connection before is on its way.
+        pause = 2.0 if shape.same_port else 0.0
+        self._connect(index, 40_000, 0.0, (shape.reconnect_at or shape.duration) - pause)
         if shape.reconnect_at is not None:
             port = 40_000 if shape.same_port else 40_001
             self._connect(index, port, shape.reconnect_at, shape.duration)

@@ -53,7 +53,7 @@ def block_length(samples: Samples) -> int:
     n = len(samples)
     if n < 9:
         return 1
-    # Equal samples (all the requests without a reply) get the mean of their ranks, or time itself would look like a trend.
+    # Equal samples (all requests without a reply) get the mean of their ranks, or time itself would look like a trend.
     _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(count) - (count - 1) / 2)[place]
     centred = ranks - ranks.mean()

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cellbed.measure.lines import read_lines
 from cellbed.measure.packets import crossings, read_packets
 from cellbed.measure.parts import PARTS
-from cellbed.measure.run_folder import read_lines
 from cellbed.measure.streams import NEVER, Connection, Streams
 
 STATUSES = ("ok", "late", "timed-out", "lost")
@@ -64,13 +64,14 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     joined = _attach_packets(joined, run, description)
     t0 = description.get("t0_ns")
     origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
-    joined = joined.with_columns(
+    # In whole nanoseconds, so that what is left is exact.
+    spent = pl.sum_horizontal(list(_SPANS.values()), ignore_nulls=False)
+    return joined.with_columns(
         intended_s=_seconds(pl.col("intended_ns") - origin),
         latency_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns")),
         **{part.column: _seconds(_SPANS[part.name]) for part in PARTS},
+        residual_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns") - spent),
     )
-    every_part = pl.sum_horizontal([part.column for part in PARTS], ignore_nulls=False)
-    return joined.with_columns(residual_s=pl.col("latency_s") - every_part)
 
 
 def _between(earlier: str, later: str) -> pl.Expr:

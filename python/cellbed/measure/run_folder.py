@@ -1,12 +1,10 @@
-"""A run's folder: what it holds, reading its raw text files, writing results so that none is ever half there."""
+"""A run's folder: what describes it, and writing results so that none is ever half there."""
 
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import polars as pl
 
 from cellbed.errors import CellbedError
 
@@ -42,25 +40,6 @@ def read_run(run: Path) -> dict[str, Any]:
             "that made the run"
         )
     return content
-
-
-def read_lines(path: Path, schema: dict[str, Any]) -> pl.DataFrame:
-    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null.
-
-    A last line without its line feed is what a killed process leaves: it is left out. A missing file is an
-    empty table.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        content = b""
-    content = content[: content.rfind(b"\n") + 1]
-    if not content.strip():
-        return pl.DataFrame(schema=schema)
-    try:
-        return pl.read_ndjson(content, schema=schema)
-    except pl.exceptions.PolarsError as error:
-        raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,0 +1,271 @@
+"""A run's folder measured: the parts a simulation knows must come out of the raw files it wrote."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.measure.comparison import compare
+from cellbed.measure.parts import PARTS
+from cellbed.measure.run_folder import MeasureError
+from cellbed.measure.summary import Summary, collect
+from run_folder import T0, Shape, Simulation, make_run, status_of
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Simulation]:
+    path = tmp_path_factory.mktemp("runs") / "outage"
+    simulation = make_run(path, Shape(duration=30, outages=((12.0, 2.0),)))
+    collect(path)
+    return path, simulation
+
+
+def requests_of(run: Path) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet")
+
+
+def test_parts_add_up_to_the_latency_with_a_small_residual(simulated: tuple[Path, Simulation]) -> None:
+    requests = requests_of(simulated[0])
+    parts = requests.select(pl.sum_horizontal(part.column for part in PARTS)).to_series()
+    left = requests["latency_s"] - parts - requests["residual_s"]
+    assert requests["residual_s"].null_count() == 0
+    assert left.abs().max() < 1e-9  # type: ignore[operator]
+    assert (requests["residual_s"].abs() / requests["latency_s"]).median() < 0.01  # type: ignore[operator]
+    # What is left is the emulator's lateness at the first of two hops, never negative.
+    assert requests["residual_s"].min() >= 0  # type: ignore[operator]
+
+
+def test_stamps_come_in_order_and_no_part_is_negative(simulated: tuple[Path, Simulation]) -> None:
+    lowest = requests_of(simulated[0]).select(pl.col(part.column).min() for part in PARTS).row(0, named=True)
+    assert {name: value for name, value in lowest.items() if value < 0} == {}
+
+
+def test_parts_are_those_the_simulation_spent(simulated: tuple[Path, Simulation]) -> None:
+    path, simulation = simulated
+    rows = {row["request"]: row for row in requests_of(path).iter_rows(named=True)}
+    assert len(rows) == len(simulation.requests)
+    for request in simulation.requests:
+        row, stamps = rows[request.request], request.stamps
+        assert row["part_inference"] == pytest.approx((stamps["compute_end"] - stamps["compute_start"]) / 1e9)
+        assert row["part_uplink_delay"] == pytest.approx(0.0105)  # 10 ms of the radio, 0.5 ms of the core
+        assert row["latency_s"] == pytest.approx((stamps["reply"] - request.intended) / 1e9)
+        assert row["intended_s"] == pytest.approx(request.intended / 1e9)
+
+
+def test_an_outage_shows_in_latency_queue_and_capacity_at_the_same_moment(simulated: tuple[Path, Simulation]) -> None:
+    path = simulated[0]
+    requests, links = requests_of(path), pl.read_parquet(path / "links.parquet")
+    slowest = requests.sort("latency_s", descending=True).row(0, named=True)
+    assert 11.5 <= slowest["intended_s"] <= 14.0
+    assert slowest["latency_s"] > 1.5
+    uplink = links.filter((pl.col("direction") == "mobile-0.uplink") & pl.col("time_s").is_between(12.01, 13.95))
+    assert uplink["capacity_mbit_s"].max() == 0
+    assert uplink["queue_bytes"].max() > 20_000  # type: ignore[operator]
+    (summary,) = [each for each in Summary.read(path).directions if each.direction == "mobile-0.uplink"]
+    assert summary.longest_gap_s == pytest.approx(2.0, abs=0.05)
+    assert summary.longest_gap_at_s == pytest.approx(12.0, abs=0.05)
+
+
+def test_the_decomposition_adds_up_and_lies_at_its_percentile(simulated: tuple[Path, Simulation]) -> None:
+    summary = Summary.read(simulated[0])
+    requests = requests_of(simulated[0])
+    median, p90, p99 = summary.decompositions
+    for each in (median, p90):
+        assert each.latency is not None
+        assert each.residual is not None
+        assert sum(each.parts.values()) + each.residual == pytest.approx(each.latency)
+        inside = requests.filter(pl.col("latency_s").is_between(each.low, each.high))
+        assert each.requests == len(inside)
+    assert p99.note is not None  # 210 requests do not support it
+    assert "368" in p99.note
+    assert p99.parts == {}
+
+
+def test_links_keep_every_byte(simulated: tuple[Path, Simulation]) -> None:
+    path, simulation = simulated
+    links = pl.read_parquet(path / "links.parquet")
+    for number, direction in enumerate(simulation.network.directions):
+        name = simulation.network.names[number][0]
+        series = links.filter(pl.col("direction") == name)
+        carried = sum(size for _, _, size, drop in direction.log if drop == 0)
+        assert series["used_mbit_s"].sum() * 0.01 * 1e6 / 8 == pytest.approx(carried)
+        dropped = sum(drop == 1 for *_, drop in direction.log)
+        assert series["dropped_queue"].sum() == dropped
+
+
+def test_nodes_say_processor_time_memory_and_throttling(simulated: tuple[Path, Simulation]) -> None:
+    nodes = pl.read_parquet(simulated[0] / "nodes.parquet")
+    endpoint = nodes.filter(pl.col("node") == "endpoint-0")
+    assert endpoint["cpu_cores"].mean() == pytest.approx(0.07, abs=0.001)
+    edge = nodes.filter(pl.col("node") == "edge-0")
+    assert edge["throttled_s"].sum() == pytest.approx(0.8)
+    assert edge["throttled_share"].max() == pytest.approx(1.0, abs=0.5)
+    assert [node.node for node in Summary.read(simulated[0]).nodes] == ["endpoint-0", "edge-0"]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(duration=8, outages=(), first_sequence=2**32 - 500_000, loss=0.02),
+        Shape(duration=8, outages=(), reconnect_at=4.0),
+        Shape(duration=8, outages=(), reconnect_at=4.0, same_port=True),
+        Shape(duration=6, outages=(), endpoints=3, rate=3),
+    ],
+    ids=["wrap-around and loss", "reconnect", "reconnect from the same port", "three endpoints"],
+)
+def test_every_reply_finds_its_packets(tmp_path: Path, shape: Shape) -> None:
+    simulation = make_run(tmp_path / "run", shape)
+    summary = collect(tmp_path / "run")
+    assert summary.requests.total == len(simulation.requests)
+    assert summary.requests.without_parts == 0
+    assert summary.residual is not None
+    assert summary.residual.median_share < 0.01
+    lowest = requests_of(tmp_path / "run").select(pl.col(part.column).min() for part in PARTS).row(0)
+    assert min(lowest) >= 0
+
+
+def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
+    shape = Shape(duration=20, uplink=5, timeout=1.0, drain=3, silent_from=15, outages=((5.0, 3.0),))
+    simulation = make_run(tmp_path / "run", shape)
+    summary = collect(tmp_path / "run")
+    truth = [status_of(request, shape) for request in simulation.requests]
+    counts = summary.requests
+    found = {"ok": counts.ok, "late": counts.late, "timed-out": counts.timed_out, "lost": counts.lost}
+    assert found == {status: truth.count(status) for status in found}
+    assert counts.late > 0
+    assert counts.timed_out > 0
+    # A quarter got no reply: a P90 over the replies alone would be a lie.
+    p90 = summary.percentiles[1]
+    assert p90.value is None
+    assert p90.note is not None
+    assert "no reply" in p90.note
+    missing = requests_of(tmp_path / "run").filter(pl.col("reply_ns").is_null())
+    assert missing["latency_s"].null_count() == len(missing)
+    assert missing["part_uplink_queue"].null_count() < len(missing)  # what is known of them is kept
+
+
+def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=8, outages=(), description={"status": "running", "emulator": None}))
+    whole = collect(run).requests.total
+    for name in ("packets.bin", "series.bin", "endpoint-0.requests.jsonl", "edge-0.service.jsonl", "nodes.jsonl"):
+        path = run / "raw" / name
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) * 2 // 3 - 5])
+    summary = collect(run)
+    assert summary.status == "running"
+    assert 0 < summary.requests.total < whole
+    assert summary.residual is not None
+
+
+def test_a_run_killed_before_its_first_request_has_an_empty_summary(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=2, description={"t0_ns": None, "status": "failed"}))
+    for path in (run / "raw").iterdir():
+        path.unlink()
+    (run / "raw" / "packets.bin").write_bytes(b"cellbed pa")
+    summary = collect(run)
+    assert summary.requests.total == 0
+    assert all(not at.supported for at in summary.percentiles)
+    assert "the run recorded no request" in summary.warnings
+
+
+def test_missing_stamps_leave_their_parts_unknown_and_are_told(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=8, outages=()))
+    service = run / "raw" / "edge-0.service.jsonl"
+    lines = service.read_text().splitlines(keepends=True)
+    service.write_text("".join(lines[10:]))
+    summary = collect(run)
+    assert summary.requests.without_parts == 10
+    assert any("10 of" in warning and "lack a part" in warning for warning in summary.warnings)
+    unknown = requests_of(run).filter(pl.col("residual_s").is_null())
+    assert unknown["part_uplink_queue"].null_count() == 0
+    assert unknown["part_inference"].null_count() == 10
+
+
+def test_replies_that_are_errors_are_told(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=4, outages=()))
+    path = run / "raw" / "endpoint-0.requests.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[3]["error"] = "not an image"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = collect(run)
+    assert summary.requests.failed == 1
+    assert summary.reasons == {"not an image": 1}
+
+
+def test_packets_that_prove_links_before_the_schedule_are_not_the_runs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=4, outages=(), description={"t0_ns": T0 + 1_000_000_000}))
+    directions = collect(run).directions
+    links = pl.read_parquet(run / "links.parquet").filter(pl.col("direction") == "mobile-0.uplink")
+    assert links["time_s"].min() == pytest.approx(-1.0)
+    mean = links.filter(pl.col("time_s").is_between(0, 4, closed="left"))["used_mbit_s"].mean()
+    assert directions[0].used_mbit_s == pytest.approx(mean)
+
+
+def test_the_summary_reads_back_as_it_was_written(simulated: tuple[Path, Simulation]) -> None:
+    path = simulated[0]
+    written = collect(path)
+    assert Summary.read(path) == written
+    assert not list(path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "no run.json"), ("{", "cannot be read"), ("[]", "one JSON object"), ('{"format": 99}', "format 99")],
+)
+def test_what_is_not_a_run_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(MeasureError, match=words) as refusal:
+        collect(tmp_path)
+    assert str(tmp_path) in str(refusal.value)
+
+
+def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=2, outages=()))
+    (run / "raw" / "packets.bin").write_bytes(b"something else than a log" * 10)
+    with pytest.raises(MeasureError, match=r"packets\.bin: begins with"):
+        collect(run)
+
+
+def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
+    make_run(tmp_path / "fast", Shape(duration=20, outages=(), uplink=12))
+    make_run(tmp_path / "slow", Shape(duration=20, outages=(), uplink=6, seed=2))
+    comparison = compare([tmp_path / "fast", tmp_path / "slow"])
+    median, p90, p99 = comparison.differences
+    assert median.value is not None
+    assert median.low is not None
+    assert median.high is not None
+    assert median.value > 0.02
+    assert median.low <= median.value <= median.high
+    assert median.distinct is True
+    assert p90.run == "slow"
+    assert p99.value is None
+    assert p99.note is not None
+    assert "368" in p99.note
+    notes = " ".join(comparison.notes)
+    assert "autocorrelated" in notes
+    assert "repeat" in notes
+    assert "seed" in notes
+    assert json.loads(comparison.json())["differences"][0]["value"] == median.value
+
+
+def test_comparing_needs_two_runs(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="two"):
+        compare([tmp_path])
+
+
+def test_importing_the_measuring_modules_costs_no_table_library() -> None:
+    code = "import sys, cellbed.measure, cellbed.report, cellbed.report.html, cellbed.report.terminal; " + (
+        "assert not {'polars', 'numpy', 'jinja2'} & set(sys.modules), sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})

@@ -1,0 +1,324 @@
+"""The report of a run: on the terminal, and as a page in a real browser."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cellbed.cli.main import app
+from cellbed.measure.run_folder import MeasureError
+from cellbed.measure.summary import collect
+from cellbed.report import formats, html, terminal
+from cellbed.report.html import ASSETS, AssetError
+from run_folder import Shape, make_run
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+needs_assets = pytest.mark.skipif(
+    not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing: apt install chromium")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield running
+        running.close()
+
+
+class Page:
+    """A report open in the browser, with everything it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.page = browser.new_page(viewport={"width": 1200, "height": 900})
+        self.said: list[str] = []
+        self.requested: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.requested.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
+
+    def figures(self) -> list[dict[str, str]]:
+        script = """all => all.map(e => ({path: e.dataset.figure, value: e.dataset.value, text: e.textContent}))"""
+        found: list[dict[str, str]] = self.page.eval_on_selector_all("[data-figure]", script)
+        return found
+
+    def inked(self) -> list[bool]:
+        """Whether each chart has anything but background on it."""
+        script = """all => all.map(c => new Set(new Uint32Array(
+            c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size > 3)"""
+        found: list[bool] = self.page.eval_on_selector_all("#timeline canvas, #nodes canvas", script)
+        return found
+
+
+def look_up(summary: Any, path: str) -> Any:
+    for key in path.split("."):
+        summary = summary[int(key)] if isinstance(summary, list) else summary[key]
+    return summary
+
+
+def as_number(text: str) -> tuple[float, float] | None:
+    """The number that a figure states and half its last digit, in its own unit; None where it states none."""
+    match = re.fullmatch(r"([−-]?[\d,]+(?:\.(\d+))?)(?: (.+))?", text)
+    if match is None:
+        return None
+    factors = SECONDS | {"%": 0.01, "kB": 1e3, "MB": 1e6, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    factor = factors.get(match[3] or "", 1)
+    rounding = 0.501 * 10.0 ** -len(match[2] or "") * factor
+    return float(match[1].replace(",", "").replace("−", "-")) * factor, rounding
+
+
+SHAPES = {
+    "outage": Shape(duration=60, rate=7),
+    "losses": Shape(
+        duration=20,
+        uplink=5,
+        timeout=1.0,
+        drain=3,
+        silent_from=15,
+        outages=((5.0, 2.0),),
+        loss=0.01,
+        queue_limit=60_000,
+    ),
+    "three endpoints": Shape(duration=10, rate=4, endpoints=3, outages=((4.0, 1.0),)),
+    "few requests": Shape(duration=3, rate=1, outages=()),
+}
+
+
+@needs_assets
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: Any, tmp_path: Path, name: str) -> None:
+    make_run(tmp_path / "run", SHAPES[name])
+    collect(tmp_path / "run")
+    path = html.write(tmp_path / "run")
+    page = Page(browser, path)
+    assert page.said == []
+    assert page.requested == [path.as_uri()]
+
+    summary = json.loads((tmp_path / "run" / "summary.json").read_bytes())
+    figures = page.figures()
+    assert len(figures) > 20
+    for figure in figures:
+        value = look_up(summary, figure["path"])
+        assert json.loads(figure["value"]) == value, figure
+        stated = as_number(figure["text"])
+        if stated is not None:
+            # A column of milliseconds names its unit in its head.
+            factors = (1.0,) if " " in figure["text"] else (1.0, 1e-3)
+            assert any(abs(stated[0] * f - value) <= max(stated[1] * f, 0.005 * value) for f in factors), figure
+    shown = {figure["path"] for figure in figures}
+    assert "requests.total" in shown
+    for index, at in enumerate(summary["percentiles"]):
+        assert (f"percentiles.{index}.value" in shown) == (at["value"] is not None)
+
+    inked = page.inked()
+    assert len(inked) >= 9
+    assert all(inked)
+    assert page.page.locator("svg#ecdf path.curve").get_attribute("d")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
+
+
+@needs_assets
+def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) -> None:
+    make_run(tmp_path / "run", Shape(duration=20, outages=((8.0, 1.0),)))
+    collect(tmp_path / "run")
+    page = Page(browser, html.write(tmp_path / "run"))
+    page.page.locator("#charts .u-over").first.scroll_into_view_if_needed()
+    over = page.page.locator("#charts .u-over").first.bounding_box()
+    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60)
+    said = page.page.locator(".chart output").all_inner_texts()
+    assert len(said) >= 9
+    assert all(said), said
+    assert re.fullmatch(r"request \d+ at \d+\.\d\d s: .*", said[0])
+    assert "offered" in said[1]
+
+    before = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    page.page.mouse.move(over["x"] + over["width"] * 0.4, over["y"] + 60)
+    page.page.mouse.down()
+    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60, steps=4)
+    page.page.mouse.up()
+    page.page.wait_for_selector("#reset:not([hidden])")
+    page.page.wait_for_function("document.querySelector('.u-select').style.width === '0px'")
+    zoomed = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    assert all(old != new for old, new in zip(before, zoomed, strict=True))
+    page.page.click("#reset")
+    page.page.wait_for_function("document.querySelector('#reset').hidden")
+    assert page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())") == before
+    page.page.select_option("#scale", "log")
+    assert page.said == []
+
+
+@needs_assets
+def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path) -> None:
+    notes = {"status": "interrupted", "no_limits": True, "warnings": ["<b>a warning</b>"]}
+    make_run(tmp_path / "run", Shape(duration=4, outages=(), description=notes))
+    collect(tmp_path / "run")
+    page = Page(browser, html.write(tmp_path / "run"))
+    assert page.page.inner_text("#status") == "interrupted"
+    assert "stopped before its end" in page.page.inner_text("#incomplete")
+    assert "--no-limits" in page.page.inner_text("#no-limits")
+    red, green, blue = map(
+        int,
+        re.findall(r"\d+", page.page.evaluate("getComputedStyle(document.querySelector('#no-limits')).borderColor"))[
+            :3
+        ],
+    )
+    assert red > 2 * max(green, blue)
+    assert "<b>a warning</b>" in page.page.inner_text("#warnings")  # as text, not as markup
+    assert "compute is real, labels are not" in page.page.inner_text("#seeded")
+    assert "needs at least 36 requests" in page.page.inner_text("#tile-1")
+
+
+@needs_assets
+def test_nothing_in_a_run_can_run_as_script(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=3, outages=(), description={"name": "</script><script>boom()</script>"}))
+    description = json.loads((run / "run.json").read_text())
+    description["directions"][0]["description"] = "</script><img src=x onerror=boom()>"
+    description["nodes"][0]["name"] = "endpoint-0"
+    (run / "run.json").write_text(json.dumps(description))
+    collect(run)
+    page = Page(browser, html.write(run))
+    assert page.said == []
+    assert page.page.inner_text("h1") == "</script><script>boom()</script>"
+
+
+@needs_assets
+def test_a_run_without_any_request_has_a_page_too(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=2, description={"t0_ns": None, "status": "failed", "emulator": None, "proof": []}))
+    for path in (run / "raw").iterdir():
+        path.unlink()
+    (run / "environment.json").unlink()
+    collect(run)
+    page = Page(browser, html.write(run))
+    assert page.said == []
+    assert "No decomposition" in page.page.inner_text("#decomposition")
+
+
+@needs_assets
+def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Path) -> None:
+    import numpy as np
+    import polars as pl
+
+    from cellbed.report.timeline import thin
+
+    random = np.random.default_rng(1)
+    latency = random.gamma(4, 0.03, 200_000)
+    latency[77_777], latency[123_456] = 9.0, np.nan
+    table = pl.DataFrame({"intended_s": np.arange(200_000) / 100, "latency_s": latency}).with_columns(
+        pl.col("latency_s").fill_nan(None)
+    )
+    drawn = thin(table, 3000)
+    assert len(drawn) <= 3000
+    assert drawn["latency_s"].max() == 9.0
+    assert drawn["latency_s"].min() == table["latency_s"].min()
+    assert drawn["latency_s"].null_count() == 1
+
+
+def test_missing_assets_are_an_error_that_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "run", Shape(duration=2, outages=()))
+    collect(tmp_path / "run")
+    monkeypatch.setattr(html, "ASSETS", tmp_path / "nowhere")
+    html._asset.cache_clear()
+    with pytest.raises(AssetError, match=r"python scripts/fetch_assets\.py"):
+        html.write(tmp_path / "run")
+    html._asset.cache_clear()
+
+
+def printed(run: Path) -> str:
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    terminal.show(run, console)
+    return console.export_text()
+
+
+def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", Shape(duration=60, rate=7))
+    summary = collect(tmp_path / "run")
+    text = printed(tmp_path / "run")
+    for at in summary.percentiles:
+        assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
+    for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not"):
+        assert name in text
+    assert formats.milliseconds(summary.decompositions[2].parts["uplink_queue"]) in text
+
+
+def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -> None:
+    shape = Shape(
+        duration=20, timeout=1.0, silent_from=10, drain=3, description={"no_limits": True, "status": "interrupted"}
+    )
+    make_run(tmp_path / "run", shape)
+    collect(tmp_path / "run")
+    text = printed(tmp_path / "run")
+    assert "--no-limits" in text
+    assert "interrupted" in text
+    assert "timed out" in text
+    assert "not finite" in text
+    assert "368" in text
+
+
+@needs_assets
+def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=4, outages=()))
+    result = CliRunner().invoke(app, ["report", str(run), "--open", "no"])
+    assert result.exit_code == 0, result.output
+    assert str(run / "report.html") in result.output.replace("\n", "")
+    made = {"requests.parquet", "links.parquet", "nodes.parquet", "summary.json", "report.html"}
+    assert made <= {path.name for path in run.iterdir()}
+    for name in made:
+        (run / name).unlink()
+    result = CliRunner().invoke(app, ["report", str(run), "--open", "no", "--json"])
+    assert json.loads(result.output)["requests"]["total"] == 28
+    assert made <= {path.name for path in run.iterdir()}
+
+
+def test_compare_prints_runs_beside_each_other(tmp_path: Path) -> None:
+    make_run(tmp_path / "one", Shape(duration=8, outages=()))
+    make_run(tmp_path / "two", Shape(duration=8, outages=(), uplink=5))
+    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two")])
+    assert result.exit_code == 0, result.output
+    assert "difference from the first" in result.output
+    assert "autocorrelated" in result.output
+    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
+    assert len(json.loads(result.output)["runs"]) == 2
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_what_is_not_a_run_folder_is_refused(tmp_path: Path, verb: str) -> None:
+    arguments = [verb, str(tmp_path)] + ([str(tmp_path)] if verb == "compare" else [])
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, MeasureError)
+    assert "not a run folder" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.127, "127 ms"), (1.7579, "1.76 s"), (0.000085, "85.0 µs"), (0.9996, "1.00 s"), (0, "0 ms"), (61.23, "61.2 s")],
+)
+def test_durations_have_three_digits_and_a_unit(seconds: float, words: str) -> None:
+    assert formats.duration(seconds) == words
+
+
+def test_sizes_rates_and_shares_are_written_with_their_units() -> None:
+    assert formats.size(999.6) == "1.00 kB"
+    assert formats.size(250_000) == "250 kB"
+    assert formats.memory(512 * 2**20) == "512 MiB"
+    assert formats.rate(None) == "unlimited"
+    assert formats.rate(8.027) == "8.03 Mbit/s"
+    assert formats.share(0.64) == "64 %"
+    assert formats.share(0.00044) == "0.044 %"
+    assert formats.number(1204) == "1,204"
+    assert formats.duration(None) == formats.NOTHING
