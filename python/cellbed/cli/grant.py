@@ -9,7 +9,7 @@ import typer
 
 def grant(
     user: Annotated[
-        str | None, typer.Argument(help="Login name; left out: who called sudo.", show_default=False)
+        str | None, typer.Argument(help="Login name; default: who called sudo.", show_default=False)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take back what was granted.")] = False,

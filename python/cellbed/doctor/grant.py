@@ -225,8 +225,8 @@ def shell_of(user: int, process: int) -> int | None:
         status = dict(
             line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line
         )
-        # Real user: sudo itself has root's as the effective one.
-        if int(status["Uid"].split()[1]) == user:
+        # Real and effective: sudo itself may keep the user's as the real one.
+        if status["Uid"].split()[:2] == [str(user)] * 2:
             return process
         process = int(status["PPid"])
     return None

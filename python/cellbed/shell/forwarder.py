@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+from typing import Any, cast
 
 ANSWER_S = 3.0
 """How long one resolver is waited for before the next is asked; the C library repeats its question after 5 s."""
@@ -78,8 +78,8 @@ class _Question(asyncio.DatagramProtocol):
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        transport.sendto(self._message)
+        # Not asserted: before Python 3.12 asyncio's own datagram transport is no subclass of the documented one.
+        cast(asyncio.DatagramTransport, transport).sendto(self._message)
 
     def datagram_received(self, data: bytes, _address: Any) -> None:
         # The first two bytes are the identifier of the question (RFC 1035, §4.1.1).

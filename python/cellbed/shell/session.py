@@ -73,7 +73,12 @@ def run_shell(link: ShellLink, command: Sequence[str] = (), *, offline: bool = F
 
 
 def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) -> _Surroundings:
-    record = Record.create("shell")
+    try:
+        record = Record.create("shell")
+    except OSError as error:
+        raise CellbedError(
+            f"{error.filename}: cannot keep the registry of live shells there: {error.strerror}; set XDG_STATE_HOME"
+        ) from error
     stack.callback(record.remove)
     ipv6 = way.kind != "none" and has_ipv6_way_out()
     with _choosing_addresses():

@@ -1,0 +1,293 @@
+"""A small world of network namespaces for tests of the shell: a host, the internet behind it, and people.
+
+The host is a network and a mount namespace of its own with loopback, one Ethernet device and a default route; the
+internet is a namespace with echo servers in IPv4 and IPv6. Nothing reaches the network of the machine itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+INTERNET = "198.51.100.1"
+INTERNET_IPV6 = "2001:db8:77::1"
+HOST = "198.51.100.2"
+ORDINARY_USER = 42420
+REPOSITORY = Path(__file__).parent.parent
+
+# Answers every datagram and connection with the address it came from, so that a test sees who is seen.
+ECHO = """
+import selectors, socket, sys
+selector = selectors.DefaultSelector()
+for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+    one = socket.socket(socket.AF_INET6, kind)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    one.bind((sys.argv[1], int(sys.argv[2])))
+    if kind == socket.SOCK_STREAM:
+        one.listen()
+    selector.register(one, selectors.EVENT_READ)
+print("ready", flush=True)
+while True:
+    for key, _ in selector.select():
+        if key.fileobj.type == socket.SOCK_DGRAM:
+            data, peer = key.fileobj.recvfrom(2048)
+            key.fileobj.sendto(peer[0].encode(), peer)
+        else:
+            connection, peer = key.fileobj.accept()
+            connection.sendall(peer[0].encode())
+            connection.close()
+"""
+
+# A name server that knows one thing: every name has the address 203.0.113.7. Over UDP and TCP.
+NAME_SERVER = """
+import selectors, socket, struct, sys
+def answer(query):
+    end = 12
+    while query[end]:
+        end += query[end] + 1
+    kind = struct.unpack("!H", query[end + 1:end + 3])[0]
+    record = b"\\xc0\\x0c" + struct.pack("!HHIH", 1, 1, 60, 4) + bytes([203, 0, 113, 7])
+    count = 1 if kind == 1 else 0
+    head = query[:2] + struct.pack("!HHHHH", 0x8180, 1, count, 0, 0)
+    return head + query[12:end + 5] + (record if count else b"")
+selector = selectors.DefaultSelector()
+for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+    one = socket.socket(socket.AF_INET, kind)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind((sys.argv[1], 53))
+    if kind == socket.SOCK_STREAM:
+        one.listen()
+    selector.register(one, selectors.EVENT_READ)
+print("ready", flush=True)
+while True:
+    for key, _ in selector.select():
+        if key.fileobj.type == socket.SOCK_DGRAM:
+            query, peer = key.fileobj.recvfrom(2048)
+            key.fileobj.sendto(answer(query), peer)
+        else:
+            connection, _ = key.fileobj.accept()
+            size = struct.unpack("!H", connection.recv(2))[0]
+            reply = answer(connection.recv(size))
+            connection.sendall(struct.pack("!H", len(reply)) + reply)
+            connection.close()
+"""
+
+
+def missing() -> str | None:
+    """Why these tests cannot run here, or ``None``."""
+    if os.geteuid() != 0:
+        return "needs root to make a world of network namespaces"
+    for program in ("ip", "nsenter", "unshare", "setpriv", "nft"):
+        if shutil.which(program) is None:
+            return f"needs the program {program}"
+    if not Path("/dev/net/tun").exists():
+        return "needs TUN devices: /dev/net/tun"
+    return None
+
+
+class World:
+    """See the module. `folder` may be written by everybody."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.chmod(0o777)
+        self._processes: list[subprocess.Popen[str]] = []
+        self._host = self._hold(["unshare", "--net", "--mount"])
+        self._internet = self._hold(["unshare", "--net"])
+        self._connect()
+        self._allow_tun()
+        self._open_to_everybody(folder)
+        self.serve(ECHO, "::", "7", internet=True)
+
+    def command(self, arguments: Sequence[str], *, user: int = 0, internet: bool = False) -> list[str]:
+        """The command line that runs `arguments` in the host's or the internet's namespaces as `user`."""
+        if internet:
+            return ["nsenter", f"--net=/proc/{self._internet}/ns/net", *arguments]
+        enter = ["nsenter", f"--net=/proc/{self._host}/ns/net", f"--mount=/proc/{self._host}/ns/mnt", "--wdns=/"]
+        ids = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        return [*enter, *ids, *arguments]
+
+    def home(self, user: int = 0) -> Path:
+        """The home of a user of the host."""
+        home = self.folder / f"home-{user}"
+        if not home.exists():
+            home.mkdir()
+            os.chown(home, user, user)
+        return home
+
+    def environment(self, user: int = 0) -> dict[str, str]:
+        """The environment of a user of the host."""
+        ours = ("CELLBED", "XDG_", "PROMPT_COMMAND")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        return clean | {"HOME": str(self.home(user)), "SHELL": "/bin/bash"}
+
+    def run(
+        self, arguments: Sequence[str], *, user: int = 0, internet: bool = False, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            self.command(arguments, user=user, internet=internet),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=self.environment(user),
+            check=False,
+        )
+
+    def shell(self, *arguments: str, user: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run `cellbed shell` with `arguments` on the host."""
+        return self.run([*cellbed("shell"), *arguments], user=user)
+
+    def start(self, arguments: Sequence[str], *, user: int = 0) -> subprocess.Popen[str]:
+        """Start a command on the host in a session of its own; its process is the command's."""
+        process = subprocess.Popen(
+            self.command(arguments, user=user),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(user),
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def serve(self, source: str, *arguments: str, internet: bool = False) -> None:
+        """Run a server, Python `source` that prints a line when it is ready, until the world ends."""
+        process = subprocess.Popen(
+            self.command(["/usr/bin/env", sys.executable, "-c", source, *arguments], internet=internet),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+    def resolve_with(self, text: str) -> None:
+        """Let `text` be the host's ``/etc/resolv.conf``."""
+        file = self.folder / f"resolv.conf-{time.monotonic_ns()}"
+        file.write_text(text)
+        file.chmod(0o644)
+        done = self.run(["mount", "--bind", str(file), "/etc/resolv.conf"])
+        assert done.returncode == 0, done.stderr
+
+    def hide(self, program: str) -> None:
+        """Let the host be without a program."""
+        path = shutil.which(program)
+        while path is not None and self.run(["test", "-x", path]).returncode == 0:
+            real = str(Path(path).resolve())
+            empty = self.folder / "empty"
+            empty.touch(mode=0o644)
+            assert self.run(["mount", "--bind", str(empty), real]).returncode == 0
+
+    def rules(self) -> str:
+        """The host's packet rules."""
+        return self.run(["nft", "list", "ruleset"]).stdout
+
+    def setting(self, name: str) -> str:
+        """A kernel setting of the host."""
+        return self.run(["cat", f"/proc/sys/net/{name}"]).stdout.strip()
+
+    def devices(self) -> set[str]:
+        """Names of the host's network devices."""
+        listing = self.run(["ip", "-json", "link"]).stdout
+        return {device["ifname"] for device in json.loads(listing)}
+
+    def records(self, user: int = 0) -> list[Path]:
+        """A user's records of live shells."""
+        return sorted((self.home(user) / ".local" / "state" / "cellbed" / "live").glob("*.json"))
+
+    def close(self) -> None:
+        """End everything."""
+        for process in reversed(self._processes):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+    def _hold(self, unshare: list[str]) -> int:
+        process = subprocess.Popen(
+            [*unshare, "sh", "-c", "echo ready; exec sleep infinity"], stdout=subprocess.PIPE, text=True
+        )
+        self._processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process.pid
+
+    def _connect(self) -> None:
+        on_host = f"""
+            ip link set lo up
+            ip link add eth0 type veth peer name eth0 netns {self._internet}
+            ip addr add {HOST}/24 dev eth0
+            ip -6 addr add {INTERNET_IPV6[:-1]}2/64 dev eth0 nodad
+            ip link set eth0 up
+        """
+        on_internet = f"""
+            ip link set lo up
+            ip addr add {INTERNET}/24 dev eth0
+            ip -6 addr add {INTERNET_IPV6}/64 dev eth0 nodad
+            ip link set eth0 up
+        """
+        routes = f"ip route add default via {INTERNET}; ip -6 route add default via {INTERNET_IPV6}"
+        for script, internet in ((on_host, False), (on_internet, True), (routes, False)):
+            done = self.run(["sh", "-ec", textwrap.dedent(script)], internet=internet)
+            assert done.returncode == 0, done.stderr
+
+    def _allow_tun(self) -> None:
+        """Give the host a /dev/net/tun that everybody may open, as distributions do."""
+        devices = self.folder / "dev"
+        script = f"""
+            mkdir {devices}
+            mount -t tmpfs -o mode=755 none {devices}
+            mknod -m 666 {devices}/tun c 10 200
+            mount --bind {devices}/tun /dev/net/tun
+        """
+        done = self.run(["sh", "-ec", textwrap.dedent(script)])
+        assert done.returncode == 0, done.stderr
+
+    def _open_to_everybody(self, folder: Path) -> None:
+        """Make this Python readable for ordinary users on the host, as it would be if it were installed."""
+        closed = None
+        for place in Path(sys.base_prefix).resolve().parents:
+            if not place.stat().st_mode & 0o001:
+                closed = place
+        if closed is None:
+            return
+        inner = Path(sys.base_prefix).resolve()
+        aside = folder / "python"
+        script = f"""
+            mkdir {aside}
+            mount --bind {inner} {aside}
+            mount -t tmpfs -o mode=755 none {closed}
+            mkdir -p {inner}
+            mount --bind {aside} {inner}
+        """
+        done = self.run(["sh", "-ec", textwrap.dedent(script)])
+        assert done.returncode == 0, done.stderr
+
+
+def cellbed(verb: str) -> list[str]:
+    """The command `cellbed VERB` of the code under test."""
+    return [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()", verb]
+
+
+def python(source: str, *arguments: str) -> list[str]:
+    """Python `source` as a command."""
+    return [sys.executable, "-c", source, *arguments]
+
+
+ASK = (
+    "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); print(s.recv(99).decode())"
+)
+"""Prints under which address the echo server at ARGV sees us."""

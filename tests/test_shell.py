@@ -1,0 +1,401 @@
+"""`cellbed shell` as its users meet it: real programs behind a real link, in namespaces made for the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellbed.testbed.state import process_start
+from shell_world import (
+    ASK,
+    HOST,
+    INTERNET,
+    INTERNET_IPV6,
+    NAME_SERVER,
+    ORDINARY_USER,
+    World,
+    cellbed,
+    missing,
+    python,
+)
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
+RESOLVE = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+RESOLVE_OVER_TCP = """
+import socket
+[address] = [line.split()[1] for line in open("/etc/resolv.conf") if line.startswith("nameserver")]
+query = bytes.fromhex("beef01000001000000000000") + b"\\4edge\\4test\\0" + bytes.fromhex("00010001")
+connection = socket.create_connection((address, 53), 10)
+connection.sendall(len(query).to_bytes(2, "big") + query)
+reply = connection.makefile("rb").read()
+print(".".join(map(str, reply[-4:])))
+"""
+PARENT = """
+import os, time
+child = os.fork()
+if child:
+    print(os.getpid(), child, flush=True)
+time.sleep(1000)
+"""
+ROUND_TRIP = """
+import socket, sys, time
+begin = time.monotonic()
+socket.create_connection((sys.argv[1], 7), 10)
+print(time.monotonic() - begin)
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
+    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
+        world = World(Path(folder))
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+def traces_of(world: World) -> tuple[str, str, set[str]]:
+    """What a shell could leave behind on the host."""
+    return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
+
+
+def wait_for_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        pytest.fail(f"the shell ended: {process.stderr.read()}")
+    return line.strip()
+
+
+@BOTH_USERS
+@pytest.mark.parametrize("address", [INTERNET, INTERNET_IPV6])
+def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, address: str) -> None:
+    if user and shutil.which("pasta") is None:
+        pytest.skip("needs pasta")
+    done = world.shell("--up", "50 Mbit/s", "--down", "50 Mbit/s", "--", *python(ASK, address, "7"), user=user)
+    assert done.returncode == 0, done.stderr
+    # The internet sees the host's address, not the shell's.
+    assert done.stdout.strip() in (f"::ffff:{HOST}", f"{INTERNET_IPV6[:-1]}2")
+    assert done.stderr == ""
+
+
+@BOTH_USERS
+def test_the_exit_status_is_that_of_the_program(world: World, user: int) -> None:
+    for script, status in (("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)):
+        assert world.shell("--offline", "--", "sh", "-c", script, user=user).returncode == status, script
+
+
+def test_a_program_that_does_not_exist_has_status_127(world: World) -> None:
+    done = world.shell("--offline", "--", "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr == "cellbed shell: no command is called 'no-such-program'\n"
+
+
+def test_what_follows_the_command_is_the_commands_own(world: World) -> None:
+    done = world.shell("--offline", "echo", "--up", "x", "--help")
+    assert done.stdout == "--up x --help\n"
+
+
+@BOTH_USERS
+def test_the_program_is_the_same_user_with_the_same_files(world: World, user: int) -> None:
+    home = world.home(user)
+    script = f"id -u; id -g; echo written > {home}/file; cat {home}/file"
+    done = world.shell("--offline", "--", "sh", "-c", script, user=user)
+    assert done.stdout.split() == [str(user), str(user), "written"]
+    assert (home / "file").stat().st_uid == user
+
+
+@BOTH_USERS
+def test_every_packet_waits_for_the_delay_of_each_direction(world: World, user: int) -> None:
+    done = world.shell("--delay", "40 ms", "--", *python(ROUND_TRIP, INTERNET), user=user)
+    # Never a packet early: a lower bound that no load of the machine can break.
+    assert float(done.stdout) >= 0.080, done.stderr
+
+
+@BOTH_USERS
+def test_shells_nest_and_their_delays_add_up(world: World, user: int) -> None:
+    inner = ["--delay", "10", "--", "sh", "-c", 'echo $CELLBED_SHELL $CELLBED_GATEWAY; exec "$@"', "sh"]
+    command = python(ROUND_TRIP, INTERNET)
+    for _ in range(3):
+        command = [*cellbed("shell"), *inner, *command]
+    done = world.run(command, user=user)
+    assert done.returncode == 0, done.stderr
+    *levels, round_trip = done.stdout.splitlines()
+    # The gateway of the outermost shell is the way out of all of them.
+    assert levels == ["1 100.127.0.1", "2 100.127.0.1", "3 100.127.0.1"]
+    assert float(round_trip) >= 0.060
+    assert done.stderr == ""
+
+
+@BOTH_USERS
+def test_the_host_is_reached_at_the_gateway_also_from_a_nested_shell(world: World, user: int) -> None:
+    from shell_world import ECHO
+
+    world.serve(ECHO, "::", "4711")
+    ask = ["sh", "-c", 'exec "$@" $CELLBED_GATEWAY 4711', "sh", *python(ASK)]
+    for command in (ask, [*cellbed("shell"), "--delay", "1", "--", *ask]):
+        done = world.shell("--delay", "1", "--", *command, user=user)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+
+def test_a_rate_limits_what_passes(world: World) -> None:
+    # 20 packets through 100 kbit/s need 20 · 12 ms; that they need as long is the model's promise, not the machine's.
+    script = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+begin = time.monotonic()
+for _ in range(21):
+    s.sendto(bytes(1472), (sys.argv[1], 7))
+for _ in range(21):
+    s.recv(99)
+print(time.monotonic() - begin)
+"""
+    done = world.shell("--up", "1 Mbit/s", "--", *python(script, INTERNET))
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) >= 20 * 0.012
+
+
+def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: World) -> None:
+    for program in ("pasta", "slirp4netns"):
+        world.hide(program)
+    done = world.shell("--delay", "1", "--", "echo", "works", user=ORDINARY_USER)
+    assert done.stdout == "works\n"
+    assert done.stderr.count("\n") == 1
+    assert "apt install passt" in done.stderr
+    silent = world.shell("--offline", "--", *python(ROUND_TRIP, INTERNET), user=ORDINARY_USER)
+    assert silent.returncode == 1
+    assert "cellbed shell" not in silent.stderr
+
+
+def test_slirp4netns_is_the_way_out_where_pasta_is_missing(world: World) -> None:
+    if shutil.which("slirp4netns") is None:
+        pytest.skip("needs slirp4netns")
+    world.hide("pasta")
+    done = world.shell("--", *python(ASK, INTERNET, "7"), user=ORDINARY_USER)
+    assert done.stdout.strip() == f"::ffff:{HOST}", done.stderr
+
+
+def test_iptables_translates_where_nft_is_missing(world: World) -> None:
+    if shutil.which("iptables") is None:
+        pytest.skip("needs iptables")
+    before = world.rules()
+    nft = Path(shutil.which("nft") or "").resolve()
+    world.hide("nft")
+    done = world.shell("--", *python(ASK, INTERNET, "7"))
+    assert done.stdout.strip() == f"::ffff:{HOST}", done.stderr
+    assert world.run(["umount", str(nft)]).returncode == 0
+    assert not before
+    assert "cellbed" not in world.rules()
+    assert "MASQUERADE" not in world.rules()
+
+
+def test_a_firewall_that_drops_what_is_forwarded_lets_the_shell_pass_and_is_left_as_it_was(world: World) -> None:
+    firewall = "table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop; }; }\n"
+    assert world.run(["nft", firewall]).returncode == 0
+    before = world.rules()
+    done = world.shell("--", *python(ASK, INTERNET, "7"))
+    assert done.stdout.strip() == f"::ffff:{HOST}", done.stderr
+    assert world.rules() == before
+
+
+@BOTH_USERS
+@pytest.mark.parametrize("nested", [False, True], ids=["one", "nested"])
+def test_names_resolve_where_the_resolver_listens_on_loopback(world: World, user: int, nested: bool) -> None:
+    world.serve(NAME_SERVER, "127.0.0.53")
+    world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
+    outer = [*cellbed("shell"), "--delay", "1", "--"] if nested else []
+    for source in (RESOLVE, RESOLVE_OVER_TCP):
+        done = world.shell("--delay", "1", "--", *outer, *python(source, "edge.test"), user=user)
+        assert done.stdout == "203.0.113.7\n", done.stderr
+    assert world.run(["cat", "/etc/resolv.conf"]).stdout.startswith("nameserver 127.0.0.53")
+
+
+@BOTH_USERS
+def test_names_resolve_where_the_resolver_is_elsewhere(world: World, user: int) -> None:
+    world.serve(NAME_SERVER, INTERNET, internet=True)
+    world.resolve_with(f"nameserver {INTERNET}\n")
+    done = world.shell("--delay", "1", "--", *python(RESOLVE, "edge.test"), user=user)
+    assert done.stdout == "203.0.113.7\n", done.stderr
+
+
+@BOTH_USERS
+def test_nothing_is_left_after_the_program_has_ended(world: World, user: int) -> None:
+    before = traces_of(world)
+    assert world.shell("--", "true", user=user).returncode == 0
+    assert traces_of(world) == before
+    assert world.records(user) == []
+
+
+@BOTH_USERS
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_nothing_is_left_after_a_signal(world: World, user: int, number: signal.Signals) -> None:
+    before = traces_of(world)
+    # A program with a child: both have to go. Ctrl-C goes to the whole group, as the terminal sends it.
+    process = world.start([*cellbed("shell"), "--", *python(PARENT)], user=user)
+    family = list(map(int, wait_for_line(process).split()))
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid, number)
+    assert process.wait(30) == 128 + number
+    assert [process_start(member) for member in family] == [None, None]
+    assert traces_of(world) == before
+    assert world.records(user) == []
+
+
+def test_an_interactive_shell_that_ignores_sigterm_is_ended_all_the_same(world: World) -> None:
+    process = world.start(
+        [*cellbed("shell"), "--", "sh", "-c", "trap '' TERM HUP; echo here; while :; do sleep 1; done"]
+    )
+    wait_for_line(process)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert "cellbed" not in world.rules()
+
+
+@BOTH_USERS
+def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) -> None:
+    before = traces_of(world)
+    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo $$; exec sleep 1000"], user=user)
+    inner = int(wait_for_line(process))
+    if user == 0:
+        assert "cellbed" not in before[0]
+        assert "masquerade" in world.rules()
+        assert world.setting("ipv4/ip_forward") == "1"
+    process.kill()
+    process.wait()
+    assert len(world.records(user)) == 1
+    done = world.run(cellbed("clean"), user=user)
+    assert done.returncode == 0, done.stderr
+    assert traces_of(world) == before
+    assert world.records(user) == []
+    assert process_start(inner) is None
+
+
+def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> None:
+    assert world.setting("ipv4/ip_forward") == "0"
+    first, second = (world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; read line"]) for _ in range(2))
+    wait_for_line(first)
+    wait_for_line(second)
+    for process, left in ((first, "1"), (second, "0")):
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 1
+        assert world.setting("ipv4/ip_forward") == left
+
+
+def test_a_killed_shell_does_not_keep_the_next_one_from_restoring_the_settings(world: World) -> None:
+    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
+    wait_for_line(process)
+    process.kill()
+    process.wait()
+    assert world.setting("ipv4/ip_forward") == "1"
+    assert world.shell("--", "true").returncode == 0
+    assert world.setting("ipv4/ip_forward") == "0"
+
+
+def test_shells_side_by_side_do_not_disturb_each_other(world: World) -> None:
+    ask = ["sh", "-c", 'echo "$CELLBED_GATEWAY"; read line; exec "$@"', "sh", *python(ASK, INTERNET, "7")]
+    both = [world.start([*cellbed("shell"), "--delay", "1", "--", *ask]) for _ in range(2)]
+    assert len({wait_for_line(process) for process in both}) == 2
+    for process in both:
+        output, errors = process.communicate("\n", timeout=30)
+        assert output.strip() == f"::ffff:{HOST}", errors
+
+
+class Terminal:
+    """A terminal with a program in it, as a person sits before one."""
+
+    def __init__(self, world: World, command: list[str], user: int) -> None:
+        import pty
+
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
+            line = world.command(command, user=user)
+            os.execvpe(line[0], line, {**world.environment(user), "PS1": "$ "})
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` appears after what was waited for before."""
+        import select
+
+        while text not in self.seen:
+            readable, _, _ = select.select([self._descriptor], [], [], 30)
+            assert readable, f"no {text!r} came; seen: {self.seen!r}"
+            try:
+                self.seen += os.read(self._descriptor, 4096).decode(errors="replace")
+            except OSError:
+                pytest.fail(f"the terminal was closed before {text!r}; seen: {self.seen!r}")
+        self.seen = self.seen.split(text, 1)[1]
+
+    def end(self) -> int:
+        """Wait for the program's end and return its exit status."""
+        import select
+
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self._descriptor)
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self._descriptor], [], [], 0.05)[0]:
+                try:
+                    os.read(self._descriptor, 4096)
+                except OSError:
+                    time.sleep(0.05)
+        os.kill(self.pid, signal.SIGKILL)
+        pytest.fail("the program did not end")
+
+
+@BOTH_USERS
+def test_an_interactive_shell_shows_where_it_is_and_survives_ctrl_c(world: World, user: int) -> None:
+    terminal = Terminal(world, [*cellbed("shell"), "--offline", "--", "bash", "--norc"], user)
+    terminal.wait_for("[cellbed 1] ")
+    terminal.type("sleep 1000; echo status $?\n")
+    terminal.wait_for("sleep 1000")
+    time.sleep(0.2)
+    terminal.type("\x03")
+    terminal.wait_for("[cellbed 1] ")
+    terminal.type("echo st'ill' here\n")
+    terminal.wait_for("still here")
+    terminal.type("exit 5\n")
+    assert terminal.end() == 5
+
+
+@BOTH_USERS
+def test_a_program_behind_a_link_can_be_stopped_and_continued(world: World, user: int) -> None:
+    terminal = Terminal(world, ["bash", "--norc", "-i"], user)
+    inner = "while read line; do echo got-$line; done"
+    shell = " ".join(f"'{word}'" for word in [*cellbed("shell"), "--offline", "--", "sh", "-c", inner])
+    terminal.type(f"{shell}\n")
+    terminal.type("one\n")
+    terminal.wait_for("got-one")
+    terminal.type("\x1a")
+    terminal.wait_for("Stopped")
+    terminal.type("jobs; fg\n")
+    terminal.type("two\n")
+    terminal.wait_for("got-two")
+    terminal.type("\x03")
+    terminal.wait_for("$ ")
+    terminal.type("echo status $?\n")
+    terminal.wait_for("status 130")
+    terminal.type("exit 0\n")
+    assert terminal.end() == 0

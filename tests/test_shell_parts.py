@@ -1,0 +1,180 @@
+"""The parts of `cellbed shell` that need no network: options, addresses, rules, name servers, the way out."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.scenario.fields import ConstantRate, Unlimited
+from cellbed.shell import addresses, helper, resolver, wayout
+from cellbed.shell.nat import Translation
+from cellbed.shell.options import parse_link
+from cellbed.testbed.process import Place
+
+
+def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None:
+    trace = tmp_path / "x.down"
+    trace.write_text("1\n2\n")
+    link = parse_link(
+        uplink="12 Mbit/s",
+        downlink="x.down",
+        delay="20",
+        loss="1 %",
+        queue="100 packets",
+        looped=False,
+        folder=tmp_path,
+    )
+    assert link.uplink == ConstantRate(12_000_000)
+    assert link.delay_ns == 20_000_000
+    assert link.loss == 0.01
+    uplink, downlink = link.emulator_config(addresses.Pair(0), outside="new", ipv6_way_out=True)["directions"]
+    assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "bottleneck", "delay"]
+    assert uplink["stages"][1]["queue"] == {"kind": "droptail", "packets": 100, "bytes": None}
+    assert downlink["stages"][1]["schedule"] == {
+        "kind": "trace",
+        "path": str(trace),
+        "looped": False,
+        "offset_ns": 0,
+    }
+
+
+def test_a_link_without_options_changes_nothing() -> None:
+    link = parse_link(folder=Path())
+    assert link.uplink == Unlimited()
+    assert [direction.stages for direction in link.directions] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay": "20 parsecs"}, "--delay: .*parsecs"),
+        ({"delay": "-3"}, "--delay"),
+        ({"loss": "1.5"}, "--loss: '1.5' is not from 0 to below 1"),
+        ({"loss": "much"}, "--loss: 'much' is not a probability"),
+        ({"queue": "3 elephants"}, "--queue"),
+        ({"uplink": "12 Mbit"}, "12 Mbit"),
+        ({"downlink": "lte-suburban.don"}, "did you mean 'lte-suburban.down'"),
+        ({"start": "soon"}, "--start"),
+    ],
+)
+def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str], message: str) -> None:
+    with pytest.raises(CellbedError, match=message) as caught:
+        parse_link(**options, folder=Path("/nowhere"))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_malformed_trace_is_refused_before_anything_is_set_up(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("1\nbanana\n")
+    link = parse_link(uplink="bad", folder=tmp_path)
+    with pytest.raises(CellbedError, match="bad:2"):
+        link.check()
+
+
+def test_the_first_shell_takes_the_first_pair() -> None:
+    pair = addresses.choose_pair([IPv4Network("192.168.0.0/16"), IPv4Network("100.64.0.2/32")])
+    assert (str(pair.gateway), str(pair.inside)) == ("100.127.0.1", "100.127.0.2")
+    assert (str(pair.gateway_ipv6), str(pair.inside_ipv6)) == ("fd63:656c:6c62:ff00::1", "fd63:656c:6c62:ff00::2")
+
+
+def test_pairs_along_a_nest_differ_though_each_level_sees_only_the_one_around_it() -> None:
+    pairs = [addresses.choose_pair([])]
+    for _ in range(10):
+        pairs.append(addresses.choose_pair([IPv4Network((pairs[-1].inside, 32))]))
+    assert len({pair.network for pair in pairs}) == 11
+
+
+def test_pairs_that_somebody_uses_are_left_out() -> None:
+    everything_but_the_third = [
+        IPv4Network("100.127.0.0/30"),
+        IPv4Network("100.127.0.4/32"),
+        *IPv4Network("100.127.0.0/17").address_exclude(IPv4Network("100.127.0.0/28")),
+        IPv4Network("100.127.0.12/30"),
+    ]
+    assert addresses.choose_pair(everything_but_the_third).number == 2
+    with pytest.raises(CellbedError, match="no address is free"):
+        addresses.choose_pair([IPv4Network("100.127.0.0/17")])
+
+
+def test_a_route_to_all_of_the_shared_address_space_does_not_exclude_its_use() -> None:
+    assert addresses.choose_pair([IPv4Network("100.64.0.0/10")]).number == 0
+
+
+def test_routes_of_the_kernel_are_read() -> None:
+    # As on a little-endian machine: a default route by 192.0.2.1 and 10.20.0.0/16.
+    text = (
+        "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+        "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+        "eth0\t0000140A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+    )
+    assert addresses.parse_routes(text) == [IPv4Network("0.0.0.0/0"), IPv4Network("10.20.0.0/16")]
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "forwarder"),
+    [
+        ("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch lan\n", ["127.0.0.53"], True),
+        ("nameserver ::1\nnameserver 127.0.0.1\n", ["::1", "127.0.0.1"], True),
+        ("nameserver fe80::1%eth0\n", ["fe80::1%eth0"], True),
+        ("nameserver 127.0.0.1\nnameserver 192.168.1.1\n", ["127.0.0.1", "192.168.1.1"], False),
+        ("# nothing\n", ["127.0.0.1"], True),
+    ],
+)
+def test_a_forwarder_is_for_resolvers_that_only_the_host_reaches(
+    text: str, servers: list[str], forwarder: bool
+) -> None:
+    assert resolver.name_servers(text) == servers
+    assert resolver.needs_forwarder(servers) is forwarder
+
+
+def test_inside_the_gateway_is_the_only_name_server_and_the_rest_stays() -> None:
+    text = resolver.inner_resolv_conf("nameserver 127.0.0.53\nsearch lan\noptions edns0\n", IPv4Address("100.127.0.1"))
+    assert text == "search lan\noptions edns0\nnameserver 100.127.0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("privileged", "root", "translation", "helpers", "kind", "reason"),
+    [
+        (True, True, True, ("pasta",), "direct", ""),
+        (True, False, True, (), "direct", ""),
+        (False, False, True, ("pasta", "slirp4netns"), "helper", ""),
+        (False, False, True, (), "none", "apt install passt"),
+        (False, True, True, ("pasta",), "none", "CAP_NET_ADMIN"),
+        (True, True, False, (), "none", "apt install nftables"),
+    ],
+)
+def test_the_way_out_follows_from_rights_and_programs(
+    privileged: bool, root: bool, translation: bool, helpers: tuple[str, ...], kind: str, reason: str
+) -> None:
+    way = wayout.choose(privileged=privileged, root=root, translation=translation, helpers=helpers)
+    assert way.kind == kind
+    assert reason in way.reason
+
+
+@pytest.mark.parametrize("network", [None, addresses.HelperNetwork(0)])
+@pytest.mark.parametrize("clamp", [True, False])
+def test_rules_are_what_nft_understands(network: addresses.HelperNetwork | None, clamp: bool) -> None:
+    nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
+    if nft is None:
+        pytest.skip("needs nft")
+    rules = Translation("shell-1-abc", addresses.Pair(3), "cellbed0", network).ruleset(clamp=clamp)
+    command = ["unshare", "--user", "--map-root-user", "--net", nft, "--check", "--file", "-"]
+    done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr:
+        pytest.skip(f"needs user namespaces: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_helpers_get_private_addresses_and_open_no_ports() -> None:
+    place = Place("/proc/9/fd/5", "/proc/9/ns/user")
+    pasta = helper.pasta_command("pasta", place, addresses.HelperNetwork(1), False, "/tmp/pid")
+    assert "100.127.129.100" in pasta
+    assert "--ipv4-only" in pasta
+    assert pasta[pasta.index("-t") + 1] == "none"
+    slirp = helper.slirp4netns_command("slirp4netns", place, addresses.HelperNetwork(1), 3, 4)
+    assert "--cidr=100.127.129.0/24" in slirp
+    assert "--userns-path=/proc/9/ns/user" in slirp
