@@ -290,7 +290,7 @@ def test_compare_prints_runs_beside_each_other(tmp_path: Path) -> None:
     make_run(tmp_path / "two", Shape(duration=8, outages=(), uplink=5))
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two")])
     assert result.exit_code == 0, result.output
-    assert "difference from the first" in result.output
+    assert "two minus one" in result.output
     assert "autocorrelated" in result.output
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
     assert len(json.loads(result.output)["runs"]) == 2

@@ -12,7 +12,7 @@ from cellbed.measure.parts import PARTS
 from cellbed.report import formats
 
 if TYPE_CHECKING:
-    from cellbed.measure.comparison import Comparison
+    from cellbed.measure.comparison import Comparison, Difference
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import Summary
 
@@ -177,16 +177,27 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
         table.add_row("", *(_percentile(summary.percentiles[row])[1] for summary in summaries), style="dim")
     console.print(table)
-    differences = _table("difference from the first", "of", "value", "95 % interval", "")
-    for each in comparison.differences:
-        value = formats.difference(each.value) if each.value is not None else formats.NOTHING
-        interval = formats.NOTHING
-        if each.low is not None or each.high is not None:
-            low = formats.difference(each.low) if each.low is not None else "−∞"
-            interval = f"{low} to {formats.difference(each.high) if each.high is not None else '∞'}"
-        verdict = each.note or ("" if each.distinct is None else "differs" if each.distinct else "may be none")
-        differences.add_row(Text(each.run), each.label, value, interval, Text(verdict, style="dim"))
+    for name in comparison.names[1:]:
+        differences = _table("difference", "value", "95 % interval", "")
+        for each in comparison.differences:
+            if each.run == name:
+                differences.add_row(each.label, *_difference(each))
+        console.print()
+        console.print(Text(f"{name} minus {comparison.names[0]}", style="bold"))
+        console.print(differences)
     console.print()
-    console.print(differences)
     for note in comparison.notes:
         console.print(Text(f"note: {note}", style="dim"))
+
+
+def _difference(each: "Difference") -> tuple[str, str, Text]:
+    """Value, interval and verdict of a difference."""
+    verdict = (each.note or "").removeprefix("refused: ")
+    if each.distinct is not None and not verdict:
+        verdict = "differs" if each.distinct else "may be none"
+    value = formats.difference(each.value) if each.value is not None else formats.NOTHING
+    if each.low is None and each.high is None:
+        return value, formats.NOTHING, Text(verdict, style="dim")
+    low = formats.difference(each.low) if each.low is not None else "−∞"
+    high = formats.difference(each.high) if each.high is not None else "∞"
+    return value, f"{low} to {high}", Text(verdict, style="dim")

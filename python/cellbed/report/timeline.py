@@ -29,7 +29,7 @@ def timeline(
     drawn = mobile[:MOST_LINKS]
     most_bins = int(np.clip(BIN_BUDGET // max(1, 2 * len(drawn)), FEWEST_BINS, MOST_BINS))
     duration = (description.get("duration_ns") or 0) / 1e9
-    end = max(_end(requests, "intended_s"), _end(nodes, "time_s"), duration)
+    end = max(_end(requests, "intended_s"), _end(nodes, "time_s"), _end(links, "time_s"))
     last = _last_reply(requests, duration)
     return {
         "span": [0.0, min(end, last) if end else duration],
