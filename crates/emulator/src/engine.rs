@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, SeriesRecord};
 use crate::router::Router;
-use crate::tun::Tun;
+use crate::tun::{Received, Tun};
 use crate::writer::RecordFile;
 
 /// Packets read from one device before the others have their turn.
@@ -289,13 +289,23 @@ impl Engine {
     /// Reads what waits at the device of `vertex` into the path model.
     fn ingest(&mut self, vertex: usize) -> Result<()> {
         for _ in 0..BATCH {
-            let (Some(tun), Some(slot)) = (&self.tuns[vertex], self.pool.take()) else {
+            let Some(tun) = &self.tuns[vertex] else {
+                return Ok(());
+            };
+            let Some(slot) = self.pool.take() else {
                 self.crowded = true;
                 return Ok(());
             };
-            let Some(length) = tun.receive(self.pool.space(slot))? else {
-                self.pool.release(slot);
-                return Ok(());
+            let length = match tun.receive(self.pool.space(slot))? {
+                Received::Packet(length) => length,
+                Received::Nothing => return self.leave(slot),
+                Received::Gone => {
+                    // Its descriptor would call for ever.
+                    epoll::delete(&self.epoll, &**tun)
+                        .trying(|| format!("leave interface {}", tun.name()))?;
+                    self.tuns[vertex] = None;
+                    return self.leave(slot);
+                }
             };
             let now = now();
             // What the model had to do before this packet came comes first: it may make room for it.
@@ -307,6 +317,12 @@ impl Engine {
             }
             self.advance(now);
         }
+        Ok(())
+    }
+
+    /// Gives an unused slot back.
+    fn leave(&mut self, slot: u32) -> Result<()> {
+        self.pool.release(slot);
         Ok(())
     }
 

@@ -13,6 +13,8 @@ use rustix::thread::{
 
 use crate::error::{Error, Result, Trying};
 
+const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
 /// Whether this process may create network namespaces and devices in them without a user namespace of its own.
 pub fn is_privileged() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
@@ -90,7 +92,7 @@ impl NetworkNamespace {
 
     /// The namespace of the calling thread.
     pub fn current() -> Result<Self> {
-        let file = File::open("/proc/thread-self/ns/net")
+        let file = File::open(THREAD_NAMESPACE)
             .trying(|| "open the network namespace of a thread".into())?;
         Ok(Self {
             descriptor: file.into(),
@@ -107,8 +109,19 @@ impl NetworkNamespace {
 
     /// Moves the calling thread, and no other, into this namespace.
     pub fn enter(&self) -> Result<()> {
+        // Entering needs a privilege that being there does not.
+        if self.is_current() {
+            return Ok(());
+        }
         move_into_link_name_space(self.descriptor.as_fd(), Some(LinkNameSpaceType::Network))
             .trying(|| "enter a node's network namespace".into())
+    }
+
+    fn is_current(&self) -> bool {
+        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let ours = rustix::fs::fstat(&self.descriptor).map(identity);
+        let current = rustix::fs::stat(THREAD_NAMESPACE).map(identity);
+        matches!((ours, current), (Ok(ours), Ok(current)) if ours == current)
     }
 
     /// Path under which other processes can open this namespace.

@@ -257,8 +257,7 @@ fn ipv6_remedy(prefix: Prefix, error: &io::Error) -> String {
         Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
     );
     if prefix.address.is_ipv6() && refused {
-        "IPv6 is switched off on this machine: `sudo sysctl -w net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6"
-            .into()
+        "This kernel has IPv6 switched off: boot it without `ipv6.disable=1`, or ask for IPv4 addresses only".into()
     } else {
         String::new()
     }

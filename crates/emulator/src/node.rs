@@ -83,6 +83,7 @@ fn furnish(vertex: &Vertex, placement: Placement) -> Result<(Tun, u32)> {
         set_kernel(&vertex.name, key, value)?;
     }
     if placement == Placement::New {
+        allow_ipv6(vertex);
         let loopback = netlink.index("lo")?;
         netlink.bring_up(loopback)?;
     }
@@ -95,6 +96,20 @@ fn furnish(vertex: &Vertex, placement: Placement) -> Result<(Tun, u32)> {
         netlink.add_route(index, *prefix)?;
     }
     Ok((tun, index))
+}
+
+/// Switches IPv6 on in a namespace of our own that inherited the host's choice against it.
+fn allow_ipv6(vertex: &Vertex) {
+    if vertex
+        .addresses
+        .iter()
+        .any(|prefix| prefix.address.is_ipv6())
+    {
+        for which in ["all", "default"] {
+            // A kernel without IPv6 has no such file; adding the address will say so.
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "0");
+        }
+    }
 }
 
 /// Writes a kernel setting of the calling thread's namespace, unless it has that value already.

@@ -20,6 +20,17 @@ pub struct Tun {
     name: String,
 }
 
+/// What came of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A packet of this many bytes.
+    Packet(usize),
+    /// No packet waits.
+    Nothing,
+    /// The interface was deleted, which a program with the capabilities of its node may do.
+    Gone,
+}
+
 impl Tun {
     /// Creates a device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
     pub fn create(name: &str) -> Result<Self> {
@@ -59,13 +70,12 @@ impl Tun {
         &self.name
     }
 
-    /// Reads the next packet into `space`; its length, or `None` when none waits.
-    pub fn receive(&self, space: &mut [u8]) -> Result<Option<usize>> {
+    /// Reads the next packet into `space`.
+    pub fn receive(&self, space: &mut [u8]) -> Result<Received> {
         match rustix::io::read(&self.descriptor, space) {
-            Ok(length) => Ok(Some(length)),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            // The interface was taken down or deleted: whoever did so inside a node, no packet comes.
-            Err(Errno::BADFD | Errno::IO) => Ok(None),
+            Ok(length) => Ok(Received::Packet(length)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Received::Nothing),
+            Err(Errno::BADFD | Errno::FAULT | Errno::IO) => Ok(Received::Gone),
             Err(error) => Err(error).trying(|| format!("read from interface {}", self.name)),
         }
     }
