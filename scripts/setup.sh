@@ -64,7 +64,12 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     exit 1
 fi
 if ! command -v cargo >/dev/null; then
-    say "cellbed needs Rust 1.85 or newer, and no cargo is on the PATH. Install it from https://rustup.rs"
+    say "cellbed needs Rust 1.88 or newer, and no cargo is on the PATH. Install it from https://rustup.rs"
+    exit 1
+fi
+rust=$(rustc --version | cut -d' ' -f2)
+if [ "$(printf '1.88.0\n%s\n' "$rust" | sort -V | head -n 1)" != 1.88.0 ]; then
+    say "cellbed needs Rust 1.88 or newer; $(command -v rustc) is $rust. Renew it with: rustup update"
     exit 1
 fi
 

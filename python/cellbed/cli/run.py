@@ -28,7 +28,7 @@ def run(
     Examples:
       cellbed run scenarios/offload-lte.toml
       cellbed run scenarios/offload-lte.toml --dry-run
-      cellbed run my.toml --out /tmp/runs --json | jq .latency
+      cellbed run my.toml --out /tmp/runs --json | jq .percentiles
     """
     from cellbed.testbed.cgroups import enter_delegated_scope
 

@@ -267,6 +267,8 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: _State) -> None:
         state.warnings.append(str(error))
         return
     state.emulator = {"lateness_ns": account["lateness_ns"], "interfaces": account["interfaces"]}
+    if account.get("records_lost"):
+        state.warnings.append(f"the packet log lacks {account['records_lost']} records: the disk was too slow")
     for node, counts in account["interfaces"].items():
         if counts["dropped"]:
             state.warnings.append(
