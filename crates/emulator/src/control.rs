@@ -13,11 +13,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Namespaces};
-use crate::engine::{Account, Engine, Order, Records, Status};
+use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
 use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
+use crate::orders::{Account, Order, Status};
 use crate::probe::{Flow, probe};
+use crate::writer::Records;
 use crate::{process, stages};
 
 /// A command.

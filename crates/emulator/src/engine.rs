@@ -6,9 +6,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 
 use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, StageConfig, Time};
 use rustix::event::epoll;
@@ -20,13 +19,14 @@ use crate::clock::{Alarm, now};
 use crate::config::Config;
 use crate::error::{Result, Trying};
 use crate::lateness::Lateness;
+use crate::orders::{Account, Counters, Order, Status};
 use crate::packet::Header;
 use crate::pool::Pool;
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
-use crate::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, SeriesRecord};
+use crate::records::{PacketRecord, SeriesRecord};
 use crate::router::Router;
 use crate::tun::{Received, Tun};
-use crate::writer::RecordFile;
+use crate::writer::Records;
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
@@ -39,96 +39,6 @@ const FLUSH: Duration = Duration::from_millis(100);
 
 const ALARM: u64 = u64::MAX;
 const MAILBOX: u64 = u64::MAX - 1;
-
-/// What the engine is asked to do.
-pub enum Order {
-    /// Begin all schedules, recorded series and random sequences anew at `zero`, `offset` further into the traces.
-    Restart {
-        /// The new time zero; it may lie in the future.
-        zero: Time,
-        /// Added to the offsets of the configuration.
-        offset: Duration,
-        /// Answered when done.
-        done: Sender<()>,
-    },
-    /// Tell the counters.
-    Status(Sender<Status>),
-    /// Write everything and end.
-    Stop(Sender<Result<Account>>),
-}
-
-/// Counters of a direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
-    /// Packets that left it.
-    pub delivered: u64,
-    /// Packets that found its queue full.
-    pub queue_full: u64,
-    /// Packets that it lost.
-    pub lost: u64,
-    /// Bytes that wait in its bottleneck queue.
-    pub queue_bytes: u64,
-}
-
-/// Counters of the emulator as a whole.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// By direction.
-    pub directions: Vec<Counters>,
-    /// Packets for which there was no way.
-    pub unroutable: u64,
-}
-
-/// The final account.
-pub struct Account {
-    /// How late packets were written after their modelled departure.
-    pub lateness: Lateness,
-    /// Packets read from devices.
-    pub packets: u64,
-    /// Records that could not be written because the disk fell behind.
-    pub records_lost: u64,
-    /// How the kernel scheduled the event loop.
-    pub scheduling: Scheduling,
-}
-
-/// The files of a run, those that were asked for.
-pub struct Records {
-    packets: Option<RecordFile>,
-    series: Option<RecordFile>,
-}
-
-impl Records {
-    /// Creates the files.
-    pub fn create(config: &Config) -> Result<Self> {
-        let create = |path: &Option<PathBuf>, magic| {
-            path.as_deref()
-                .map(|path| RecordFile::create(path, magic))
-                .transpose()
-        };
-        Ok(Self {
-            packets: create(&config.packet_log, PACKETS_MAGIC)?,
-            series: create(&config.series, SERIES_MAGIC)?,
-        })
-    }
-
-    fn flush(&mut self) {
-        for file in [&mut self.series, &mut self.packets].into_iter().flatten() {
-            file.flush();
-        }
-    }
-
-    /// Closes the files; the number of records that were lost because the disk fell behind.
-    fn finish(&mut self) -> Result<u64> {
-        let mut lost = 0;
-        for file in [self.series.take(), self.packets.take()]
-            .into_iter()
-            .flatten()
-        {
-            lost += file.finish()?;
-        }
-        Ok(lost)
-    }
-}
 
 struct Lane {
     direction: Direction<u32>,

@@ -7,6 +7,7 @@
 //! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 
 mod agenda;
+mod check;
 mod clock;
 mod config;
 mod control;
@@ -17,6 +18,7 @@ mod lateness;
 mod namespace;
 mod netlink;
 mod node;
+mod orders;
 mod packet;
 mod pool;
 mod probe;

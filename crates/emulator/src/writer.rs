@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use crate::config::Config;
 use crate::error::{Error, Result, Trying};
-use crate::records::RECORD_BYTES;
+use crate::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC};
 
 /// Records per block; a block is what the two sides exchange (256 KiB).
 const BLOCK_RECORDS: usize = 4096;
@@ -111,6 +112,48 @@ impl RecordFile {
             .join()
             .unwrap_or(Err(Error::ThreadEnded { thread: "writer" }))?;
         Ok(self.lost)
+    }
+}
+
+/// The files of a run, those that were asked for.
+pub struct Records {
+    /// Every packet.
+    pub packets: Option<RecordFile>,
+    /// The 10 ms series.
+    pub series: Option<RecordFile>,
+}
+
+impl Records {
+    /// Creates the files.
+    pub fn create(config: &Config) -> Result<Self> {
+        let create = |path: &Option<PathBuf>, magic| {
+            path.as_deref()
+                .map(|path| RecordFile::create(path, magic))
+                .transpose()
+        };
+        Ok(Self {
+            packets: create(&config.packet_log, PACKETS_MAGIC)?,
+            series: create(&config.series, SERIES_MAGIC)?,
+        })
+    }
+
+    /// Hands what was appended so far to the writer threads.
+    pub fn flush(&mut self) {
+        for file in [&mut self.series, &mut self.packets].into_iter().flatten() {
+            file.flush();
+        }
+    }
+
+    /// Closes the files; the number of records that were lost because the disk fell behind.
+    pub fn finish(&mut self) -> Result<u64> {
+        let mut lost = 0;
+        for file in [self.series.take(), self.packets.take()]
+            .into_iter()
+            .flatten()
+        {
+            lost += file.finish()?;
+        }
+        Ok(lost)
     }
 }
 

@@ -1,0 +1,320 @@
+//! What is wrong with a configuration that is well formed, told before anything is touched.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::config::{Config, Queue, Schedule, Stage};
+use crate::error::{Error, Result};
+
+impl Config {
+    /// Refuses what cannot work, with the place and what would be right.
+    pub(crate) fn check(&self) -> Result<()> {
+        let most = usize::from(u16::MAX);
+        if self.vertices.len() > most || self.directions.len() > most {
+            return Err(Error::configuration(
+                "vertices and directions",
+                format!("at most {most} of each are possible"),
+            ));
+        }
+        self.check_vertices()?;
+        self.check_directions()?;
+        let default = self.default_vertex.as_deref();
+        match default.map(|name| (name, self.vertex(name))) {
+            Some((name, None)) => Err(Error::configuration(
+                "default_vertex",
+                format!("there is no vertex {name:?}"),
+            )),
+            Some((name, Some(index))) if self.vertices[index].namespace.is_none() => {
+                Err(Error::configuration(
+                    "default_vertex",
+                    format!(
+                        "the vertex {name:?} has no device that could take packets; give it a namespace"
+                    ),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_vertices(&self) -> Result<()> {
+        let mut owners: HashMap<IpAddr, &str> = HashMap::new();
+        for (index, vertex) in self.vertices.iter().enumerate() {
+            let place = format!("vertices[{index}] ({})", vertex.name);
+            if self.vertex(&vertex.name) != Some(index) {
+                return Err(Error::configuration(place, "another vertex has this name"));
+            }
+            let needs_device = !(vertex.addresses.is_empty()
+                && vertex.routes.is_empty()
+                && vertex.sysctls.is_empty());
+            if vertex.namespace.is_none() && needs_device {
+                let problem = "an internal vertex (\"namespace\": null) can have no addresses, routes or sysctls";
+                return Err(Error::configuration(place, problem));
+            }
+            for prefix in &vertex.addresses {
+                if let Some(owner) = owners.insert(prefix.address, &vertex.name) {
+                    let problem = format!(
+                        "the address {} belongs to the vertex {owner:?} already",
+                        prefix.address
+                    );
+                    return Err(Error::configuration(place, problem));
+                }
+            }
+            if let Some(key) = vertex
+                .sysctls
+                .keys()
+                .find(|key| key.split(['.', '/']).any(|part| matches!(part, "" | "..")))
+            {
+                return Err(Error::configuration(
+                    place,
+                    format!("{key:?} is no name of a kernel setting"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_directions(&self) -> Result<()> {
+        for (index, way) in self.directions.iter().enumerate() {
+            let wrong =
+                |problem: String| Err(Error::configuration(self.direction_place(index), problem));
+            if self.directions[..index]
+                .iter()
+                .any(|other| other.name == way.name)
+            {
+                return wrong("another direction has this name".into());
+            }
+            for end in [&way.from, &way.to] {
+                if self.vertex(end).is_none() {
+                    return wrong(format!("there is no vertex {end:?}"));
+                }
+            }
+            if way.from == way.to {
+                return wrong(format!("it leads from {:?} to itself", way.from));
+            }
+            for stage in &way.stages {
+                if let Err(problem) = stage.check() {
+                    return wrong(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Stage::Loss { probability, .. } if !(0.0..=1.0).contains(probability) => Err(format!(
+                "a loss probability of {probability} is outside 0 to 1"
+            )),
+            Stage::Bottleneck {
+                schedule: Schedule::Constant { bit_rate: 0 },
+                ..
+            } => Err("a constant rate of 0 bit/s lets nothing pass; use a rate above 0".into()),
+            Stage::Bottleneck {
+                queue:
+                    Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    },
+                ..
+            } => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
+            Stage::Delay {
+                fixed_ns: None,
+                series: None,
+            }
+            | Stage::Delay {
+                fixed_ns: Some(_),
+                series: Some(_),
+            } => Err("a delay needs either \"fixed_ns\" or \"series\"".into()),
+            Stage::Delay {
+                series: Some(series),
+                ..
+            } => {
+                if series.is_empty() {
+                    return Err("a recorded delay needs at least one pair [time, delay]".into());
+                }
+                match series.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
+                    Some(at) => Err(format!(
+                        "the times of a recorded delay must rise; entry {} does not",
+                        at + 1
+                    )),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(vertices: &str, directions: &str, default: &str) -> String {
+        format!(
+            r#"{{"namespaces":"auto","vertices":[{vertices}],"default_vertex":{default},"directions":[{directions}],"series":null,"packet_log":null}}"#
+        )
+    }
+
+    const TWO: &str = r#"{"name":"a","namespace":"new","addresses":["100.64.0.2/32"]},{"name":"t","namespace":null}"#;
+
+    fn direction(stage: &str) -> String {
+        format!(r#"{{"name":"up","from":"a","to":"t","stages":[{stage}]}}"#)
+    }
+
+    #[test]
+    fn a_good_line_is_read() {
+        let stages = r#"{"kind":"loss","probability":0.01,"seed":7},
+            {"kind":"bottleneck","schedule":{"kind":"trace","path":"/x.up","looped":true,"offset_ns":5},"queue":{"kind":"droptail","packets":null,"bytes":1000000}},
+            {"kind":"delay","fixed_ns":10000000},{"kind":"delay","series":[[0,1],[5,2]]}"#;
+        let config = Config::parse(&line(TWO, &direction(stages), "\"a\"")).unwrap();
+        assert_eq!(config.directions[0].stages.len(), 4);
+        assert_eq!(config.vertices[0].addresses[0].to_string(), "100.64.0.2/32");
+    }
+
+    #[test]
+    fn errors_name_place_and_problem() {
+        let cases = [
+            (
+                line(TWO, "", "\"b\""),
+                "default_vertex: there is no vertex \"b\"",
+            ),
+            (
+                line(TWO, "", "\"t\""),
+                "default_vertex: the vertex \"t\" has no device",
+            ),
+            (
+                line(&format!("{TWO},{TWO}"), "", "null"),
+                "vertices[2] (a): another vertex has this name",
+            ),
+            (
+                line(
+                    r#"{"name":"t","namespace":null,"addresses":["::1/128"]}"#,
+                    "",
+                    "null",
+                ),
+                "an internal vertex",
+            ),
+            (
+                line(
+                    &format!(
+                        r#"{TWO},{{"name":"b","namespace":"new","addresses":["100.64.0.2/24"]}}"#
+                    ),
+                    "",
+                    "null",
+                ),
+                "belongs to the vertex \"a\" already",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","addresses":["100.64.0.2"]}"#,
+                    "",
+                    "null",
+                ),
+                "is no prefix",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","addresses":["100.64.0.2/33"]}"#,
+                    "",
+                    "null",
+                ),
+                "is above 32",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","sysctls":{"net/../kernel":"1"}}"#,
+                    "",
+                    "null",
+                ),
+                "no name of a kernel setting",
+            ),
+            (
+                line(r#"{"name":"a","namespace":"old"}"#, "", "null"),
+                "unknown variant `old`",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","adresses":[]}"#,
+                    "",
+                    "null",
+                ),
+                "unknown field `adresses`",
+            ),
+            (
+                line(
+                    TWO,
+                    r#"{"name":"up","from":"a","to":"x","stages":[]}"#,
+                    "null",
+                ),
+                "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (
+                line(
+                    TWO,
+                    r#"{"name":"up","from":"a","to":"a","stages":[]}"#,
+                    "null",
+                ),
+                "from \"a\" to itself",
+            ),
+            (
+                line(TWO, &format!("{},{}", direction(""), direction("")), "null"),
+                "directions[1] (up): another direction",
+            ),
+            (
+                line(
+                    TWO,
+                    &direction(r#"{"kind":"loss","probability":1.5,"seed":1}"#),
+                    "null",
+                ),
+                "1.5 is outside 0 to 1",
+            ),
+            (
+                line(TWO, &direction(r#"{"kind":"delay"}"#), "null"),
+                "either \"fixed_ns\" or \"series\"",
+            ),
+            (
+                line(TWO, &direction(r#"{"kind":"delay","series":[]}"#), "null"),
+                "at least one pair",
+            ),
+            (
+                line(
+                    TWO,
+                    &direction(r#"{"kind":"delay","series":[[5,1],[5,2]]}"#),
+                    "null",
+                ),
+                "entry 1 does not",
+            ),
+            (
+                line(
+                    TWO,
+                    &direction(
+                        r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":0},"queue":{"kind":"infinite"}}"#,
+                    ),
+                    "null",
+                ),
+                "lets nothing pass",
+            ),
+            (
+                line(
+                    TWO,
+                    &direction(
+                        r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"droptail","packets":null,"bytes":null}}"#,
+                    ),
+                    "null",
+                ),
+                "needs a limit",
+            ),
+            ("{\"namespaces\":".into(), "cannot be read: EOF"),
+        ];
+        for (line, expected) in cases {
+            let message = Config::parse(&line).unwrap_err().to_string();
+            assert!(
+                message.contains(expected),
+                "{message:?} should contain {expected:?}"
+            );
+            assert!(!message.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+"""What Python sees of the Rust parts besides the emulator: traces and positions in TOML files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellbed._core import TraceFormatError, parse_trace, toml_positions
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "some.up"
+    path.write_text(text)
+    return path
+
+
+def test_a_trace_answers_in_bytes_and_nanoseconds(tmp_path: Path) -> None:
+    trace = parse_trace(write(tmp_path, "# recorded\n2\n2\r\n\n5"))
+    assert trace.opportunities == 3
+    assert trace.duration_ns == 5_000_000
+    assert trace.longest_gap_ns == 3_000_000
+    assert trace.mean_bit_rate == 3 * 1500 * 8 / 0.005
+    assert trace.bins(1_000_000) == [0, 0, 3000, 0, 1500]
+    assert trace.capacity(0, 10_000_000_000) == 1500 * (3 * 2000 - 1)
+    assert trace.next_opportunity(5_000_001) == 7_000_000
+    assert repr(trace) == "Trace(opportunities=3, duration_ns=5000000)"
+
+
+@pytest.mark.parametrize(("text", "line"), [("1\n2.5\n", 2), ("1\n\n5\n4\n", 4), ("1 ms\n", 1), ("-1\n", 1)])
+def test_a_refused_trace_names_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(TraceFormatError) as caught:
+        parse_trace(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_missing_trace_is_an_ordinary_file_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        parse_trace(tmp_path / "none.up")
+    assert caught.value.filename == tmp_path / "none.up"
+
+
+def test_bins_of_no_width_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        parse_trace(write(tmp_path, "1\n")).bins(0)
+
+
+def test_keys_are_found_wherever_they_stand() -> None:
+    text = """\
+name = "x"
+[links.mobile]
+  up = "a"
+queue = { kind = "droptail", limit = "1 MB" }
+a.b = 3
+[[node]]
+count = 1
+[[node]]
+count = 2
+list = [1, {y = 2}]
+"ü" = "ü"; """.replace("; ", "\n")
+    positions = toml_positions(text)
+    assert positions["name"] == (1, 1)
+    assert positions["links.mobile"] == (2, 8)
+    assert positions["links.mobile.up"] == (3, 3)
+    assert positions["links.mobile.queue.limit"] == (4, 30)
+    assert positions["links.mobile.a"] == (5, 1)
+    assert positions["links.mobile.a.b"] == (5, 3)
+    assert positions["node[0].count"] == (7, 1)
+    assert positions["node[1]"] == (8, 1)
+    assert positions["node[1].list[1].y"] == (10, 13)
+    assert positions["node[1].ü"] == (11, 1)
+    assert toml_positions("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("a = 1\na = 2\n", "2:1: duplicate key"), ("[x\n", "1:3: unclosed table"), ("ok = 1\nb = \n", "2:5: ")],
+)
+def test_malformed_toml_is_told_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match="^" + says):
+        toml_positions(text)
