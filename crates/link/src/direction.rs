@@ -197,10 +197,10 @@ impl<P> Direction<P> {
     fn next_departure(&self) -> Option<(usize, Time)> {
         let mut next: Option<(usize, Time)> = None;
         for (index, stage) in self.stages.iter().enumerate() {
-            if let Some(departure) = stage.next_departure() {
-                if next.is_none_or(|(_, earliest)| departure <= earliest) {
-                    next = Some((index, departure));
-                }
+            if let Some(departure) = stage.next_departure()
+                && next.is_none_or(|(_, earliest)| departure <= earliest)
+            {
+                next = Some((index, departure));
             }
         }
         next
