@@ -77,11 +77,11 @@ impl Reference {
             let mut left = self.opportunity;
             while left > 0 {
                 // Those who wait are served first; who comes at this very instant may use what they leave.
-                if queue.is_empty() {
-                    if let Some((index, _)) = arrivals.next_if(|(_, packet)| packet.0 == now) {
-                        admit(index, &mut queue, &mut ends);
-                        continue;
-                    }
+                if queue.is_empty()
+                    && let Some((index, _)) = arrivals.next_if(|(_, packet)| packet.0 == now)
+                {
+                    admit(index, &mut queue, &mut ends);
+                    continue;
                 }
                 let Some((index, owed)) = queue.front_mut() else {
                     break;
