@@ -91,7 +91,8 @@ else
         \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled" -print -quit 2>/dev/null || echo none)
     if [ -n "$newest" ]; then
         say "compiling"
-        PATH="$PWD/$venv/bin:$PATH" VIRTUAL_ENV="$PWD/$venv" "$venv/bin/maturin" develop --release --quiet --skip-install
+        output=$(VIRTUAL_ENV="$PWD/$venv" "$venv/bin/maturin" develop --release --skip-install 2>&1) ||
+            { say "$output"; exit 1; }
     fi
 fi
 touch "$venv/.compiled"

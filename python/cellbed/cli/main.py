@@ -67,9 +67,9 @@ def cellbed_(
 
     \b
     Start here:
-      cellbed doctor                              is this machine ready?
-      cellbed run scenarios/offload-lte.toml      run a scenario, see its report
-      cellbed shell --up lte-suburban.up --down lte-suburban.down -- ping edge
+      cellbed doctor                           is this machine ready?
+      cellbed run scenarios/offload-lte.toml   run a scenario, see its report
+      cellbed shell --up lte-suburban.up --down lte-suburban.down -- curl -O https://example.org/
     """
 
 
