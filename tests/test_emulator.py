@@ -313,10 +313,10 @@ def test_a_bad_command_is_one_clear_error(command: dict[str, object], says: str)
 
 
 def test_entering_what_is_gone_says_so() -> None:
-    with pytest.raises(FileNotFoundError, match=r"open /proc/1/fd/999999.* has ended"):
+    with pytest.raises(FileNotFoundError, match=r"open /proc/self/fd/999999.* has ended"):
         _core.enter(
             user_namespace=None,
-            network_namespace="/proc/1/fd/999999",
+            network_namespace="/proc/self/fd/999999",
             binds=[],
             cgroups=[],
             keep_capabilities=False,

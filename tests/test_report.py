@@ -209,6 +209,25 @@ def test_a_run_without_any_request_has_a_page_too(browser: Any, tmp_path: Path) 
 
 
 @needs_assets
+def test_a_run_that_failed_its_proof_shows_what_was_not_measured(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    nothing = {
+        "what": "mobile-0.uplink rate",
+        "asked": None,
+        "measured": None,
+        "unit": "Mbit/s",
+        "ok": False,
+        "note": "",
+    }
+    silent = {"lateness_ns": {"p50": None, "p99": None, "max": None}, "interfaces": {}}
+    make_run(run, Shape(duration=2, description={"status": "failed", "emulator": silent, "proof": [nothing]}))
+    collect(run)
+    page = Page(browser, html.write(run))
+    assert page.said == []
+    assert "nothing" in page.page.inner_text("tr:has-text('mobile-0.uplink rate')")
+
+
+@needs_assets
 def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Path) -> None:
     import numpy as np
     import polars as pl

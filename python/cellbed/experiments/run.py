@@ -101,8 +101,8 @@ def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, l
         if path is None:
             return Outcome(None, state.status, error)
         _describe(path, scenario, plan, options, state, started)
-        if state.t0_ns is None and not state.proof:
-            # Nothing was measured: an empty folder would only be in the way.
+        if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
+            # No request was sent and no proof failed: the folder would only be in the way.
             shutil.rmtree(path)
             path = None
         return Outcome(path, state.status, error)
