@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -383,14 +384,16 @@ def test_an_interactive_shell_shows_where_it_is_and_survives_ctrl_c(world: World
 @BOTH_USERS
 def test_a_program_behind_a_link_can_be_stopped_and_continued(world: World, user: int) -> None:
     terminal = Terminal(world, ["bash", "--norc", "-i"], user)
-    inner = "while read line; do echo got-$line; done"
-    shell = " ".join(f"'{word}'" for word in [*cellbed("shell"), "--offline", "--", "sh", "-c", inner])
+    inner = 'import signal as s; s.signal(s.SIGINT, s.SIG_DFL)\nwhile True:\n print("got-" + input(), flush=True)'
+    shell = shlex.join([*cellbed("shell"), "--offline", "--", *python(inner)])
     terminal.type(f"{shell}\n")
     terminal.type("one\n")
     terminal.wait_for("got-one")
     terminal.type("\x1a")
     terminal.wait_for("Stopped")
-    terminal.type("jobs; fg\n")
+    terminal.wait_for("$ ")
+    terminal.type("\nfg\n")
+    terminal.wait_for("main()' shell")
     terminal.type("two\n")
     terminal.wait_for("got-two")
     terminal.type("\x03")

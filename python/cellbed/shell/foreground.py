@@ -19,6 +19,7 @@ from types import FrameType
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 _HANG_UP_AFTER_S = 1.0
 _KILL_AFTER_S = 2.0
+_SETTLE_S = 0.02
 
 
 class Interrupted(BaseException):
@@ -91,10 +92,7 @@ class Foreground:
             if news.si_pid != command.pid:
                 other_ended(news.si_pid)
             elif news.si_code == os.CLD_STOPPED:
-                os.waitid(os.P_PID, command.pid, os.WSTOPPED)
-                # Stop as well, so that the caller's shell takes the terminal back. SIGTSTP does nothing where no shell
-                # could continue us.
-                os.kill(os.getpid(), signal.SIGTSTP)
+                self._stop_with(command)
             else:
                 status = command.wait()
                 _give_terminal_to(self._terminal_group)
@@ -103,6 +101,18 @@ class Foreground:
     def end_command(self) -> None:
         """End the command because the shell can no longer serve it."""
         self._end(signal.SIGTERM, None)
+
+    def _stop_with(self, command: Popen[bytes]) -> None:
+        """Stop as well, so that the caller's shell takes the terminal back, unless the command runs again by now.
+
+        Ctrl-Z stops both of us and `fg` continues one after the other: what was seen may be the moment in between.
+        """
+        time.sleep(_SETTLE_S)
+        # A command that has ended by now is none that can stop: ECHILD (waitid(2)).
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, command.pid, os.WSTOPPED | os.WNOHANG) is not None:
+                # SIGTSTP does nothing where there is no shell that could continue us.
+                os.kill(os.getpid(), signal.SIGTSTP)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = self.ended_by or number
