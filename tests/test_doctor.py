@@ -1,0 +1,342 @@
+"""`cellbed doctor` and `cellbed grant`: what is said of machines of several kinds, and what is changed on this one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellbed.doctor import Check, can_run, examine, grant, hardware, kernel, limits, software
+from cellbed.doctor.granting import grant_to
+from cellbed.doctor.machine import Machine
+from cellbed.doctor.show import show
+
+USER = 42420
+VERSION_1 = "".join(
+    f"3{number} 25 0:2{number} / /sys/fs/cgroup/{name} rw,relatime - cgroup cgroup rw,{name}\n"
+    for number, name in enumerate(("cpu", "cpuacct", "memory", "pids"))
+)
+VERSION_2 = "35 25 0:29 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def machine(root: Path, files: dict[str, str], user: int = USER) -> Machine:
+    """A machine that consists of the given files."""
+    for path, text in files.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return Machine(root=root, user=user, environment={"PATH": "/usr/bin"})
+
+
+def program(root: Path, path: str) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+
+
+def test_every_check_of_this_machine_has_a_remedy_unless_all_is_well() -> None:
+    checks = examine()
+    assert len({check.name for check in checks}) == len(checks)
+    for check in checks:
+        assert check.found
+        assert (check.remedy == "") == (check.status == "ok"), check
+
+
+def test_only_what_is_missing_keeps_a_run_from_working() -> None:
+    fine, poor, absent = (Check("a", "ok", "x"), Check("b", "warn", "x", "y"), Check("c", "missing", "x", "y"))
+    assert can_run([fine, poor])
+    assert not can_run([fine, poor, absent])
+
+
+def test_in_a_pipe_each_check_is_a_plain_line() -> None:
+    output = io.StringIO()
+    show([Check("broker", "missing", "not installed", "sudo apt install it")], output)
+    line, verdict = output.getvalue().splitlines()
+    assert line == "missing broker: not installed -> sudo apt install it"
+    assert "not work" in verdict
+
+
+def test_the_command_answers_in_json_and_by_its_exit_status() -> None:
+    command = [sys.executable, "-c", "from cellbed.cli.main import main; main()", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    checks = json.loads(done.stdout)
+    assert {"name", "status", "found", "remedy"} == set(checks[0])
+    assert done.returncode == (1 if any(check["status"] == "missing" for check in checks) else 0)
+
+
+@pytest.mark.parametrize(
+    ("release", "status"),
+    [("6.8.0-31-generic", "ok"), ("5.15.0-1", "ok"), ("5.10.0-28-amd64", "warn"), ("banana", "missing")],
+)
+def test_kernels(release: str, status: str) -> None:
+    assert kernel.kernel(release).status == status
+
+
+def test_a_machine_without_tun(tmp_path: Path) -> None:
+    check = kernel.tun(machine(tmp_path, {}))
+    assert (check.status, check.remedy[:18]) == ("missing", "sudo modprobe tun;")
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({}, []),
+        ({"/proc/sys/kernel/unprivileged_userns_clone": "1\n", "/proc/sys/user/max_user_namespaces": "9999\n"}, []),
+        ({"/proc/sys/kernel/unprivileged_userns_clone": "0\n"}, ["kernel.unprivileged_userns_clone"]),
+        (
+            {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
+            ["kernel.apparmor_restrict_unprivileged_userns"],
+        ),
+    ],
+)
+def test_settings_that_forbid_user_namespaces(tmp_path: Path, files: dict[str, str], names: list[str]) -> None:
+    assert kernel.restricted_namespaces(machine(tmp_path, files)) == names
+
+
+@pytest.mark.parametrize(
+    ("available", "allowed", "user", "status", "remedy"),
+    [
+        ("reno cubic", "reno cubic", USER, "ok", ""),
+        ("reno bbr cubic", "reno bbr", USER, "warn", "grant"),
+        ("reno bbr cubic", "reno bbr", 0, "ok", ""),
+        ("reno", "reno", USER, "warn", "modprobe tcp_cubic"),
+    ],
+)
+def test_congestion_control(tmp_path: Path, available: str, allowed: str, user: int, status: str, remedy: str) -> None:
+    folder = "/proc/sys/net/ipv4/tcp_"
+    files = {f"{folder}available_congestion_control": available, f"{folder}allowed_congestion_control": allowed}
+    check = kernel.congestion_control(machine(tmp_path, files, user))
+    assert check.status == status
+    assert remedy in check.remedy
+
+
+def test_timers_are_judged_by_the_median() -> None:
+    assert kernel.timers([60e-6] * 99 + [0.01]).status == "ok"
+    assert kernel.timers([0.004] * 10).status == "warn"
+
+
+def test_size_of_the_machine(tmp_path: Path) -> None:
+    small = machine(
+        tmp_path, {"/proc/meminfo": "MemTotal:  2000000 kB\nMemAvailable:   900000 kB\nHugePages_Total: 0\n"}
+    )
+    assert hardware.memory(small).status == "warn"
+    assert hardware.memory(small).found == "1.9 GiB, 0.9 GiB available"
+    assert (hardware.processors(1).status, hardware.processors(2).status) == ("warn", "ok")
+
+
+def test_programs_are_found_where_ordinary_users_do_not_look(tmp_path: Path) -> None:
+    bare = machine(tmp_path, {})
+    assert software.address_translation(bare).remedy == "sudo apt install nftables"
+    assert software.way_out(bare).remedy == "sudo apt install passt"
+    assert software.way_out(machine(tmp_path, {}, user=0)).status == "ok"
+    assert software.program(bare, "mosquitto", "mosquitto", "the workload", "missing").status == "missing"
+    program(tmp_path, "/usr/sbin/mosquitto")
+    program(tmp_path, "/usr/sbin/nft")
+    program(tmp_path, "/usr/bin/slirp4netns")
+    assert software.program(bare, "mosquitto", "mosquitto", "the workload", "missing").status == "ok"
+    assert software.address_translation(bare).status == "ok"
+    assert software.way_out(bare).status == "ok"
+
+
+class TestLimits:
+    """CPU and memory limits by kind of machine."""
+
+    def test_no_control_groups(self, tmp_path: Path) -> None:
+        check = limits.limits(machine(tmp_path, {"/proc/self/mountinfo": ""}))
+        assert check.status == "missing"
+        assert "--no-limits" in check.remedy
+
+    def test_version_1_needs_a_grant(self, tmp_path: Path) -> None:
+        here = machine(tmp_path, {"/proc/self/mountinfo": VERSION_1})
+        check = limits.limits(here)
+        assert check.status == "missing"
+        assert f"grant {USER}" in check.remedy
+        for name in limits.VERSION_1:
+            (tmp_path / f"sys/fs/cgroup/{name}/cellbed-{USER}").mkdir(parents=True)
+        assert limits.limits(here).status == "ok"
+
+    def test_version_2_delegated_by_systemd(self, tmp_path: Path) -> None:
+        files = {
+            "/proc/self/mountinfo": VERSION_2,
+            "/proc/self/cgroup": f"0::/user.slice/user-{USER}.slice/session-1.scope\n",
+            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+            f"/run/user/{USER}/systemd/private": "",
+            f"/sys/fs/cgroup/user.slice/user-{USER}.slice/user@{USER}.service/cgroup.controllers": "cpu memory pids\n",
+        }
+        here = machine(tmp_path, files)
+        program(tmp_path, "/usr/bin/systemd-run")
+        assert limits.limits(here) == Check("CPU and memory limits", "ok", "version 2, delegated by systemd")
+
+    def test_version_2_where_systemd_keeps_the_cpu(self, tmp_path: Path) -> None:
+        # Ubuntu 22.04: user@.service delegates memory and pids only.
+        files = {
+            "/proc/self/mountinfo": VERSION_2,
+            "/proc/self/cgroup": f"0::/user.slice/user-{USER}.slice/session-1.scope\n",
+            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+            f"/run/user/{USER}/systemd/private": "",
+            f"/sys/fs/cgroup/user.slice/user-{USER}.slice/user@{USER}.service/cgroup.controllers": "memory pids\n",
+            "/run/systemd/system/x": "",
+        }
+        here = machine(tmp_path, files)
+        program(tmp_path, "/usr/bin/systemd-run")
+        check = limits.limits(here)
+        assert check.status == "missing"
+        assert "does not hand cpu" in check.found
+        changes = list(map(str, grant_plan(here)))
+        assert changes == [
+            f"{grant.DELEGATE_FILE}: [Service] / Delegate=cpu cpuset io memory pids",
+            "systemctl daemon-reload",
+        ]
+
+    def test_version_2_without_systemd(self, tmp_path: Path) -> None:
+        files = {
+            "/proc/self/mountinfo": VERSION_2,
+            "/proc/self/cgroup": "0::/\n",
+            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+        }
+        here = machine(tmp_path, files)
+        check = limits.limits(here)
+        assert check.status == "missing"
+        assert "grant" in check.remedy
+        folder, join = grant_plan(here, caller=4711)
+        assert folder == grant.Folder(f"/sys/fs/cgroup/cellbed-{USER}", USER, ("cpu", "memory"))
+        assert join == grant.Join(f"/sys/fs/cgroup/cellbed-{USER}", 4711)
+        (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
+        assert limits.limits(here).status == "ok"
+
+
+def grant_plan(here: Machine, caller: int | None = None) -> list[grant.Change]:
+    """The plan, on a machine whose TUN device everybody may open."""
+    device = here.path("/dev/net/tun")
+    device.parent.mkdir(parents=True, exist_ok=True)
+    device.touch()
+    device.chmod(0o666)
+    return grant.plan(here, caller)
+
+
+def poor_machine(root: Path) -> Machine:
+    """A machine on which everything has to be granted."""
+    folder = "/proc/sys/net/ipv4/tcp_"
+    files = {
+        "/proc/self/mountinfo": VERSION_1,
+        f"{folder}available_congestion_control": "reno bbr cubic\n",
+        f"{folder}allowed_congestion_control": "reno bbr\n",
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n",
+        "/etc/sysctl.d/60-cellbed.conf": "net.core.somaxconn = 4096\n",
+        "/etc/udev/udev.conf": "",
+        "/dev/net/tun": "",
+    }
+    here = machine(root, files)
+    program(root, "/usr/bin/udevadm")
+    (root / "dev/net/tun").chmod(0o600)
+    for name in ("cpu", "cpuacct", "memory", "pids"):
+        (root / "sys/fs/cgroup" / name).mkdir(parents=True)
+    return here
+
+
+def contents(root: Path) -> dict[str, tuple[int, str | None]]:
+    return {
+        str(path.relative_to(root)): (path.stat().st_mode, path.read_text() if path.is_file() else None)
+        for path in root.rglob("*")
+        if "var" not in path.relative_to(root).parts and path.name not in ("rules.d",)
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give folders to another user")
+def test_a_grant_changes_what_lacks_once_and_can_be_taken_back(tmp_path: Path) -> None:
+    here = poor_machine(tmp_path)
+    before = contents(tmp_path)
+    changes = grant.plan(here)
+    assert contents(tmp_path) == before
+    grant.do(changes, here)
+    assert (tmp_path / "dev/net/tun").stat().st_mode & 0o777 == 0o666
+    for name in ("cpu", "cpuacct", "memory", "pids"):
+        assert (tmp_path / f"sys/fs/cgroup/{name}/cellbed-{USER}").stat().st_uid == USER
+    assert (tmp_path / "proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text() == "reno bbr cubic"
+    assert (tmp_path / "proc/sys/kernel/apparmor_restrict_unprivileged_userns").read_text() == "0"
+    assert (tmp_path / "etc/sysctl.d/60-cellbed.conf").read_text().splitlines() == [
+        "net.core.somaxconn = 4096",
+        "net.ipv4.tcp_allowed_congestion_control = reno bbr cubic",
+        "kernel.apparmor_restrict_unprivileged_userns = 0",
+    ]
+    assert limits.limits(here).status == "ok"
+    assert grant.plan(here) == []
+    undone = grant.undo(here)
+    assert undone == list(reversed(changes))
+    after = contents(tmp_path)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    # The kernel's files end without a line break, as they were written.
+    assert {name for name in changed if not name.startswith("proc/sys/")} == set()
+    assert grant.undo(here) == []
+
+
+def test_a_grant_that_fails_halfway_is_told_and_can_be_taken_back(tmp_path: Path) -> None:
+    here = poor_machine(tmp_path)
+    setting = grant.Setting("net.ipv4.no_such_folder.x", "1", "0")
+    mode = grant.Mode("/dev/net/tun", 0o666, 0o600)
+    with pytest.raises(grant.GrantError, match="no_such_folder"):
+        grant.do([mode, setting], here)
+    assert grant.undo(here) == [setting, mode]
+    assert (tmp_path / "dev/net/tun").stat().st_mode & 0o777 == 0o600
+
+
+def test_nobody_is_granted_anything_by_mistake() -> None:
+    with pytest.raises(grant.GrantError, match="no user called 'no-such-user'"):
+        grant_to("no-such-user")
+    with pytest.raises(grant.GrantError, match="root needs no grant"):
+        grant_to("root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become an ordinary user")
+def test_without_root_the_error_is_the_command_to_type() -> None:
+    # Whoever has no rights, with the rights to read this Python taken along.
+    command = [
+        *(
+            "setpriv",
+            "--reuid=nobody",
+            "--clear-groups",
+            "--inh-caps=+dac_read_search",
+            "--ambient-caps=+dac_read_search",
+        ),
+        *(sys.executable, "-c", "from cellbed.cli.main import main; main()", "grant"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: this needs root:\n  sudo /")
+    assert done.stderr.endswith("cellbed grant nobody\n")
+
+
+@pytest.fixture
+def granted_group() -> Iterator[Path]:
+    """A real control group folder, version 1, given to the ordinary user."""
+    here = Machine(user=USER)
+    mounts = limits.version_1(here)
+    if os.geteuid() != 0 or "cpu" not in mounts:
+        pytest.skip("needs root and control groups of version 1")
+    folder = grant.Folder(f"{mounts['cpu']}/cellbed-{USER}", USER)
+    try:
+        folder.do(here)
+    except OSError as error:
+        pytest.skip(f"needs control groups that can be written: {error}")
+    yield Path(folder.path)
+    folder.undo(here)
+    assert not Path(folder.path).exists()
+
+
+def test_a_granted_control_group_is_the_users_to_divide(granted_group: Path) -> None:
+    script = f"""
+        mkdir {granted_group}/run {granted_group}/run/node
+        echo 50000 > {granted_group}/run/node/cpu.cfs_quota_us
+        echo $$ > {granted_group}/run/node/cgroup.procs
+        cat /proc/self/cgroup
+    """
+    command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "sh", "-ec", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f":cpu:/cellbed-{USER}/run/node" in done.stdout, done.stderr
