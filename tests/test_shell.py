@@ -183,6 +183,46 @@ def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: W
     assert "cellbed shell" not in silent.stderr
 
 
+def test_a_host_without_a_network_still_has_shells(world: World) -> None:
+    assert world.run(["sh", "-ec", "ip route del default; ip -6 route del default"]).returncode == 0
+    done = world.shell("--delay", "1", "--", "echo", "works", user=ORDINARY_USER)
+    assert (done.returncode, done.stdout) == (0, "works\n")
+    assert done.stderr.count("\n") <= 1
+
+
+def test_the_end_of_the_emulator_is_told_and_ends_the_command(world: World) -> None:
+    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
+    wait_for_line(process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    [emulator] = [child for child in children if "emulate" in Path(f"/proc/{child}/cmdline").read_text()]
+    os.kill(int(emulator), signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors == "cellbed shell: the emulator ended unexpectedly; the link is gone, the command is ended\n"
+    assert "cellbed" not in world.rules()
+    assert world.setting("ipv4/ip_forward") == "0"
+
+
+def test_a_registry_that_cannot_be_written_is_one_clear_error(world: World) -> None:
+    world.home(ORDINARY_USER).chmod(0o555)
+    done = world.shell("--offline", "--", "true", user=ORDINARY_USER)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "set XDG_STATE_HOME" in done.stderr
+
+
+def test_a_tun_device_that_may_not_be_opened_is_one_clear_error(world: World) -> None:
+    assert world.run(["chmod", "600", "/dev/net/tun"]).returncode == 0
+    done = world.shell("--", "true", user=ORDINARY_USER)
+    assert done.returncode == 1
+    assert "/dev/net/tun" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert world.records(ORDINARY_USER) == []
+    said = world.run(cellbed("doctor"), user=ORDINARY_USER)
+    assert said.returncode == 1
+    assert "missing TUN devices: /dev/net/tun, mode 0600" in said.stdout
+
+
 def test_slirp4netns_is_the_way_out_where_pasta_is_missing(world: World) -> None:
     if shutil.which("slirp4netns") is None:
         pytest.skip("needs slirp4netns")

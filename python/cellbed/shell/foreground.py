@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from types import FrameType
@@ -30,20 +30,15 @@ class Interrupted(BaseException):
         self.number = number
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Within, Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`; where the caller ignores one it stays ignored."""
+def raise_on_signals() -> None:
+    """From now on Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`; one that the caller ignores stays ignored."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
 
-    numbers = [number for number in (signal.SIGINT, *ENDING) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    for number in (signal.SIGINT, *ENDING):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def hold_signals() -> None:

@@ -52,6 +52,11 @@ def release(holder: str) -> None:
         _file().unlink(missing_ok=True)
 
 
+def forget(namespace: int) -> None:
+    """Drop what is kept for a network namespace that is gone, with everything that was set in it."""
+    _file(namespace).unlink(missing_ok=True)
+
+
 def network_namespace() -> int:
     """The inode number that identifies the current network namespace."""
     return Path("/proc/self/ns/net").stat().st_ino
@@ -68,8 +73,8 @@ def lease_folder() -> Path:
 def _wanted(ipv6: bool) -> dict[str, str]:
     wanted = {"ipv4/ip_forward": "1"}
     if ipv6:
-        # A device whose kernel forwards ignores router advertisements, and with them the machine's own default route
-        # runs out, unless accept_ra is 2 (ip-sysctl.rst).
+        # A device whose kernel forwards ignores router advertisements, and the routes learnt from them are dropped when
+        # forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
         for device in sorted((_SETTINGS / "ipv6" / "conf").iterdir()):
             accept = device / "accept_ra"
             if device.name not in ("all", "default", "lo") and accept.exists() and accept.read_text().strip() == "1":
@@ -86,8 +91,8 @@ def _set(name: str, value: str) -> None:
             path.write_text(value)
 
 
-def _file() -> Path:
-    return lease_folder() / f"forwarding-{network_namespace()}.json"
+def _file(namespace: int | None = None) -> Path:
+    return lease_folder() / f"forwarding-{namespace or network_namespace()}.json"
 
 
 @contextlib.contextmanager

@@ -26,6 +26,8 @@ def restore(name: str, namespace: int) -> None:
     if namespace == forwarding.network_namespace():
         nat.remove(name)
         forwarding.release(name)
+    else:
+        forwarding.forget(namespace)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellbed.errors import CellbedError
@@ -24,7 +24,7 @@ from cellbed.shell.addresses import (
     has_ipv6_way_out,
     networks_in_sight,
 )
-from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, interruptible
+from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellLink
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end, spawn
@@ -41,31 +41,37 @@ _BASH_PROMPT = 'case "$PS1" in "[cellbed"*) ;; *) PS1="[cellbed $CELLBED_SHELL] 
 
 @dataclass
 class _Surroundings:
-    """What a shell has set up around its command. helpers: processes that it cannot do without, by what they are."""
+    """What a shell has set up around its command.
+
+    resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
+    servants: processes that serve the command, by what they are.
+    """
 
     name: str
     emulator: Emulator
-    inside: Place
     pair: Pair
+    resolv_conf: str | None = None
     servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def place(self, node: str) -> Place:
+        """The namespaces of one end of the link."""
+        return Place(self.emulator.namespace(node), self.emulator.user_namespace)
 
 
 def run_shell(link: ShellLink, command: Sequence[str] = (), *, offline: bool = False) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
     offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
-    Errors: :class:`CellbedError`; nothing is left behind.
+    Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
     link.check()
     command = list(command) or [_login_shell()]
     way = wayout.WayOut("none") if offline else wayout.find_way_out()
     with contextlib.ExitStack() as stack:
         try:
-            with interruptible():
-                around = _set_up(link, way, stack)
-            if way.kind == "none" and way.reason:
-                _say(f"no way out of this shell: {way.reason} (--offline to be silent)")
-            return _run(around, command, stack)
+            raise_on_signals()
+            around = _set_up(link, way, stack)
+            return _run(around, command)
         except Interrupted as interrupted:
             return 128 + interrupted.number
         finally:
@@ -79,7 +85,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) ->
         raise CellbedError(
             f"{error.filename}: cannot keep the registry of live shells there: {error.strerror}; set XDG_STATE_HOME"
         ) from error
-    stack.callback(record.remove)
+    stack.callback(_forget, record)
     ipv6 = way.kind != "none" and has_ipv6_way_out()
     with _choosing_addresses():
         used = networks_in_sight()
@@ -87,83 +93,79 @@ def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) ->
         outside = "current" if way.kind == "direct" else "new"
         emulator = Emulator.start(link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6))
         stack.callback(emulator.kill)
-    inside = Place(emulator.namespace(INSIDE), emulator.user_namespace)
-    around = _Surroundings(record.identifier, emulator, inside, pair)
-    outer = None if way.kind == "direct" else Place(emulator.namespace(OUTSIDE), emulator.user_namespace)
-    translation = nat.Translation(record.identifier, pair, emulator.interface(OUTSIDE))
-    if way.kind == "direct":
-        namespace = forwarding.network_namespace()
-        record.note_undo(restore.command(record.identifier))
-        stack.callback(restore.restore, record.identifier, namespace)
-        try:
-            forwarding.hold(record.identifier, ipv6=ipv6)
-        except OSError as error:
-            raise CellbedError(f"cannot switch packet forwarding on: {error}") from error
-        nat.apply(translation)
-    elif way.kind == "helper":
-        assert outer is not None
-        network = choose_helper_network(used)
-        around.servants["the way out"] = _start_helper(way.helpers, outer, network, ipv6, stack)
-        nat.apply(nat.Translation(record.identifier, pair, emulator.interface(OUTSIDE), network), outer)
-    if way.kind != "none":
-        around.inside = Place(
-            inside.network_namespace, inside.user_namespace, binds=_name_resolution(around, outer, stack)
-        )
+    around = _Surroundings(record.identifier, emulator, pair)
+    try:
+        if way.kind == "direct":
+            _open_directly(around, record, ipv6, stack)
+        elif way.kind == "helper":
+            _open_through_helper(around, way.helpers, choose_helper_network(used), ipv6, stack)
+        elif way.reason:
+            _say(f"no way out of this shell: {way.reason} (--offline to be silent)")
+    except (CellbedError, OSError) as error:
+        # The command runs all the same: a laptop without a network is a good place to test an application.
+        _say(f"no way out of this shell: {error} (--offline to be silent)")
     return around
 
 
-def _start_helper(
-    names: Sequence[str], outer: Place, network: HelperNetwork, ipv6: bool, stack: contextlib.ExitStack
-) -> subprocess.Popen[bytes]:
+def _open_directly(around: _Surroundings, record: Record, ipv6: bool, stack: contextlib.ExitStack) -> None:
+    """Join the outer end, which lies in the current network namespace, with the networks there."""
+    record.note_undo(restore.command(record.identifier))
+    stack.callback(_put_back, record, forwarding.network_namespace())
+    forwarding.hold(record.identifier, ipv6=ipv6)
+    nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE)))
+    _answer_names(around, None, stack)
+
+
+def _open_through_helper(
+    around: _Surroundings, names: Sequence[str], network: HelperNetwork, ipv6: bool, stack: contextlib.ExitStack
+) -> None:
+    """Join the outer end, which lies in a namespace of its own, with the host through the first helper that works."""
+    outer = around.place(OUTSIDE)
     for name in names:
         try:
             process = helper.start(name, outer, network, ipv6)
+            break
         except helper.HelperError:
             if name == names[-1]:
                 raise
-            continue
+    stack.callback(end, process)
+    around.servants["the way out"] = process
+    nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE), network), outer)
+    _answer_names(around, outer, stack)
+
+
+def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack) -> None:
+    """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
+    if not resolver.RESOLV_CONF.exists():
+        return
+    text = resolver.RESOLV_CONF.read_text(errors="replace")
+    servers = resolver.name_servers(text)
+    if not resolver.needs_forwarder(servers):
+        return
+    process = resolver.start_forwarder(servers, around.pair.gateway, outer)
+    if process is not None:
         stack.callback(end, process)
-        return process
-    raise AssertionError("a way out through a helper names at least one")
+        around.servants["the name server"] = process
+    around.resolv_conf = resolver.inner_resolv_conf(text, around.pair.gateway)
 
 
-def _name_resolution(
-    around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack
-) -> tuple[tuple[str, str], ...]:
-    """Make names resolve inside; returns the files that the command has to see instead of the host's."""
-    binds = resolver.shortcut_binds()
-    if resolver.RESOLV_CONF.exists():
-        text = resolver.RESOLV_CONF.read_text(errors="replace")
-        servers = resolver.name_servers(text)
-        if resolver.needs_forwarder(servers):
-            process = resolver.start_forwarder(servers, around.pair.gateway, outer)
-            if process is not None:
-                stack.callback(end, process)
-                around.servants["the name server"] = process
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cellbed-")))
-            folder.chmod(0o755)
-            inner = folder / "resolv.conf"
-            inner.write_text(resolver.inner_resolv_conf(text, around.pair.gateway))
-            inner.chmod(0o644)
-            binds.append((str(inner), str(resolver.RESOLV_CONF)))
-    return tuple(binds)
-
-
-def _run(around: _Surroundings, command: Sequence[str], stack: contextlib.ExitStack) -> int:
+def _run(around: _Surroundings, command: Sequence[str]) -> int:
     foreground = Foreground()
     foreground.take_signals()
-    namespace = Path(around.inside.network_namespace).stat().st_ino
+    inside = around.place(INSIDE)
+    namespace = Path(inside.network_namespace).stat().st_ino
     # The traces begin with the command.
     around.emulator.restart_links(time.monotonic_ns())
     try:
-        process = spawn(
-            command,
-            around.inside,
-            environment=_environment(around),
-            stdin=None,
-            own_session=False,
-            keep_capabilities=True,
-        )
+        with _binds(around) as binds:
+            process = spawn(
+                command,
+                replace(inside, binds=binds),
+                environment=_environment(around),
+                stdin=None,
+                own_session=False,
+                keep_capabilities=True,
+            )
     except FileNotFoundError:
         _say(f"no command is called '{command[0]}'")
         return 127
@@ -175,7 +177,7 @@ def _run(around: _Surroundings, command: Sequence[str], stack: contextlib.ExitSt
 
     def other_ended(number: int) -> None:
         if number == around.emulator.pid:
-            around.emulator.is_alive()
+            around.emulator.kill()
             _say("the emulator ended unexpectedly; the link is gone, the command is ended")
             foreground.end_command()
             return
@@ -192,6 +194,35 @@ def _run(around: _Surroundings, command: Sequence[str], stack: contextlib.ExitSt
         end_inhabitants(namespace)
         return 128 + foreground.ended_by
     return status
+
+
+@contextlib.contextmanager
+def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
+    """The files that the command sees instead of the host's; they may go once it has them mounted."""
+    binds = tuple(resolver.shortcut_binds())
+    if around.resolv_conf is None:
+        yield binds
+        return
+    with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
+        Path(folder).chmod(0o755)
+        file = Path(folder, "resolv.conf")
+        file.write_text(around.resolv_conf)
+        file.chmod(0o644)
+        yield (*binds, (str(file), str(resolver.RESOLV_CONF)))
+
+
+def _put_back(record: Record, namespace: int) -> None:
+    try:
+        restore.restore(record.identifier, namespace)
+        record.undo.clear()
+    except (CellbedError, OSError) as error:
+        _say(f"cannot put the network settings back: {error}; try again with: cellbed clean")
+
+
+def _forget(record: Record) -> None:
+    """Forget the shell, unless something is still to be undone."""
+    if not record.undo:
+        record.remove()
 
 
 def _environment(around: _Surroundings) -> dict[str, str]:
