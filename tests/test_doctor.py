@@ -207,7 +207,9 @@ class TestLimits:
         assert "grant" in check.remedy
         folder, join = grant_plan(here, caller=4711)
         assert folder == grant.Folder(f"/sys/fs/cgroup/cellbed-{USER}", USER, ("cpu", "memory"))
-        assert join == grant.Join(f"/sys/fs/cgroup/cellbed-{USER}", 4711)
+        assert isinstance(join, grant.Join)
+        assert join.process == 4711
+        assert join.path.startswith(f"/sys/fs/cgroup/cellbed-{USER}")
         (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
         assert limits.limits(here).status == "ok"
 
