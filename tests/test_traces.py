@@ -3,6 +3,7 @@
 import hashlib
 import json
 import multiprocessing
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -219,3 +220,13 @@ def test_show_one_trace(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for part in ("recorded", "1.0 s", "mean 12.00 Mbit/s", "longest gap 1 ms", "1000 opportunities"):
         assert part in shown.output
+
+
+def test_a_trace_may_come_from_a_pipe() -> None:
+    receiving, sending = os.pipe()
+    os.write(sending, b"1\n5\n")
+    os.close(sending)
+    source = resolve(f"/dev/fd/{receiving}", Path("/"))
+    assert source.trace.opportunities == 2
+    assert source.sha256 == hashlib.sha256(b"1\n5\n").hexdigest()
+    os.close(receiving)

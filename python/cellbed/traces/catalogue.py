@@ -5,9 +5,12 @@ user's data folder. The generator is deterministic, so two processes that make t
 bytes, and the rename that ends the writing makes either of them the winner.
 """
 
+import atexit
 import difflib
 import hashlib
 import os
+import shutil
+import tempfile
 import threading
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +83,7 @@ def resolve(text: str, folder: Path) -> TraceSource:
     """
     if text in MODELS:
         return TraceSource(text, MODELS[text])
-    path = find_file(text, folder)
+    path = find_file(text, folder) or _drained_pipe(text)
     if path is not None:
         return TraceSource(text, path)
     near = difflib.get_close_matches(text, ARCHIVE, n=1)
@@ -98,6 +101,23 @@ def find_file(text: str, folder: Path) -> Path | None:
         path = (folder / Path(text).expanduser()).absolute()
         return path if path.is_file() else None
     except (OSError, RuntimeError, ValueError):  # a name too long, a home of nobody, a NUL
+        return None
+
+
+def _drained_pipe(text: str) -> Path | None:
+    """A file with what the pipe called ``text`` gives; None if it is no pipe.
+
+    A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
+    as this process.
+    """
+    try:
+        if not Path(text).is_fifo():
+            return None
+        with Path(text).open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
+            atexit.register(Path(file.name).unlink, missing_ok=True)
+            shutil.copyfileobj(pipe, file)
+        return Path(file.name)
+    except (OSError, ValueError):
         return None
 
 
