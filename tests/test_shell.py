@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,8 @@ reply = connection.makefile("rb").read()
 print(".".join(map(str, reply[-4:])))
 """
 PARENT = """
-import os, time
+import os, signal, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 child = os.fork()
 if child:
     print(os.getpid(), child, flush=True)
@@ -70,6 +71,12 @@ def world() -> Iterator[World]:
 def traces_of(world: World) -> tuple[str, str, set[str]]:
     """What a shell could leave behind on the host."""
     return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        # The test's own time limit ends a wait in vain.
+        time.sleep(0.01)
 
 
 def wait_for_line(process: subprocess.Popen[str]) -> str:
@@ -312,8 +319,13 @@ def test_an_interactive_shell_that_ignores_sigterm_is_ended_all_the_same(world: 
 @BOTH_USERS
 def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) -> None:
     before = traces_of(world)
-    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo $$; exec sleep 1000"], user=user)
-    inner = int(wait_for_line(process))
+    world.serve(NAME_SERVER, "127.0.0.53")
+    world.resolve_with("nameserver 127.0.0.53\n")
+    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"], user=user)
+    wait_for_line(process)
+    # The command, the emulator, the name server, and the ordinary user's helper.
+    children = list(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
+    assert len(children) == (4 if user else 3)
     if user == 0:
         assert "cellbed" not in before[0]
         assert "masquerade" in world.rules()
@@ -325,7 +337,7 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     assert done.returncode == 0, done.stderr
     assert traces_of(world) == before
     assert world.records(user) == []
-    assert process_start(inner) is None
+    wait_until(lambda: all(process_start(child) is None for child in children))
 
 
 def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> None:
