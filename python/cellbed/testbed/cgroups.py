@@ -8,6 +8,7 @@ the ``cellbed-<uid>`` folders that ``sudo cellbed grant`` hands over.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -27,6 +28,9 @@ SCOPE_VARIABLE = "CELLBED_SCOPE"
 """Environment variable of a command that runs in a scope of its own already."""
 
 CONTROLLERS = ("cpu", "cpuacct", "memory")
+
+ASIDE = "supervisor"
+"""Group beside the runs for the processes that were there before (version 2)."""
 
 
 class LimitsError(CellbedError):
@@ -165,13 +169,17 @@ def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
     """
     version, bases = locate()
     try:
+        if version == 2:
+            divide(bases["cpu"].parent)
+            bases["cpu"].mkdir(exist_ok=True)
+            divide(bases["cpu"])
         return Groups(bases, version, run, note)
     except OSError as error:
         raise LimitsError(_advice(f"{error.filename or 'the control group'}: {error.strerror}")) from error
 
 
 def locate() -> tuple[int, dict[str, Path]]:
-    """Where this user may make control groups: the version, and a base folder per controller.
+    """Where this user may make control groups: the version, and a base folder per controller. Changes nothing.
 
     Errors: :class:`LimitsError`.
     """
@@ -188,6 +196,34 @@ def locate() -> tuple[int, dict[str, Path]]:
         raise LimitsError(_advice("no control group file system with the cpu and memory controllers is mounted"))
     base = _version_2_base(unified)
     return 2, dict.fromkeys(CONTROLLERS, base)
+
+
+def divide(folder: Path) -> None:
+    """Let the groups below a version 2 folder have CPU and memory limits.
+
+    A group with limited children may hold no processes itself (cgroup-v2.rst, "No Internal Process Constraint"; only
+    the machine's root group may), so those that it holds step aside into a child: in a scope that is this command, in
+    the root of a container everything in it. Errors: ``OSError`` when the folder is not this user's to divide.
+    """
+    for attempt in range(10):
+        try:
+            enabled = _read(folder / "cgroup.subtree_control").split()
+            if not {"cpu", "memory"} <= set(enabled):
+                # Both at once: +cpu alone is accepted beside processes, but makes the group a threaded one, which
+                # can have neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
+                _write(folder / "cgroup.subtree_control", "+cpu +memory")
+            return
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise OSError(error.errno, "has no cpu and memory controllers to hand on", str(folder)) from error
+            # More than one attempt, because a process may fork while it is being moved.
+            if error.errno != errno.EBUSY or attempt == 9:
+                raise
+        aside = folder / ASIDE
+        aside.mkdir(exist_ok=True)
+        for process in _read(folder / "cgroup.procs").split():
+            with contextlib.suppress(ProcessLookupError):
+                _write(aside / "cgroup.procs", process)
 
 
 def remove(folder: Path) -> None:
@@ -217,12 +253,14 @@ def enter_delegated_scope() -> None:
     On version 2 with systemd a session's own group is not the user's to divide, but a transient scope is
     (systemd.resource-control(5), ``Delegate=``). Returns where it is not needed or cannot be had.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    # Not from the environment: after `su` that has another user's, or none.
+    runtime = f"/run/user/{os.getuid()}"
     if os.geteuid() == 0 or SCOPE_VARIABLE in os.environ or _version_2_mount() is None:
         return
-    if not Path(runtime, "systemd", "private").exists() or shutil.which("systemd-run") is None:
+    if not os.access(f"{runtime}/systemd/private", os.W_OK) or shutil.which("systemd-run") is None:
         return
     os.environ[SCOPE_VARIABLE] = "1"
+    os.environ["XDG_RUNTIME_DIR"] = runtime  # where systemd-run looks for the session manager
     scope = ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--"]
     os.execvp(scope[0], [*scope, sys.executable, "-P", *sys.argv])
 
@@ -230,47 +268,18 @@ def enter_delegated_scope() -> None:
 def _version_2_base(unified: Path) -> Path:
     """Folder of the unified hierarchy below which this user can make groups with cpu and memory limits."""
     if os.geteuid() == 0:
-        base = unified / "cellbed"
-        _delegate(unified)
-    else:
-        own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::", 1)[-1]
-        granted = unified / f"cellbed-{os.getuid()}"
-        current = unified / own.lstrip("/")
-        if os.access(granted / "cgroup.procs", os.W_OK) and granted in (current, *current.parents):
-            base = granted / "runs"
-            _leave(granted, current)
-        elif os.access(current / "cgroup.procs", os.W_OK) and current != unified:
-            # A scope made by `systemd-run --user --scope -p Delegate=yes`: ours to divide. A group with children
-            # may hold no processes (cgroup-v2.rst, "No Internal Process Constraint"), so we step aside first.
-            base = current / "cellbed"
-            _leave(current, current)
-        else:
-            raise LimitsError(_advice("the control group (version 2) of this session is not yours to divide"))
-    try:
-        base.mkdir(exist_ok=True)
-        _delegate(base)
-    except OSError as error:
-        raise LimitsError(_advice(f"{error.filename}: {error.strerror}")) from error
-    return base
-
-
-def _leave(parent: Path, current: Path) -> None:
-    aside = parent / "supervisor"
-    try:
-        aside.mkdir(exist_ok=True)
-        for process in _read(current / "cgroup.procs").split():
-            with contextlib.suppress(ProcessLookupError):
-                _write(aside / "cgroup.procs", process)
-        _delegate(parent)
-    except OSError as error:
-        raise LimitsError(_advice(f"{error.filename}: {error.strerror}")) from error
-
-
-def _delegate(folder: Path) -> None:
-    enabled = _read(folder / "cgroup.subtree_control").split()
-    for controller in ("cpu", "memory"):
-        if controller not in enabled:
-            _write(folder / "cgroup.subtree_control", f"+{controller}")
+        return unified / "cellbed"
+    own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::", 1)[-1]
+    current = unified / own.lstrip("/")
+    granted = unified / f"cellbed-{os.getuid()}"
+    if os.access(granted / "cgroup.procs", os.W_OK) and granted in (current, *current.parents):
+        return granted / "runs"
+    if current.name == ASIDE:
+        current = current.parent
+    if os.access(current / "cgroup.procs", os.W_OK) and current != unified:
+        # A scope made by `systemd-run --user --scope -p Delegate=yes`: ours to divide.
+        return current / "cellbed"
+    raise LimitsError(_advice("the control group (version 2) of this session is not yours to divide"))
 
 
 def _advice(why: str) -> str:
@@ -322,6 +331,10 @@ def _read(path: Path) -> str:
         return path.read_text()
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        if error.errno == errno.ENODEV:  # the group was removed after the file was opened
+            return ""
+        raise
 
 
 def _pairs(path: Path) -> dict[str, int]:
