@@ -19,6 +19,7 @@ from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_p
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
 from cellbed.errors import CellbedError
+from cellbed.testbed.cgroups import ASIDE, divide
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"
@@ -106,8 +107,8 @@ class Folder:
     def do(self, machine: Machine) -> None:
         """Make the folder and hand it over."""
         folder = machine.path(self.path)
-        for controller in self.controllers:
-            (folder.parent / "cgroup.subtree_control").write_text(f"+{controller}")
+        if self.controllers:
+            divide(folder.parent)
         folder.mkdir(exist_ok=True)
         # The files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
         for name in ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control"):
@@ -123,14 +124,21 @@ class Folder:
         below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
         for path in [*below, folder]:
             for process in (path / "cgroup.procs").read_text().split() if (path / "cgroup.procs").exists() else ():
-                with contextlib.suppress(OSError):
-                    (folder.parent / "cgroup.procs").write_text(process)
+                # Only the machine's own root group holds processes beside limited children, that of a container
+                # does not: there they go back to where `divide` put them.
+                for above in (folder.parent, folder.parent / ASIDE):
+                    with contextlib.suppress(OSError):
+                        (above / "cgroup.procs").write_text(process)
+                        break
             path.rmdir()
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The user's running shell comes into the folder, because on version 2 nobody else may move it there."""
+    """The user's running shell comes into the folder, because on version 2 nobody else may move it there.
+
+    path: a child of the granted folder: that one itself is divided by the first run, and holds no processes then.
+    """
 
     path: str
     process: int
@@ -140,6 +148,7 @@ class Join:
 
     def do(self, machine: Machine) -> None:
         """Move the process."""
+        Folder(self.path, machine.user).do(machine)
         (machine.path(self.path) / "cgroup.procs").write_text(str(self.process))
 
     def undo(self, machine: Machine) -> None:
@@ -257,8 +266,8 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
     delegated = systemd_delegates(machine, unified)
     if delegated is None and not machine.path("/run/systemd/system").exists():
         yield from _folder(machine, Folder(f"{unified}/{name}", machine.user, ("cpu", "memory")))
-        if caller is not None:
-            yield Join(f"{unified}/{name}", caller)
+        if caller is not None and f"/{name}/" not in f"{machine.read(f'/proc/{caller}/cgroup')}/":
+            yield Join(f"{unified}/{name}/{ASIDE}", caller)
     elif not {"cpu", "memory"} <= (delegated or set()):
         text = "[Service]\nDelegate=cpu cpuset io memory pids\n"
         if machine.read(DELEGATE_FILE) != text.strip():

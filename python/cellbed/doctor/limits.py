@@ -48,11 +48,12 @@ def limits(machine: Machine) -> Check:
 
 def systemd_delegates(machine: Machine, unified: str) -> set[str] | None:
     """Controllers that systemd hands to the user's session manager; ``None`` where there is none."""
-    runtime = machine.environment.get("XDG_RUNTIME_DIR", f"/run/user/{machine.user}")
-    if not machine.path(f"{runtime}/systemd/private").exists() or machine.find("systemd-run") is None:
+    # Not XDG_RUNTIME_DIR: after `su`, and in `cellbed grant`, that is another user's.
+    manager = machine.path(f"/run/user/{machine.user}/systemd/private")
+    if not os.access(manager, os.F_OK) or machine.find("systemd-run") is None:
         return None
-    manager = f"{unified}/user.slice/user-{machine.user}.slice/user@{machine.user}.service"
-    return set((machine.read(f"{manager}/cgroup.controllers") or "").split())
+    group = f"{unified}/user.slice/user-{machine.user}.slice/user@{machine.user}.service"
+    return set((machine.read(f"{group}/cgroup.controllers") or "").split())
 
 
 def _version_1(machine: Machine, name: str, mounts: dict[str, str]) -> Check:
