@@ -214,17 +214,23 @@ def undo(machine: Machine) -> list[Change]:
     """Take back what was granted to the user, the last first; returns the changes that were undone."""
     journal = _read_journal(machine)
     mine = journal.get(str(machine.user), [])
-    undone = []
+    undone: list[Change] = []
+    commands: list[Command] = []
     while mine:
         kind, values = mine[-1]
         change = _KINDS[kind](**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
         try:
-            change.undo(machine)
+            if isinstance(change, Command):
+                commands.insert(0, change)  # to take note of the changes that are undone after it
+            else:
+                change.undo(machine)
         except OSError as error:
             raise GrantError(f"cannot undo this: {change}\n  {error.filename or ''}: {error.strerror}") from error
         undone.append(change)
         mine.pop()
         _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
+    for command in commands:
+        command.undo(machine)
     return undone
 
 
@@ -273,6 +279,11 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
         if machine.read(DELEGATE_FILE) != text.strip():
             yield _file(machine, DELEGATE_FILE, text)
             yield Command(("systemctl", "daemon-reload"))
+            if delegated is not None:
+                # The user's running session manager looks for controllers at its start only.
+                runtime = f"XDG_RUNTIME_DIR=/run/user/{machine.user}"
+                restart = ("env", runtime, "systemctl", "--user", "daemon-reexec")
+                yield Command(("runuser", "-u", machine.user_name, "--", *restart))
 
 
 def _folder(machine: Machine, folder: Folder) -> Iterator[Change]:

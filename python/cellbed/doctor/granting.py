@@ -30,7 +30,7 @@ def grant_to(name: str | None, *, dry_run: bool = False, take_back: bool = False
         grant.do(changes, machine)
     lines = [f"{'would do' if dry_run else 'done'}: {change}" for change in changes]
     if any(isinstance(change, grant.Command) for change in changes):
-        lines.append(f"{user.pw_name} has to log out and in again for systemd to hand over the control groups")
+        lines.append(f"should `cellbed doctor` still find no limits, {user.pw_name} has to log out and in again")
     if not dry_run:
         lines.append(f"to take it back: {_sudo(user.pw_name, True)}")
     return lines

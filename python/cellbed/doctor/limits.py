@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from cellbed.doctor.check import Check
-from cellbed.doctor.machine import Machine
+from cellbed.doctor.machine import Machine, output_of
 
 VERSION_1 = ("cpu", "cpuacct", "memory")
 """Version 1 hierarchies that a run divides."""
@@ -98,4 +99,26 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
     if lacking:
         found = f"version 2; systemd does not hand {' and '.join(lacking)} to user {machine.user_name}"
         return Check(name, "missing", found, f"{machine.grant_command}, then log in again; {without}")
+    refused = _refused(machine, unified)
+    if refused is not None:
+        return Check(
+            name, "missing", f"version 2; systemd makes no scope with them: {refused}", f"log in again; {without}"
+        )
     return Check(name, "ok", "version 2, delegated by systemd")
+
+
+def _refused(machine: Machine, unified: str) -> str | None:
+    """Why systemd makes no scope with limits for the user, asked as a run asks; ``None`` when it does.
+
+    What the kernel has handed to the session manager is not what the manager hands on: it looks at its start only.
+    """
+    if machine.user != os.geteuid() or machine.root != Path("/"):
+        return None
+    scope = ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--"]
+    look = f'cat "{unified}$(sed -n s/^0:://p /proc/self/cgroup)/cgroup.controllers"'
+    runtime = f"XDG_RUNTIME_DIR=/run/user/{machine.user}"
+    status, said = output_of(["env", runtime, *scope, "sh", "-c", look])
+    if status != 0:
+        return said.splitlines()[-1] if said else f"status {status}"
+    lacking = sorted({"cpu", "memory"} - set(said.split()))
+    return f"no {' and '.join(lacking)} in it" if lacking else None
