@@ -92,13 +92,18 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
         if {"cpu", "memory"} <= have:
             return Check(name, "ok", f"version 2, /{current} is this user's")
     delegated = systemd_delegates(machine, unified)
+    if delegated is None and machine.path("/run/systemd/system").exists():
+        # A shell made by su or cron: there is a session manager only for who has logged in, or lingers.
+        found = f"version 2, but user {machine.user_name} has no systemd session, whose groups could be divided"
+        remedy = f"log in as {machine.user_name}, or: sudo loginctl enable-linger {machine.user_name}"
+        return Check(name, "missing", found, f"{remedy}; {without}")
     if delegated is None:
         found = f"version 2, but this session's group /{current} is not the user's to divide, and there is no systemd"
         return Check(name, "missing", found, f"{machine.grant_command}; {without}")
     lacking = sorted({"cpu", "memory"} - delegated)
     if lacking:
         found = f"version 2; systemd does not hand {' and '.join(lacking)} to user {machine.user_name}"
-        return Check(name, "missing", found, f"{machine.grant_command}, then log in again; {without}")
+        return Check(name, "missing", found, f"{machine.grant_command}; {without}")
     refused = _refused(machine, unified)
     if refused is not None:
         return Check(

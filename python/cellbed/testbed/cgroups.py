@@ -230,12 +230,13 @@ def remove(folder: Path) -> None:
     """Kill the processes below a control group folder and remove it with its children."""
     if not folder.is_dir():
         return
-    for child in sorted(folder.rglob("cgroup.procs"), reverse=True):
-        for process in _read(child).split():
+    # Deepest first. Walked once and before the first kill: systemd removes a scope as soon as its last process died.
+    paths = [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
+    for path in paths:
+        for process in _read(path / "cgroup.procs").split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-    below = [path for path in folder.rglob("*") if path.is_dir()]
-    for path in [*sorted(below, key=lambda path: len(path.parts), reverse=True), folder]:
+    for path in paths:
         # A group stays busy for a moment after its last process died.
         for _ in range(200):
             try:
