@@ -213,6 +213,8 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
     assert not processes_of(identifier)
     assert not groups_of(identifier)
     assert identifier not in {record.identifier for record in records()}
+    if phase != "running for":
+        assert not list((tmp_path / "runs").glob("*")), "a folder in which nothing was measured"
     if phase == "running for":
         folder = only_folder(tmp_path / "runs")
         assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"

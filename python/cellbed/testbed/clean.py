@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -41,8 +42,8 @@ def _clean_record(record: Record) -> list[str]:
         outcome = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         if outcome.returncode == 0:
             done.append(f"{record.identifier}: {' '.join(command)}")
-    if record.folder is not None and _close_folder(Path(record.folder)):
-        done.append(f"{record.identifier}: marked {record.folder} as interrupted; see it with: cellbed report")
+    if record.folder is not None:
+        done += [f"{record.identifier}: {line}" for line in _close_folder(Path(record.folder))]
     record.remove()
     if not done:
         done.append(f"{record.identifier}: nothing was left but its record")
@@ -86,18 +87,21 @@ def _populated(path: Path) -> bool:
     return any(procs.read_text().strip() for procs in path.rglob("cgroup.procs"))
 
 
-def _close_folder(path: Path) -> bool:
-    """Mark the folder of a killed run, so that a report of what it measured says so."""
+def _close_folder(path: Path) -> list[str]:
+    """Mark the folder of a killed run, so that a report of what it measured says so; drop one that measured nothing."""
     description = path / "run.json"
+    if path.is_dir() and not description.exists():
+        shutil.rmtree(path, ignore_errors=True)
+        return [f"removed {path}, in which nothing was measured"]
     for temporary in path.glob("*.tmp"):
         temporary.unlink(missing_ok=True)
     try:
         content = json.loads(description.read_text())
     except (OSError, ValueError):
-        return False
+        return []
     if content.get("status") != "running":
-        return False
+        return []
     content["status"] = "interrupted"
     content.setdefault("warnings", []).append("the run was killed; the series end where it was killed")
     folder.write_json(description, content)
-    return True
+    return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]
