@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -29,19 +30,6 @@ class Plain:
         if elapsed_s >= self._next_s:
             self._next_s += 10.0
             print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s: {_words(counts)}", file=sys.stderr, flush=True)
-
-
-class Silent:
-    """Says nothing."""
-
-    def phase(self, text: str) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        """Nothing."""
 
 
 class Live(Plain):
@@ -72,7 +60,7 @@ class Live(Plain):
         self._drawn_at = now
         share = min(1.0, max(0.0, elapsed_s / total_s))
         filled = round(share * self.WIDTH)
-        bar = "━" * filled + "\x1b[2m" + "━" * (self.WIDTH - filled) + "\x1b[0m"
+        bar = "━" * filled + "\x1b[2m" + "·" * (self.WIDTH - filled) + "\x1b[0m"
         shown = "draining" if elapsed_s > total_s else f"{max(0.0, elapsed_s):4.0f} of {total_s:g} s"
         print(f"\r\x1b[K  {bar} {shown}  {_words(counts)}", end="", file=sys.stderr, flush=True)
         self._open = True
@@ -85,11 +73,9 @@ class Live(Plain):
 
 
 @contextmanager
-def listener(quiet: bool) -> Iterator[Listener]:
+def listener() -> Iterator[Listener]:
     """The listener that suits where standard error goes."""
-    if quiet:
-        yield Silent()
-    elif sys.stderr.isatty():
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
         live = Live()
         try:
             yield live

@@ -47,7 +47,7 @@ def run(
 
         print(json.dumps(plan_as_dict(plan), indent=1)) if as_json else show_plan(plan)
         return
-    with listener(quiet=as_json) as told:
+    with listener() as told:
         outcome = execute(scenario, loaded, plan, Options(out, limits=not no_limits), told)
         finish(outcome, told)
     if outcome.folder is not None:

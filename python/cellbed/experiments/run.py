@@ -194,7 +194,7 @@ def _prove(
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
         raise ProofError(failed)
-    state.warnings += [str(proof) for proof in state.proof if "too busy" in proof.note]
+    state.warnings += [str(proof) for proof in state.proof if not proof.reached]
 
 
 def _start_programs(

@@ -41,7 +41,11 @@ HIGHEST_PROBE_RATE = 400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One thing measured: what was asked, what was measured, in which unit, and whether that will do."""
+    """One thing measured: what was asked, what was measured, in which unit, and whether that will do.
+
+    asked: for a link what its schedule predicts for the datagrams that were sent.
+    reached: false for a limit that is not exceeded but that the busy machine could not fill either.
+    """
 
     what: str
     asked: float | None
@@ -49,10 +53,16 @@ class Proof:
     unit: str
     ok: bool
     note: str = ""
+    reached: bool = True
+
+    @property
+    def state(self) -> str:
+        """``holds``, ``not reached`` or ``off``."""
+        return "off" if not self.ok else "holds" if self.reached else "not reached"
 
     def as_dict(self) -> dict[str, Any]:
         """For ``run.json``."""
-        return asdict(self)
+        return {**asdict(self), "state": self.state}
 
     def __str__(self) -> str:
         asked = "no limit" if self.asked is None else f"{self.asked:.4g} {self.unit}"
@@ -108,8 +118,8 @@ def _prove_cpu(node: Node, group: Group, place: Place, machine_cpus: int) -> Pro
     elif absent:
         note = "the node's programs do not come under its control group, or the machine has no time at all"
     else:
-        note = "the machine is too busy to give that much now" if short else ""
-    return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note)
+        note = "not exceeded, but the machine is too busy to give that much now" if short else ""
+    return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
 
 
 def _prove_memory(node: Node, group: Group, place: Place) -> Proof:

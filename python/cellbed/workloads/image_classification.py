@@ -114,8 +114,8 @@ def processes(
 
 
 def notes(spec: "ImageClassification") -> list[str]:
-    """What a reader of the report must know about the labels."""
-    return [mobilenet.NOTE] if spec.model is None else []
+    """What a reader of the report must know about photographs and labels."""
+    return [*([mobilenet.NOTE] if spec.model is None else []), photographs.NOTE]
 
 
 def _check_model(path: Path) -> None:

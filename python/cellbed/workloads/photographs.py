@@ -26,6 +26,9 @@ SEED = 1
 SMALLEST, MEDIAN, LARGEST = 7_000, 65_000, 170_000  # bytes
 SPREAD = 0.9  # standard deviation of the logarithm, before the cut
 
+NOTE = "the photographs are crops of the two that the scikit-learn package carries, with realistic sizes"
+"""What a report must say of the data."""
+
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _SOURCES = ("china.jpg", "flower.jpg")
