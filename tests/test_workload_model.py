@@ -136,7 +136,6 @@ def test_what_cannot_be_decoded_is_an_error_of_its_own(seeded: Path, content: by
 
 
 def test_reports_say_what_seeded_labels_are_worth() -> None:
-    assert image_classification.notes(SimpleNamespace(model=None)) == [
-        "seeded weights: compute is real, labels are not"
-    ]
-    assert image_classification.notes(SimpleNamespace(model=Path("own.onnx"))) == []
+    labels = "seeded weights: compute is real, labels are not"
+    assert labels in image_classification.notes(SimpleNamespace(model=None))
+    assert labels not in image_classification.notes(SimpleNamespace(model=Path("own.onnx")))
