@@ -131,11 +131,14 @@ MISTAKES = {
     "unknown trace": Mistake(
         '"12 Mbit/s"', '"lte-subrban.up"', 15, "links.mobile.up", ("did you mean 'lte-suburban.up'", "5g-midband.down")
     ),
-    "trace file not there": Mistake('"12 Mbit/s"', '"traces/x.up"', 15, "links.mobile.up", ("no such file",)),
-    "trace is a folder": Mistake('"12 Mbit/s"', '"."', 15, "links.mobile.up", ("no such file",)),
+    "trace file not there": Mistake('"12 Mbit/s"', '"traces/x.up"', 15, "links.mobile.up", ("there is no file",)),
+    "trace is a folder": Mistake('"12 Mbit/s"', '"."', 15, "links.mobile.up", ("'.' is a folder, not a trace file",)),
     "trace as number": Mistake('"12 Mbit/s"', "12", 15, "links.mobile.up", ("12 has no unit", "'12 Mbit/s'")),
     "model not there": Mistake(
-        'on = "edge"', 'on = "edge"\nmodel = "mine.onnx"', 27, "workload.model", ("'mine.onnx' is not a file",)
+        'on = "edge"', 'on = "edge"\nmodel = "mine.onnx"', 27, "workload.model", ("there is no file 'mine.onnx' in",)
+    ),
+    "model is a folder": Mistake(
+        'on = "edge"', 'on = "edge"\nmodel = "."', 27, "workload.model", ("'.' is a folder, not a model file",)
     ),
     "congestion control with spaces": Mistake(
         "[links.core]",

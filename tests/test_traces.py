@@ -4,13 +4,15 @@ import hashlib
 import json
 import multiprocessing
 import os
+import subprocess
+import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cellbed.traces import ARCHIVE, TraceError, archive_folder, resolve
+from cellbed.traces import ARCHIVE, TraceError, archive_folder, files, resolve
 from cellbed.traces.generate import MODELS, PDO_BYTES, Model
 
 MODEL_LIST = list(MODELS.values())
@@ -184,10 +186,37 @@ def test_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path, co
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("text", ["", ".", "a\0b", "~nobody-of-this-name/x", "x" * 5000, "/dev/zero"])
-def test_what_is_no_file_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TraceError, match="no trace is called"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no trace is called ''"),
+        (".", "'.' is a folder, not a trace file: write"),
+        ("..", "'..' is a folder, not a trace file: write"),
+        ("/dev/zero", "'/dev/zero' is a device, not a trace file: write"),
+        ("/nowhere/x.up", "there is no file '/nowhere/x.up': write"),
+        ("sub/x.up", "there is no file 'sub/x.up' in {folder}: write"),
+        ("x.up", "no trace is called 'x.up' and no such file is in {folder}: "),
+        ("a\0b", "cannot be used as a trace file"),
+        ("~nobody-of-this-name/x", "there is no file '~nobody-of-this-name/x'"),
+        ("x" * 5000, "File name too long"),
+    ],
+)
+def test_what_is_no_file_is_answered_by_what_it_is(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(TraceError) as caught:
         resolve(text, tmp_path)
+    message = str(caught.value)
+    assert words.format(folder=tmp_path) in message
+    assert ARCHIVE[0] in message
+    assert "\n" not in message
+    assert len(message) < 600
+
+
+def test_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may enter every folder")
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(TraceError, match=r"'closed/x\.up' cannot be used as a trace file: Permission denied"):
+        resolve("closed/x.up", tmp_path)
 
 
 def test_unknown_name_is_answered_with_the_nearest_and_the_list(tmp_path: Path) -> None:
@@ -230,3 +259,20 @@ def test_a_trace_may_come_from_a_pipe() -> None:
     assert source.trace.opportunities == 2
     assert source.sha256 == hashlib.sha256(b"1\n5\n").hexdigest()
     os.close(receiving)
+
+
+def test_a_named_pipe_is_found_beside_the_scenario(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.up")
+    writer = threading.Thread(target=(tmp_path / "mine.up").write_bytes, args=(b"1\n5\n",))
+    writer.start()
+    assert resolve("mine.up", tmp_path).trace.opportunities == 2
+    writer.join()
+
+
+def test_a_pipe_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_FROM_PIPE", 1 << 20)
+    with subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        with pytest.raises(TraceError, match="gives more than 1 MiB"):
+            resolve(f"/dev/fd/{endless.stdout.fileno()}", Path("/"))
+        endless.stdout.close()

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.scenario.presets import PRESETS
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError
-from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, resolve
+from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
 
 
 def refusal(text: str) -> PydanticCustomError:
@@ -204,7 +204,8 @@ QUEUE_LIMIT = TextField(
 def _read_file(text: str, folder: Path) -> Path:
     path = find_file(text, folder)
     if path is None:
-        raise UnitError(f"{plainly(text)} is not a file in {folder}: write a path relative to the scenario file")
+        why = obstacle(text, folder, "model file")
+        raise UnitError(f"{why}: write a path relative to the scenario file")
     return path
 
 

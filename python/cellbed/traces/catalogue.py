@@ -5,18 +5,16 @@ user's data folder. The generator is deterministic, so two processes that make t
 bytes, and the rename that ends the writing makes either of them the winner.
 """
 
-import atexit
 import difflib
 import hashlib
 import os
-import shutil
-import tempfile
 import threading
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.errors import CellbedError
+from cellbed.traces.files import find_file, find_pipe, obstacle
 from cellbed.traces.generate import MODELS, Model
 
 if TYPE_CHECKING:
@@ -83,42 +81,21 @@ def resolve(text: str, folder: Path) -> TraceSource:
     """
     if text in MODELS:
         return TraceSource(text, MODELS[text])
-    path = find_file(text, folder) or _drained_pipe(text)
+    try:
+        path = find_file(text, folder) or find_pipe(text, folder)
+    except OSError as error:
+        raise TraceError(f"'{text}': cannot read this pipe: {error.strerror}") from error
     if path is not None:
         return TraceSource(text, path)
-    near = difflib.get_close_matches(text, ARCHIVE, n=1)
+    why = obstacle(text, folder, "trace file")
+    if why.startswith("there is no file") and "/" not in text:
+        # It may have been meant as a name.
+        shown = text if len(text) <= 40 else text[:37] + "…"
+        why = f"no trace is called {shown!r} and no such file is in {folder.absolute()}"
+    near = difflib.get_close_matches(text[:100], ARCHIVE, n=1)
     known = ", ".join(ARCHIVE)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    raise TraceError(
-        f"no trace is called {text!r} and no such file is in {folder}: "
-        f"{hint}write one of {known}, or the path of a file"
-    )
-
-
-def find_file(text: str, folder: Path) -> Path | None:
-    """Absolute path of the regular file that ``text`` names relative to ``folder``; None if there is none."""
-    try:
-        path = (folder / Path(text).expanduser()).absolute()
-        return path if path.is_file() else None
-    except (OSError, RuntimeError, ValueError):  # a name too long, a home of nobody, a NUL
-        return None
-
-
-def _drained_pipe(text: str) -> Path | None:
-    """A file with what the pipe called ``text`` gives; None if it is no pipe.
-
-    A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
-    as this process.
-    """
-    try:
-        if not Path(text).is_fifo():
-            return None
-        with Path(text).open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
-            atexit.register(Path(file.name).unlink, missing_ok=True)
-            shutil.copyfileobj(pipe, file)
-        return Path(file.name)
-    except (OSError, ValueError):
-        return None
+    raise TraceError(f"{why}: {hint}write one of {known}, or the path of a file")
 
 
 def archive_folder() -> Path:

@@ -1,0 +1,77 @@
+"""Files that a user names: found relative to a folder, read from a pipe, or answered by what is there instead."""
+
+import atexit
+import stat
+import tempfile
+from pathlib import Path
+
+_MOST_FROM_PIPE = 1 << 28
+"""Bytes taken from a pipe, some 30 million opportunities: one that never ends must not fill the disk."""
+_KINDS = ((stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"))
+
+
+def find_file(text: str, folder: Path) -> Path | None:
+    """Absolute path of the regular file that ``text`` names relative to ``folder``; None if there is none."""
+    path = _place(text, folder)
+    mode = _mode(path)
+    return path if mode is not None and stat.S_ISREG(mode) else None
+
+
+def find_pipe(text: str, folder: Path) -> Path | None:
+    """A regular file with what the pipe called ``text`` gives; None if there is no pipe.
+
+    A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
+    as this process. Raises OSError when the pipe cannot be read or gives too much.
+    """
+    path = _place(text, folder)
+    mode = _mode(path)
+    if path is None or mode is None or not stat.S_ISFIFO(mode):
+        return None
+    with path.open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        while file.tell() <= _MOST_FROM_PIPE and (piece := pipe.read(1 << 16)):
+            file.write(piece)
+        if file.tell() > _MOST_FROM_PIPE:
+            raise OSError(0, f"it gives more than {_MOST_FROM_PIPE >> 20} MiB")
+    return Path(file.name)
+
+
+def obstacle(text: str, folder: Path, wanted: str) -> str:
+    """Why ``text`` names no regular file, in words. wanted: what it was to be, such as "trace file"."""
+    shown = _shown(text)
+    path = _place(text, folder)
+    try:
+        mode = path.stat().st_mode if path else None
+    except FileNotFoundError:
+        mode = None
+    except (OSError, ValueError) as error:
+        return f"{shown} cannot be used as a {wanted}: {getattr(error, 'strerror', None) or error}"
+    if mode is not None and text:
+        return f"{shown} is a {kind_of(mode)}, not a {wanted}"
+    if text.startswith(("/", "~")):
+        return f"there is no file {shown}"
+    return f"there is no file {shown} in {folder.absolute()}"
+
+
+def kind_of(mode: int) -> str:
+    """What a file of this mode is called."""
+    return next((name for matches, name in _KINDS if matches(mode)), "file")
+
+
+def _place(text: str, folder: Path) -> Path | None:
+    try:
+        return (folder / Path(text).expanduser()).absolute()
+    except (OSError, RuntimeError, ValueError):  # a home of nobody
+        return None
+
+
+def _mode(path: Path | None) -> int | None:
+    try:
+        return path.stat().st_mode if path else None
+    except (OSError, ValueError):  # not there, a name too long, a NUL
+        return None
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 200 else text[:197] + "…"
+    return f"'{short}'" if short.isprintable() else ascii(short)
