@@ -23,7 +23,7 @@ test: lint  ## lint, type checks, Rust tests, Python tests
 	$(VENV)/pytest -q -m "not slow"
 
 test-slow: setup-test  ## the tests that take long
-	cargo test --workspace --release --quiet -- --include-ignored
+	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
 	$(VENV)/pytest -q -m slow
 
 lint: setup-test  ## format, lint and type checks
