@@ -58,6 +58,12 @@ def test_defaults() -> None:
     assert (workload.model, workload.images) == (None, 100)
 
 
+@pytest.mark.parametrize(("written", "probability"), [("0.01", 0.01), ('"1 %"', 0.01), ('"0.1%"', 0.001), ("0", 0.0)])
+def test_loss_is_a_number_or_in_per_cent(written: str, probability: float) -> None:
+    loss = _parse(GOOD.replace('start = "0 s"', f"loss = {{ uplink = {written} }}")).links.mobile.loss
+    assert (loss.uplink, loss.downlink) == (probability, 0.0)
+
+
 def test_every_default_is_explicit_when_resolved() -> None:
     resolved = _parse(GOOD).resolved()
     assert resolved["links"]["mobile"]["queue"] == {"kind": "droptail", "limit": "1 MB"}

@@ -1,13 +1,14 @@
 """A malformed scenario is answered by one line per mistake: file, line, key, what is wrong and what would be right."""
 
 import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cellbed.errors import CellbedError
-from cellbed.scenario import ScenarioError, load
+from cellbed.scenario import ScenarioError, load, parse
 from scenario_text import GOOD
 
 
@@ -78,9 +79,29 @@ MISTAKES = {
     "certain loss": Mistake(
         'start = "0 s"', "loss = { uplink = 1.0 }", 19, "links.mobile.loss.uplink", ("too large", "less than 1")
     ),
-    "loss in text": Mistake(
-        'start = "0 s"', 'loss = { uplink = "1 %" }', 19, "links.mobile.loss.uplink", ("'1 %' is not a number",)
+    "loss in words": Mistake(
+        'start = "0 s"', 'loss = { uplink = "some" }', 19, "links.mobile.loss.uplink", ("'some'", "write 0.01 or '1 %'")
     ),
+    "loss in quotes": Mistake(
+        'start = "0 s"', 'loss = { uplink = "0.02" }', 19, "links.mobile.loss.uplink", ("in quotes", "0.02, or '2 %'")
+    ),
+    "loss of all": Mistake(
+        'start = "0 s"', 'loss = { uplink = "100 %" }', 19, "links.mobile.loss.uplink", ("not from 0 to below 1",)
+    ),
+    "loss as truth": Mistake(
+        'start = "0 s"', "loss = { downlink = true }", 19, "links.mobile.loss.downlink", ("write downlink = 0.01",)
+    ),
+    "bit rate without unit": Mistake(
+        '"12 Mbit/s"', '"12"', 15, "links.mobile.up", ("'12' has no unit: write '12 Mbit/s'",)
+    ),
+    "mistyped congestion control": Mistake(
+        "[links.core]",
+        '[transport]\ncongestion_control = "bbrr"\n[links.core]',
+        22,
+        "transport.congestion_control",
+        ("'bbrr' is no congestion control", "did you mean 'bbr'?"),
+    ),
+    "no workload": Mistake(GOOD[GOOD.index("[workload]") :], "", 1, "workload", ("missing", "kind, on, rate")),
     "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
     "start after the end": Mistake(
         'up = "12 Mbit/s"\ndown = "unlimited"\nbase_delay = "10 ms"\nqueue = { kind = "droptail", limit = "1 MB" }\n'
@@ -203,15 +224,70 @@ def test_error_is_one_that_the_command_shows(tmp_path: Path) -> None:
         load(tmp_path / "none.toml")
 
 
-def test_missing_file_names_a_neighbour(tmp_path: Path) -> None:
-    (tmp_path / "real.toml").write_text(GOOD)
-    message = _error(tmp_path / "reel.toml")
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("offload-ltw.toml", True), ("offload-lte", True), ("scenario.toml", False), ("pyproject.toml", False)]
+)
+def test_missing_file_is_answered_by_a_similar_name_only(tmp_path: Path, typed: str, meant: bool) -> None:
+    right = tmp_path / "offload-lte.toml"
+    right.write_text(GOOD)
+    message = _error(tmp_path / typed)
     assert "no such file" in message
-    assert str(tmp_path / "real.toml") in message
+    assert (f"did you mean {right}?" in message) is meant
+    assert meant or str(right) not in message
 
 
 def test_folder_instead_of_file(tmp_path: Path) -> None:
     assert "a folder" in _error(tmp_path)
+    (tmp_path / "real.toml").write_text(GOOD)
+    assert str(tmp_path / "real.toml") in _error(tmp_path)
+
+
+def test_device_instead_of_file() -> None:
+    assert _error(Path("/dev/zero")).startswith("/dev/zero: a device, not a scenario file")
+
+
+def test_file_that_is_far_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "big.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    assert "larger than 1 MiB" in _error(path)
+
+
+def test_pipe_that_never_ends() -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        assert "larger than 1 MiB" in _error(Path(f"/dev/fd/{endless.stdout.fileno()}"))
+        endless.stdout.close()
+
+
+def test_pipe_with_a_scenario() -> None:
+    receiving, sending = os.pipe()
+    os.write(sending, GOOD.encode())
+    os.close(sending)
+    assert load(f"/dev/fd/{receiving}").name == "test"
+    os.close(receiving)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("vegas", "'vegas' is not available: this kernel has reno bbr now; sudo modprobe tcp_vegas may add it"),
+        ("bbrr", "did you mean 'bbr'? this kernel has reno bbr now"),
+        ("vegass", "did you mean 'vegas'? this kernel has reno bbr now"),
+        ("xyzzy", "'xyzzy' is no congestion control of Linux: this kernel has reno bbr now"),
+    ],
+)
+def test_congestion_control_that_the_kernel_lacks(name: str, words: str) -> None:
+    text = GOOD + f'[transport]\ncongestion_control = "{name}"\n'
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, source="x.toml", folder=Path(), congestion_controls=("reno", "bbr"))
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("x.toml:30: transport.congestion_control: ")
+
+
+def test_congestion_control_of_an_unknown_kernel_is_taken_as_it_is() -> None:
+    text = GOOD + '[transport]\ncongestion_control = "mine"\n'
+    assert parse(text, source="x.toml", folder=Path()).transport.congestion_control == "mine"
 
 
 def test_unreadable_file(tmp_path: Path) -> None:

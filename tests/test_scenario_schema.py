@@ -48,6 +48,9 @@ def test_shipped_scenarios_are_valid(validator: Any, path: Path) -> None:
         ('edge = "base-edge"', 'edge = "us-west-1"'),
         ('"droptail"', '"drop-tail"'),
         ('"droptail"', '"infinite"'),
+        ('start = "0 s"', "loss = { uplink = 1.0 }"),
+        ('start = "0 s"', 'loss = { uplink = "100 %" }'),
+        ('start = "0 s"', 'loss = { uplink = "some" }'),
         ('on = "edge"', 'on = "moon"'),
         ('"periodic"', '"closed"'),
         ('rate = "2 /s"\n', ""),
@@ -57,6 +60,7 @@ def test_shipped_scenarios_are_valid(validator: Any, path: Path) -> None:
 )
 def test_mistakes_are_refused(validator: Any, was: str, becomes: str) -> None:
     assert validator.is_valid(tomllib.loads(GOOD))
+    assert validator.is_valid(tomllib.loads(GOOD.replace('start = "0 s"', 'loss = { uplink = "1 %" }')))
     assert not validator.is_valid(tomllib.loads(GOOD.replace(was, becomes, 1)))
 
 

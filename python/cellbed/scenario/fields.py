@@ -4,16 +4,17 @@ A field keeps its canonical number (nanoseconds, bytes, bit/s, events per second
 describes itself to the JSON Schema as the text that a user writes.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.scenario.presets import PRESETS
-from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError
+from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
 
 
@@ -91,6 +92,30 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
     return TextField(read, kind.format, schema, kind.remedy)
 
 
+def _read_percentage(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        probability = parse_probability(value)
+    except UnitError as error:
+        raise refusal(str(error)) from error
+    if not value.strip().endswith("%"):
+        raise refusal(f"{plainly(value)} is in quotes: write {probability:g}, or '{100 * probability:g} %'")
+    return probability
+
+
+Probability = Annotated[
+    float,
+    Field(ge=0, lt=1),
+    BeforeValidator(
+        _read_percentage,
+        json_schema_input_type=Annotated[float, Field(ge=0, lt=1)]
+        | Annotated[str, Field(pattern=r"^\s*[0-9]{1,2}(\.[0-9]{1,24})?\s*%\s*$")],
+    ),
+]
+"""A probability from 0 to below 1: a number, or text in per cent."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConstantRate:
     """A bottleneck of constant rate, bit/s."""
@@ -107,10 +132,14 @@ Capacity = TraceSource | ConstantRate | Unlimited
 """What one direction of a mobile link can carry over time."""
 
 
+# A number alone, or with what can only be meant as a unit of bit rate; "5g" may be a mistyped trace.
+_LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
+
+
 def _read_capacity(text: str, folder: Path) -> Capacity:
     if text == "unlimited":
         return Unlimited()
-    if text[:1].isdigit() and text.endswith(("bit/s", "bps", "b/s")):
+    if _LIKE_A_RATE.fullmatch(text) and find_file(text, folder) is None:
         bit_rate = BIT_RATE.parse(text)
         if not 1000 <= bit_rate <= 10**12:
             raise UnitError(f"'{text}' is out of range: write '1 kbit/s' to '1000 Gbit/s', or 'unlimited'")

@@ -7,8 +7,9 @@ gives the same as text with units, the way a user writes it.
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from cellbed.scenario.congestion import objection
 from cellbed.scenario.fields import (
     CAPACITY,
     CORE_DELAY,
@@ -16,8 +17,10 @@ from cellbed.scenario.fields import (
     QUEUE_LIMIT,
     Capacity,
     CoreDelay,
+    Probability,
     QueueLimit,
     quantity,
+    refusal,
 )
 from cellbed.scenario.units import DURATION, FREQUENCY, SIZE
 
@@ -28,7 +31,6 @@ OneWayDelay = Annotated[int, quantity(DURATION, "0 s", "60 s")]
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _written(default: object) -> Any:
@@ -76,8 +78,12 @@ class Infinite(Table):
 class Loss(Table):
     """Independent loss of packets before the bottleneck."""
 
-    uplink: Probability = Field(0.0, description="Probability that a packet of the uplink is lost.")
-    downlink: Probability = Field(0.0, description="Probability that a packet of the downlink is lost.")
+    uplink: Probability = Field(
+        0.0, description="Probability that a packet of the uplink is lost.", examples=[0.01, "1 %"]
+    )
+    downlink: Probability = Field(
+        0.0, description="Probability that a packet of the downlink is lost.", examples=[0.01, "1 %"]
+    )
 
 
 class MobileLink(Table):
@@ -127,6 +133,14 @@ class Transport(Table):
         description="TCP congestion control of every node; left out: the kernel's default.",
         examples=["cubic", "bbr"],
     )
+
+    @field_validator("congestion_control")
+    @classmethod
+    def _is_available(cls, name: str | None, info: ValidationInfo) -> str | None:
+        wrong = objection(name, (info.context or {}).get("congestion_controls")) if name is not None else None
+        if wrong is not None:
+            raise refusal(wrong)
+        return name
 
 
 class ImageClassification(Table):

@@ -164,6 +164,9 @@ def _example(path: tuple[str, ...], data: Mapping[str, Any]) -> str:
         return 'write queue = { kind = "droptail", limit = "1 MB" }'
     if model:
         required = [key for key, inner in model[0].model_fields.items() if inner.is_required()]
+        # Keys that are required unless others say differently, as the schema has it.
+        rules: Any = model[0].model_config.get("json_schema_extra") or {}
+        required += rules.get("else", {}).get("required", [])
         return f"write [{_dotted(path)}]" + (f" and under it {', '.join(required)}" if required else "")
     values = field.examples or _annotated_examples(field.metadata)
     if not values:

@@ -1,17 +1,24 @@
 """From a scenario file to a `Scenario`, or to one error that lists everything wrong with the file."""
 
+import difflib
 import re
+import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from cellbed.scenario import congestion
 from cellbed.scenario.fields import Capacity
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import Problem, ScenarioError, problems
 from cellbed.scenario.units import DURATION
 from cellbed.traces import TraceError, TraceSource
+from cellbed.traces.files import kind_of
+
+_LARGEST = 1 << 20
+"""Bytes of a scenario file; what is larger, or endless, was not meant."""
 
 
 def load(path: Path | str) -> Scenario:
@@ -21,24 +28,22 @@ def load(path: Path | str) -> Scenario:
     """
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ScenarioError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
     except FileNotFoundError as error:
-        raise ScenarioError(f"{path}: no such file: give the path of a scenario file{_neighbours(path)}") from error
-    except IsADirectoryError as error:
-        raise ScenarioError(f"{path}: a folder, not a scenario file{_neighbours(path / 'x')}") from error
+        raise ScenarioError(f"{path}: no such file: give the path of a scenario file{_neighbour(path)}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(f"{path}: cannot read this file: {reason}") from error
-    return parse(text, source=str(path), folder=path.parent)
+    return parse(text, source=str(path), folder=path.parent, congestion_controls=congestion.available())
 
 
-def parse(text: str, *, source: str, folder: Path) -> Scenario:
+def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
     """The scenario in ``text``; ``source`` names it in errors, paths in it are relative to ``folder``.
 
-    Raises ScenarioError with every problem found.
+    congestion_controls: those of the kernel; None to allow any. Raises ScenarioError with every problem found.
     """
     try:
         data = tomllib.loads(text)
@@ -47,7 +52,7 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
         raise ScenarioError(f"{source}:1: too long or too deeply nested a value to be a scenario: remove it") from error
     try:
-        scenario = Scenario.model_validate(data, context={"folder": folder})
+        scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
     except ValidationError as error:
         raise ScenarioError(_report(source, text, problems(error.errors(include_url=False), data))) from error
     found = [Problem(tuple(key.split(".")), reason) for key, reason in scenario.misfits()] + list(
@@ -56,6 +61,20 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
     if found:
         raise ScenarioError(_report(source, text, found))
     return scenario.completed()
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file or a pipe of bearable size."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        inside = sorted(path.glob("*.toml")) if stat.S_ISDIR(mode) else []
+        hint = f": give a file in it, such as {inside[0]}" if inside else ": give the path of a scenario file"
+        raise ScenarioError(f"{path}: a {kind_of(mode)}, not a scenario file{hint}")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ScenarioError(f"{path}: larger than 1 MiB: this is no scenario file")
+    return content
 
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
@@ -128,10 +147,11 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
     return f"{source}:{line}: not TOML: {reason[:1].lower()}{reason[1:]}: {remedy}"
 
 
-def _neighbours(path: Path) -> str:
-    """Scenario files in the folder of a path that does not name one."""
+def _neighbour(path: Path) -> str:
+    """The scenario file beside ``path`` whose name is nearly the one given."""
     try:
-        names = sorted(str(path.with_name(file.name)) for file in path.parent.glob("*.toml"))
-    except OSError:
+        files = {file.stem: file for file in path.parent.glob("*.toml")}
+    except (OSError, ValueError):
         return ""
-    return f", for example {names[0]}" if names else ""
+    near = difflib.get_close_matches(path.name.removesuffix(".toml"), files, n=1, cutoff=0.7)
+    return f"; did you mean {files[near[0]]}?" if near else ""

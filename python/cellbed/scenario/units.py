@@ -74,13 +74,14 @@ class Quantity:
             raise UnitError(f"{_shown(text)} is not a {self.name}: write {self.remedy()}")
         sign, number, unit = match.groups()
         unit = unit.replace("\N{GREEK SMALL LETTER MU}", "µ")
+        if sign == "-" and Fraction(number) != 0:
+            remedy = f"'{number} {unit}'" if unit in self.units else self.remedy(number)
+            raise UnitError(f"{_shown(text)} is negative: write {remedy}")
         if not unit:
             raise UnitError(f"{_shown(text)} has no unit: write {self.remedy(number)}")
         if unit not in self.units:
             raise UnitError(f"{_shown(text)} has an unknown unit: write {self._suggestion(number, unit)}")
         value = Fraction(number) * self.units[unit]
-        if sign == "-" and value != 0:
-            raise UnitError(f"{_shown(text)} is negative: write {self.remedy()}")
         if value > _LARGEST:
             raise UnitError(f"{_shown(text)} is too large for a {self.name}: write {self.remedy()}")
         if not self.whole:
@@ -153,6 +154,21 @@ FREQUENCY = Quantity(
     examples=("2 /s", "30 /min"),
     whole=False,
 )
+
+
+def parse_probability(text: str) -> float:
+    """A probability from 0 to below 1, of ``"0.01"`` or ``"1 %"``. Raises UnitError."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        # The exponent, and not a division, so that 1 % is the same number as 0.01.
+        value = float(f"{number.strip()}e-2" if percent else number)
+    except ValueError:
+        value = None
+    if value is None or rest:
+        raise UnitError(f"{_shown(text)} is not a probability: write 0.01 or '1 %'")
+    if not 0 <= value < 1:
+        raise UnitError(f"{_shown(text)} is not from 0 to below 1: write 0.01 or '1 %'")
+    return value
 
 
 def _plain(number: Decimal) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT
-from cellbed.scenario.units import DURATION, UnitError
+from cellbed.scenario.units import DURATION, UnitError, parse_probability
 from cellbed.shell.link import ShellLink
+from cellbed.traces import TraceError
 
 
 class OptionError(CellbedError):
@@ -29,13 +30,13 @@ def parse_link(
 ) -> ShellLink:
     """The link that the options describe.
 
-    folder: where relative paths of traces start. Errors: :class:`OptionError`, :class:`cellbed.traces.TraceError`.
+    folder: where relative paths of traces start. Errors: :class:`OptionError`.
     """
     return ShellLink(
         uplink=_read("--up", lambda: CAPACITY.read(uplink, folder)),
         downlink=_read("--down", lambda: CAPACITY.read(downlink, folder)),
         delay_ns=_read("--delay", lambda: _delay(delay)),
-        loss=_read("--loss", lambda: _probability(loss)),
+        loss=_read("--loss", lambda: parse_probability(loss)),
         queue=_read("--queue", lambda: _queue(queue)),
         offset_ns=_read("--start", lambda: int(DURATION.parse(start))),
         looped=looped,
@@ -46,7 +47,7 @@ def parse_link(
 def _read(option: str, read: Any) -> Any:
     try:
         return read()
-    except UnitError as error:
+    except (UnitError, TraceError) as error:
         raise OptionError(f"{option}: {error}") from error
 
 
@@ -58,18 +59,6 @@ def _delay(text: str) -> int:
     if delay_ns > DURATION.parse("60 s"):
         raise UnitError(f"'{text}' is too much: write at most '60 s'")
     return delay_ns
-
-
-def _probability(text: str) -> float:
-    number = text.strip()
-    percent = number.endswith("%")
-    try:
-        value = float(number.removesuffix("%")) / (100 if percent else 1)
-    except ValueError:
-        raise UnitError(f"'{text}' is not a probability: write 0.01 or '1 %'") from None
-    if not 0 <= value < 1:
-        raise UnitError(f"'{text}' is not from 0 to below 1: write 0.01 or '1 %'")
-    return value
 
 
 def _queue(text: str) -> dict[str, Any]:

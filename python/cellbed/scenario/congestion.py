@@ -1,0 +1,45 @@
+"""Whether the kernel has a congestion control, asked before a run needs it."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_BUILT_IN = ("reno",)
+_MODULES: tuple[str, ...] = (
+    "cubic",
+    "bbr",
+    "vegas",
+    "westwood",
+    "htcp",
+    "hybla",
+    "veno",
+    "yeah",
+    "illinois",
+    "dctcp",
+    "nv",
+    "cdg",
+    "lp",
+)
+_MODULES += ("scalable", "highspeed", "bic")
+"""Algorithms of Linux that a module called ``tcp_…`` brings (net/ipv4/Kconfig)."""
+
+
+def available() -> tuple[str, ...] | None:
+    """The algorithms that this kernel has now; None where it does not say."""
+    try:
+        return tuple(_AVAILABLE.read_text().split()) or None
+    except OSError:
+        return None
+
+
+def objection(name: str, present: Sequence[str] | None) -> str | None:
+    """What is wrong with the algorithm ``name`` on a kernel that has those ``present``; None if nothing is known."""
+    if present is None or name in present:
+        return None
+    now = f"this kernel has {' '.join(present)} now"
+    if name in _MODULES:
+        return f"'{name}' is not available: {now}; sudo modprobe tcp_{name} may add it"
+    near = difflib.get_close_matches(name, sorted({*present, *_BUILT_IN, *_MODULES}), n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"'{name}' is no congestion control of Linux: {hint}{now}"
