@@ -23,12 +23,14 @@ def shell(
         str, typer.Option("--up", help="Uplink: a trace by name or path, a rate such as '12 Mbit/s', or 'unlimited'.")
     ] = "unlimited",
     down: Annotated[str, typer.Option("--down", help="Downlink: the same.")] = "unlimited",
-    delay: Annotated[str, typer.Option(help="One-way base delay of each direction: '20 ms', or 20 for ms.")] = "0 ms",
+    delay: Annotated[
+        str, typer.Option(help="One-way base delay of each direction: '20 ms'; a bare 20 is ms, as with mm-delay.")
+    ] = "0 ms",
     loss: Annotated[str, typer.Option(help="Probability of losing a packet, each direction: 0.01 or '1 %'.")] = "0",
     queue: Annotated[
         str, typer.Option(help="Bottleneck queue of each direction: '1 MB', '100 packets', or 'infinite'.")
     ] = "1 MB",
-    start: Annotated[str, typer.Option(help="Offset into the traces at which to begin.")] = "0 s",
+    start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
     once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the random losses.")] = 1,
     offline: Annotated[bool, typer.Option("--offline", help="No way out to the host's network.")] = False,
@@ -40,7 +42,7 @@ def shell(
     \b
     Examples:
       cellbed shell --up lte-suburban.up --down lte-suburban.down
-      cellbed shell --up "5 Mbit/s" --down "20 Mbit/s" --delay "20 ms" -- curl -O https://example.org/
+      cellbed shell --up "5 Mbit/s" --down "20 Mbit/s" --delay "20 ms" -- curl -sI https://example.org
       cellbed shell --delay 20 -- cellbed shell --up recordings/train.up --down recordings/train.down
     """
     from cellbed.shell import run_shell
