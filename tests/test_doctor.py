@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.doctor import Check, can_run, examine, grant, hardware, kernel, limits, software
+from cellbed.doctor import Check, can_run, changes, examine, hardware, kernel, limits, software
 from cellbed.doctor.granting import grant_to
 from cellbed.doctor.machine import Machine
 from cellbed.doctor.show import show
@@ -122,6 +122,18 @@ def test_timers_are_judged_by_the_median() -> None:
     assert kernel.timers([0.004] * 10).status == "warn"
 
 
+def test_timers_and_cache_are_told_in_whole_words(tmp_path: Path) -> None:
+    assert (
+        kernel.timers([60e-6] * 99 + [0.01]).found
+        == "100 short sleeps ended 60 µs late in the median, 10000 µs at worst"
+    )
+    assert software.cache(tmp_path).found.startswith("no neural network and no photographs yet in ")
+    (tmp_path / "photographs-1-100-1").mkdir()
+    assert software.cache(tmp_path).found.startswith("no neural network yet in ")
+    (tmp_path / "mobilenetv2-1-224-1.onnx").touch()
+    assert software.cache(tmp_path).found == f"neural network and photographs, in {tmp_path}"
+
+
 def test_size_of_the_machine(tmp_path: Path) -> None:
     small = machine(
         tmp_path, {"/proc/meminfo": "MemTotal:  2000000 kB\nMemAvailable:   900000 kB\nHugePages_Total: 0\n"}
@@ -189,10 +201,11 @@ class TestLimits:
         check = limits.limits(here)
         assert check.status == "missing"
         assert "does not hand cpu" in check.found
-        changes = list(map(str, grant_plan(here)))
-        assert changes == [
-            f"{grant.DELEGATE_FILE}: [Service] / Delegate=cpu cpuset io memory pids",
+        planned = list(map(str, grant_plan(here)))
+        assert planned == [
+            f"{changes.DELEGATE_FILE}: [Service] / Delegate=cpu cpuset io memory pids",
             "systemctl daemon-reload",
+            f"runuser -u {USER} -- env XDG_RUNTIME_DIR=/run/user/{USER} systemctl --user daemon-reexec",
         ]
 
     def test_version_2_without_systemd(self, tmp_path: Path) -> None:
@@ -206,21 +219,21 @@ class TestLimits:
         assert check.status == "missing"
         assert "grant" in check.remedy
         folder, join = grant_plan(here, caller=4711)
-        assert folder == grant.Folder(f"/sys/fs/cgroup/cellbed-{USER}", USER, ("cpu", "memory"))
-        assert isinstance(join, grant.Join)
+        assert folder == changes.Folder(f"/sys/fs/cgroup/cellbed-{USER}", USER, ("cpu", "memory"))
+        assert isinstance(join, changes.Join)
         assert join.process == 4711
         assert join.path.startswith(f"/sys/fs/cgroup/cellbed-{USER}")
         (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
         assert limits.limits(here).status == "ok"
 
 
-def grant_plan(here: Machine, caller: int | None = None) -> list[grant.Change]:
+def grant_plan(here: Machine, caller: int | None = None) -> list[changes.Change]:
     """The plan, on a machine whose TUN device everybody may open."""
     device = here.path("/dev/net/tun")
     device.parent.mkdir(parents=True, exist_ok=True)
     device.touch()
     device.chmod(0o666)
-    return grant.plan(here, caller)
+    return changes.plan(here, caller)
 
 
 def poor_machine(root: Path) -> Machine:
@@ -255,9 +268,9 @@ def contents(root: Path) -> dict[str, tuple[int, str | None]]:
 def test_a_grant_changes_what_lacks_once_and_can_be_taken_back(tmp_path: Path) -> None:
     here = poor_machine(tmp_path)
     before = contents(tmp_path)
-    changes = grant.plan(here)
+    planned = changes.plan(here)
     assert contents(tmp_path) == before
-    grant.do(changes, here)
+    changes.do(planned, here)
     assert (tmp_path / "dev/net/tun").stat().st_mode & 0o777 == 0o666
     for name in ("cpu", "cpuacct", "memory", "pids"):
         assert (tmp_path / f"sys/fs/cgroup/{name}/cellbed-{USER}").stat().st_uid == USER
@@ -269,30 +282,30 @@ def test_a_grant_changes_what_lacks_once_and_can_be_taken_back(tmp_path: Path) -
         "kernel.apparmor_restrict_unprivileged_userns = 0",
     ]
     assert limits.limits(here).status == "ok"
-    assert grant.plan(here) == []
-    undone = grant.undo(here)
-    assert undone == list(reversed(changes))
+    assert changes.plan(here) == []
+    undone = changes.undo(here)
+    assert undone == list(reversed(planned))
     after = contents(tmp_path)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     # The kernel's files end without a line break, as they were written.
     assert {name for name in changed if not name.startswith("proc/sys/")} == set()
-    assert grant.undo(here) == []
+    assert changes.undo(here) == []
 
 
 def test_a_grant_that_fails_halfway_is_told_and_can_be_taken_back(tmp_path: Path) -> None:
     here = poor_machine(tmp_path)
-    setting = grant.Setting("net.ipv4.no_such_folder.x", "1", "0")
-    mode = grant.Mode("/dev/net/tun", 0o666, 0o600)
-    with pytest.raises(grant.GrantError, match="no_such_folder"):
-        grant.do([mode, setting], here)
-    assert grant.undo(here) == [setting, mode]
+    setting = changes.Setting("net.ipv4.no_such_folder.x", "1", "0")
+    mode = changes.Mode("/dev/net/tun", 0o666, 0o600)
+    with pytest.raises(changes.GrantError, match="no_such_folder"):
+        changes.do([mode, setting], here)
+    assert changes.undo(here) == [setting, mode]
     assert (tmp_path / "dev/net/tun").stat().st_mode & 0o777 == 0o600
 
 
 def test_nobody_is_granted_anything_by_mistake() -> None:
-    with pytest.raises(grant.GrantError, match="no user called 'no-such-user'"):
+    with pytest.raises(changes.GrantError, match="no user called 'no-such-user'"):
         grant_to("no-such-user")
-    with pytest.raises(grant.GrantError, match="root needs no grant"):
+    with pytest.raises(changes.GrantError, match="root needs no grant"):
         grant_to("root")
 
 
@@ -322,7 +335,7 @@ def granted_group() -> Iterator[Path]:
     mounts = limits.version_1(here)
     if os.geteuid() != 0 or "cpu" not in mounts:
         pytest.skip("needs root and control groups of version 1")
-    folder = grant.Folder(f"{mounts['cpu']}/cellbed-{USER}", USER)
+    folder = changes.Folder(f"{mounts['cpu']}/cellbed-{USER}", USER)
     try:
         folder.do(here)
     except OSError as error:

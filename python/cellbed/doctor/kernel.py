@@ -109,7 +109,7 @@ def lateness(count: int = 100, sleep_s: float = 0.0005) -> list[float]:
 def timers(late: Sequence[float]) -> Check:
     """Whether sleeps end on time. late: lateness of wake-ups, seconds."""
     median, worst = statistics.median(late), max(late)
-    found = f"wake-ups late by {1e6 * median:.0f} µs in the median, at most {1e6 * worst:.0f} µs of {len(late)}"
+    found = f"{len(late)} short sleeps ended {1e6 * median:.0f} µs late in the median, {1e6 * worst:.0f} µs at worst"
     if median > 0.001:
         return Check("timers", "warn", found, "the machine is busy or a coarse virtual machine: latencies will show it")
     return Check("timers", "ok", found)

@@ -9,6 +9,9 @@ from pathlib import Path
 from cellbed.doctor.check import Check, Status
 from cellbed.doctor.machine import Machine
 
+_CACHED = {"neural network": "mobilenetv2-", "photographs": "photographs-"}
+"""What a run keeps in the cache, and how the names of the files begin."""
+
 
 def core() -> Check:
     """Whether the compiled part of cellbed can be loaded."""
@@ -69,10 +72,11 @@ def traces(folder: Path, names: tuple[str, ...]) -> Check:
 
 def cache(folder: Path) -> Check:
     """Whether the workload's data bank and model are built."""
-    parts = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
-    if parts:
-        return Check("cache", "ok", f"{len(parts)} parts in {folder}")
-    return _writable("cache", folder, "empty; photographs and model are built at the first run, once")
+    there = [name for name, start in _CACHED.items() if list(folder.glob(f"{start}*"))] if folder.is_dir() else []
+    if len(there) == len(_CACHED):
+        return Check("cache", "ok", f"{' and '.join(there)}, in {folder}")
+    absent = " and no ".join(name for name in _CACHED if name not in there)
+    return _writable("cache", folder, f"no {absent} yet in {folder}; made at the first run, once")
 
 
 def _writable(name: str, folder: Path, found: str) -> Check:

@@ -67,7 +67,7 @@ def start_forwarder(servers: list[str], gateway: IPv4Address, place: Place | Non
     Errors: :class:`ResolverError`.
     """
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cellbed.shell.forwarder"],
+        [sys.executable, "-P", "-m", "cellbed.shell.dns_forwarder"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 
 from cellbed.errors import CellbedError
-from cellbed.shell import forwarding, nat
+from cellbed.shell import ip_forwarding, nat
 
 
 def command(name: str) -> list[str]:
     """The command that undoes the shell called `name`, started from the current network namespace."""
-    return [sys.executable, "-P", "-m", "cellbed.shell.restore", name, str(forwarding.network_namespace())]
+    return [sys.executable, "-P", "-m", "cellbed.shell.restore", name, str(ip_forwarding.network_namespace())]
 
 
 def restore(name: str, namespace: int) -> None:
@@ -23,11 +23,11 @@ def restore(name: str, namespace: int) -> None:
     namespace: inode number of the network namespace; in any other nothing is done, since that one is gone with all its
     settings.
     """
-    if namespace == forwarding.network_namespace():
+    if namespace == ip_forwarding.network_namespace():
         nat.remove(name)
-        forwarding.release(name)
+        ip_forwarding.release(name)
     else:
-        forwarding.forget(namespace)
+        ip_forwarding.forget(namespace)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.shell import forwarding, helper, nat, resolver, restore, wayout
+from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, wayout
 from cellbed.shell.addresses import (
     HelperNetwork,
     Pair,
@@ -110,8 +110,8 @@ def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) ->
 def _open_directly(around: _Surroundings, record: Record, ipv6: bool, stack: contextlib.ExitStack) -> None:
     """Join the outer end, which lies in the current network namespace, with the networks there."""
     record.note_undo(restore.command(record.identifier))
-    stack.callback(_put_back, record, forwarding.network_namespace())
-    forwarding.hold(record.identifier, ipv6=ipv6)
+    stack.callback(_put_back, record, ip_forwarding.network_namespace())
+    ip_forwarding.hold(record.identifier, ipv6=ipv6)
     nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE)))
     _answer_names(around, None, stack)
 
@@ -240,7 +240,7 @@ def _environment(around: _Surroundings) -> dict[str, str]:
 @contextlib.contextmanager
 def _choosing_addresses() -> Iterator[None]:
     """One shell at a time chooses and takes its addresses."""
-    folder = forwarding.lease_folder()
+    folder = ip_forwarding.lease_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "addresses.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Make the machine usable for an ordinary user, and take it back: `cellbed grant`.
+"""Changes that make the machine usable for an ordinary user: planned, done and undone for `cellbed grant`.
 
 First everything is planned as a list of changes, each of which knows how to tell, do and undo itself. What is needed to
 undo them is written down before any of them is done.

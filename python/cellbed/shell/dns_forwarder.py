@@ -4,8 +4,8 @@ Sockets keep the namespace in which they were made. A child process enters the n
 the sockets there and hands them back; this process stays where the resolver is. Messages pass unread, over UDP and TCP
 (RFC 1035, §4.2), so that it has no opinion on their content.
 
-``python -m cellbed.shell.forwarder`` reads one JSON line with its task, prints ``{"event":"ready"}`` and ends when its
-standard input does.
+``python -m cellbed.shell.dns_forwarder`` reads one JSON line with its task, prints ``{"event":"ready"}`` and ends when
+its standard input does.
 """
 
 from __future__ import annotations
