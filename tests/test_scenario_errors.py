@@ -225,7 +225,8 @@ def test_error_is_one_that_the_command_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("offload-ltw.toml", True), ("offload-lte", True), ("scenario.toml", False), ("pyproject.toml", False)]
+    ("typed", "meant"),
+    [("offload-ltw.toml", True), ("offload-lte", True), ("scenario.toml", False), ("pyproject.toml", False)],
 )
 def test_missing_file_is_answered_by_a_similar_name_only(tmp_path: Path, typed: str, meant: bool) -> None:
     right = tmp_path / "offload-lte.toml"

@@ -14,7 +14,9 @@ from cellbed.scenario import load
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.presets import PRESETS
 from cellbed.scenario.units import DURATION
-from cellbed.traces import ARCHIVE
+from cellbed.traces import ARCHIVE, resolve
+from cellbed.traces.generate import MODELS
+from cellbed.traces.summary import summarise
 from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[1]
@@ -91,8 +93,16 @@ def test_documentation_lists_presets_traces_and_the_example() -> None:
     for preset in PRESETS.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
         assert DURATION.format(preset.one_way) in row
-    for name in ARCHIVE:
-        assert f"`{name}`" in page
+    for trace in (summarise(resolve(name, Path())) for name in ARCHIVE):
+        model = MODELS[trace.name]
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{trace.name}`"))
+        assert [cell.strip() for cell in row.split("|")[2:7]] == [
+            trace.direction,
+            f"{trace.duration / 1e9:.0f}",
+            f"{trace.mean_rate / 1e6:.1f}",
+            f"{trace.longest_gap / 1e6:.0f}",
+            f"{model.low / 1e6:g} to {model.high / 1e6:g}",
+        ]
 
 
 def test_documentation_shows_a_scenario_that_can_be_read(tmp_path: Path) -> None:
