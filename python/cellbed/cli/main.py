@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -30,6 +31,16 @@ class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the verbs, in the order of :data:`VERBS`."""
         return list(VERBS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that `args` begin with; one that does not exist is answered by the nearest that does."""
+        wrong = args[0]
+        if wrong not in VERBS and wrong[:1] != "-" and not ctx.resilient_parsing:
+            begun = [verb for verb in VERBS if verb.startswith(wrong)] if wrong else []
+            near = begun or difflib.get_close_matches(wrong.lower(), VERBS, n=2)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(VERBS)}."
+            ctx.fail(f"There is no verb '{wrong}'. {hint}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb called `cmd_name`; for the list of verbs in ``--help`` only its first line."""
@@ -69,7 +80,7 @@ def cellbed_(
     Start here:
       cellbed doctor                           is this machine ready?
       cellbed run scenarios/offload-lte.toml   run a scenario, see its report
-      cellbed shell --up lte-suburban.up --down lte-suburban.down -- curl -O https://example.org/
+      cellbed shell --up lte-suburban.up --down lte-suburban.down -- curl -sI https://example.org
     """
 
 

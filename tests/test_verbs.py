@@ -1,0 +1,23 @@
+"""The command line answers a verb that does not exist by the one that was meant."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["doc"], "There is no verb 'doc'. Did you mean doctor?"),
+        (["Shell", "--up", "x"], "There is no verb 'Shell'. Did you mean shell?"),
+        (["re"], "Did you mean report?"),
+        (["r", "--help"], "Did you mean run or report?"),
+        (["xyzzy"], "There is no verb 'xyzzy'. There are run, report, compare"),
+    ],
+)
+def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str], answer: str) -> None:
+    command = [sys.executable, "-c", "from cellbed.cli.main import main; main()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert answer in done.stderr
