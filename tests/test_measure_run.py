@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from cellbed.measure.comparison import compare
+from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
@@ -83,6 +84,39 @@ def test_the_decomposition_adds_up_and_lies_at_its_percentile(simulated: tuple[P
     assert p99.note is not None  # 210 requests do not support it
     assert "368" in p99.note
     assert p99.parts == {}
+
+
+def test_outages_are_found_and_met_by_the_slowest(simulated: tuple[Path, Simulation]) -> None:
+    path = simulated[0]
+    description = json.loads((path / "run.json").read_bytes())
+    found = find_outages(description, pl.read_parquet(path / "links.parquet"))
+    (outage,) = [each for each in found if each.way == "uplink"]
+    assert (outage.link, outage.endpoint) == ("mobile-0", "endpoint-0")
+    assert outage.begin_s == pytest.approx(12, abs=0.05)
+    assert outage.length_s == pytest.approx(2, abs=0.05)
+    p90 = Summary.read(path).decompositions[1]
+    assert p90.outages is None or p90.outages.requests <= p90.requests
+    slowest = requests_of(path).sort("latency_s").tail(5)
+    assert under_way(slowest, found) == UnderWay(5, 5, "uplink", outage.begin_s, outage.length_s)
+
+
+def test_a_request_is_under_way_from_its_intended_time_to_its_reply() -> None:
+    outages = [
+        Outage("mobile-0", "endpoint-0", "uplink", 10.0, 1.0),
+        Outage("mobile-1", "endpoint-1", "uplink", 10.0, 1.0),
+        Outage("mobile-0", "endpoint-0", "downlink", 20.0, 2.0),
+    ]
+
+    def met(*rows: tuple[str, float, float | None]) -> UnderWay | None:
+        table = pl.DataFrame(rows, schema=["endpoint", "intended_s", "latency_s"], orient="row")
+        return under_way(table.with_columns(pl.col("latency_s").cast(pl.Float64)), outages)
+
+    assert met(("endpoint-0", 9.0, 1.0), ("endpoint-0", 11.0, 0.5)) is None  # over before, begun after
+    assert met(("endpoint-0", 9.0, 1.1)) == UnderWay(1, 1, "uplink", 10.0, 1.0)
+    assert met(("endpoint-0", 10.2, 0.1), ("endpoint-1", 10.9, 1.0)) == UnderWay(2, 2, "uplink", 10.0, 1.0)
+    assert met(("endpoint-1", 20.5, 1.0)) is None  # the outage of another endpoint
+    assert met(("endpoint-0", 9.0, None)) == UnderWay(1, 1, "downlink", 20.0, 2.0)  # both, the longer one is named
+    assert met() is None
 
 
 def test_links_keep_every_byte(simulated: tuple[Path, Simulation]) -> None:
@@ -160,6 +194,15 @@ def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
     assert summary.status == "running"
     assert 0 < summary.requests.total < whole
     assert summary.residual is not None
+
+
+def test_an_interrupted_run_says_how_far_it_got(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    description = {"status": "interrupted", "duration_ns": 60_000_000_000}
+    make_run(run, Shape(duration=8, drain=1, outages=(), description=description))
+    assert collect(run).measured_s == pytest.approx(9, abs=0.2)
+    make_run(tmp_path / "whole", Shape(duration=8, outages=()))
+    assert collect(tmp_path / "whole").measured_s == 8
 
 
 def test_a_run_killed_before_its_first_request_has_an_empty_summary(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other. blocks: requests per block that was drawn, by run."""
+    """Runs beside each other. differences: of each run but the first, all its percentiles in order of runs; blocks:
+    requests per block that was drawn, by run; warnings: what makes the comparison mean less than it seems to.
+    """
 
     names: list[str]
     summaries: list[Summary]
     differences: list[Difference]
     blocks: list[int]
     notes: list[str]
+    warnings: list[str]
 
     def json(self) -> str:
         """For programs: the summaries in full, the differences and the notes."""
@@ -59,7 +63,13 @@ class Comparison:
             for name, summary, block in zip(self.names, self.summaries, self.blocks, strict=True)
         ]
         return json.dumps(
-            {"runs": runs, "differences": [asdict(each) for each in self.differences], "notes": self.notes}, indent=2
+            {
+                "runs": runs,
+                "differences": [asdict(each) for each in self.differences],
+                "notes": self.notes,
+                "warnings": self.warnings,
+            },
+            indent=2,
         )
 
 
@@ -83,9 +93,8 @@ def compare(runs: list[Path]) -> Comparison:
             else {}
         )
         differences += [_difference(name, q, found.get(q), min(len(sample), len(samples[0]))) for q in QUANTILES]
-    return Comparison(
-        names, summaries, differences, [block_length(each) for each in samples], _notes(descriptions, names)
-    )
+    blocks = [block_length(each) for each in samples]
+    return Comparison(names, summaries, differences, blocks, _notes(descriptions, names), _repeated(runs))
 
 
 def _summary(run: Path) -> Summary:
@@ -119,9 +128,21 @@ def _difference(run: str, quantile: float, found: tuple[float, float, float] | N
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """Folder names; paths where two folders are called the same."""
-    names = [run.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+    """Folder names; paths where two different folders are called the same."""
+    folders = [run.resolve() for run in runs]
+    names = [folder.name for folder in folders]
+    return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
+
+
+def _repeated(runs: list[Path]) -> list[str]:
+    """A warning for each run that is among the others once more, by whatever path."""
+    folders = [run.resolve() for run in runs]
+    return [
+        f"{folder.name} is the same run {'twice' if count == 2 else f'{count} times'}: its intervals show "
+        "chance in drawing them and nothing else"
+        for folder, count in Counter(folders).items()
+        if count > 1
+    ]
 
 
 def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:

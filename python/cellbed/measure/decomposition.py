@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cellbed.measure.outages import Outage, UnderWay, under_way
 from cellbed.measure.parts import PARTS
 from cellbed.measure.statistics import Percentile
 
@@ -19,8 +20,9 @@ class Decomposition:
     quantile: 0 to 1. requests: how many were averaged; without_parts: how many more lie in the interval whose
     parts are not all known (no reply, or not found in the packet log). low, high: the interval, seconds
     (`high` ``None``: no upper bound). latency: their mean, seconds. parts: mean of each part, seconds, by
-    name in the order in which they pass; residual: latency minus the parts. note: why there is no
-    decomposition, in words, with `requests` 0 and no parts.
+    name in the order in which they pass; residual: latency minus the parts. outages: how many of them met an
+    outage of their link, ``None`` if none did. note: why there is no decomposition, in words, with `requests` 0 and no
+    parts.
     """
 
     quantile: float
@@ -31,13 +33,14 @@ class Decomposition:
     latency: float | None
     parts: dict[str, float]
     residual: float | None
+    outages: UnderWay | None
     note: str | None
 
 
-def decompose(requests: pl.DataFrame, at: Percentile) -> Decomposition:
-    """The decomposition at a percentile of the latency of `requests` (``latency_s``, ``part_*``, ``residual_s``)."""
+def decompose(requests: pl.DataFrame, at: Percentile, outages: list[Outage]) -> Decomposition:
+    """The decomposition at a percentile of the latency of `requests` (the table of `read_requests`)."""
     if not at.supported:
-        return Decomposition(at.quantile, 0, 0, None, None, None, {}, None, at.note)
+        return Decomposition(at.quantile, 0, 0, None, None, None, {}, None, None, at.note)
     latency = pl.col("latency_s").fill_null(float("inf"))
     low = at.low if at.low is not None else float("inf")
     high = at.high if at.high is not None else float("inf")
@@ -47,7 +50,7 @@ def decompose(requests: pl.DataFrame, at: Percentile) -> Decomposition:
     if complete.is_empty():
         place = "the median" if at.quantile == 0.5 else at.label
         note = f"none of the {len(there)} requests at {place} has all its parts"
-        return Decomposition(at.quantile, 0, missing, at.low, at.high, None, {}, None, note)
+        return Decomposition(at.quantile, 0, missing, at.low, at.high, None, {}, None, None, note)
     means = complete.select(pl.col("latency_s", "residual_s", *(part.column for part in PARTS)).mean()).row(
         0, named=True
     )
@@ -60,5 +63,6 @@ def decompose(requests: pl.DataFrame, at: Percentile) -> Decomposition:
         latency=means["latency_s"],
         parts={part.name: means[part.column] for part in PARTS},
         residual=means["residual_s"],
+        outages=under_way(complete, outages),
         note=None,
     )

@@ -66,12 +66,8 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def longest_gap(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> tuple[int, int]:
-    """Begin and length of the longest run of zeros, in bins; the first of equals; length 0 if there is no zero."""
+def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[int, int]]:
+    """Begin and length of every run of zeros, in bins. What is not a number is no zero."""
     empty = np.r_[False, capacity == 0, False]
     edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
-    begins, ends = edges[::2], edges[1::2]
-    if not len(begins):
-        return 0, 0
-    longest = int(np.argmax(ends - begins))
-    return int(begins[longest]), int(ends[longest] - begins[longest])
+    return [(int(begin), int(end - begin)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]

@@ -36,9 +36,9 @@ PARTS: tuple[Part, ...] = (
     Part(
         "endpoint_stack",
         "endpoint",
-        "Endpoint stack",
-        "stack",
-        "publish called → first byte enters the uplink, after all earlier bytes",
+        "Waiting to send",
+        "waiting",
+        "publish called → first byte enters the uplink, once TCP may send it",
     ),
     Part("uplink_transport", "uplink", "Transport", "transport", "first byte → completing packet enters the uplink"),
     Part("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues"),

@@ -9,11 +9,12 @@ import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.decomposition import Decomposition, decompose
-from cellbed.measure.links import BIN_NS, longest_gap, read_links
+from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
+from cellbed.measure.outages import find_outages
 from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import FORMAT, MeasureError, read_run, replace
-from cellbed.measure.statistics import Percentile, Samples, percentile
+from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -45,13 +46,13 @@ class Residual:
     """Latency that the parts do not account for.
 
     median_s: its median; median_share, p99_share: median and 99th percentile of |residual| / latency over the
-    requests with all parts (requests of them).
+    requests with all parts (requests of them); p99_share ``None`` where they are too few to support a P99.
     """
 
     requests: int
     median_s: float
     median_share: float
-    p99_share: float
+    p99_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class NodeSummary:
 class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
+    duration_s: as planned, without the drain; measured_s: how far of that the run got.
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first.
     """
 
@@ -105,6 +107,7 @@ class Summary:
     name: str
     status: str
     duration_s: float
+    measured_s: float
     no_limits: bool
     seeded_weights: bool
     requests: Counts
@@ -167,11 +170,13 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
     duration = (description.get("duration_ns") or 0) / 1e9
     counts = _counts(requests)
     residual = _residual(requests)
+    outages = find_outages(description, links)
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
         status=str(description.get("status", "unknown")),
         duration_s=duration,
+        measured_s=_measured(description, duration, links, nodes, requests),
         no_limits=bool(description.get("no_limits")),
         seeded_weights=_seeded_weights(description.get("workload") or {}),
         requests=counts,
@@ -179,13 +184,29 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
         percentiles=percentiles,
-        decompositions=[decompose(requests, at) for at in percentiles],
+        decompositions=[decompose(requests, at, outages) for at in percentiles],
         residual=residual,
         endpoints=_endpoints(requests),
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
         warnings=[str(warning) for warning in description.get("warnings") or []] + _warnings(counts, residual),
     )
+
+
+def _measured(
+    description: dict[str, Any], duration: float, links: pl.DataFrame, nodes: pl.DataFrame, requests: pl.DataFrame
+) -> float:
+    """How much of the schedule passed before the run ended, by the last thing that anything recorded; seconds."""
+    if description.get("status") == "complete":
+        return duration
+    if description.get("t0_ns") is None:
+        return 0.0
+    last = (
+        (_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
+        _number(nodes["time_s"].max()) or 0.0,
+        _number(requests["intended_s"].max()) or 0.0,
+    )
+    return min(duration, max(0.0, *last))
 
 
 def latencies(requests: pl.DataFrame) -> Samples:
@@ -226,7 +247,7 @@ def _residual(requests: pl.DataFrame) -> Residual | None:
         requests=len(complete),
         median_s=float(np.median(residual)),
         median_share=float(np.median(share)),
-        p99_share=float(np.quantile(share, 0.99)),
+        p99_share=float(np.quantile(share, 0.99)) if len(complete) >= needed(0.99) else None,
     )
 
 
@@ -247,7 +268,8 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         if during.is_empty():
             continue
         limited = during["capacity_mbit_s"].null_count() == 0
-        begin, length = longest_gap(during["capacity_mbit_s"].to_numpy()) if limited else (0, 0)
+        found_gaps = gaps(during["capacity_mbit_s"].to_numpy()) if limited else []
+        begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0, 0))
         found.append(
             DirectionSummary(
                 direction=name,
