@@ -11,9 +11,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cellbed.cli.main import app
+from cellbed.measure.decomposition import Decomposition
+from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
-from cellbed.report import formats, html, terminal
+from cellbed.report import cause, formats, html, origin, terminal
 from cellbed.report.html import ASSETS, AssetError
 from run_folder import Shape, make_run
 
@@ -128,6 +130,10 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: An
     assert all(inked)
     assert page.page.locator("svg#ecdf path.curve").get_attribute("d")
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
+    page.page.set_viewport_size({"width": 400, "height": 800})
+    page.page.reload()
+    page.page.wait_for_selector("html[data-ready=yes]")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 @needs_assets
@@ -162,11 +168,17 @@ def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) 
 
 @needs_assets
 def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path) -> None:
-    notes = {"status": "interrupted", "no_limits": True, "warnings": ["<b>a warning</b>"]}
+    notes = {
+        "status": "interrupted",
+        "duration_ns": 60_000_000_000,
+        "no_limits": True,
+        "warnings": ["<b>a warning</b>"],
+    }
     make_run(tmp_path / "run", Shape(duration=4, outages=(), description=notes))
     collect(tmp_path / "run")
     page = Page(browser, html.write(tmp_path / "run"))
     assert page.page.inner_text("#status") == "interrupted"
+    assert page.page.inner_text("#length") == "9 of 60 s, interrupted"
     assert "stopped before its end" in page.page.inner_text("#incomplete")
     assert "--no-limits" in page.page.inner_text("#no-limits")
     red, green, blue = map(
@@ -225,6 +237,104 @@ def test_a_run_that_failed_its_proof_shows_what_was_not_measured(browser: Any, t
     page = Page(browser, html.write(run))
     assert page.said == []
     assert "nothing" in page.page.inner_text("tr:has-text('mobile-0.uplink rate')")
+    assert "✗ off" in page.page.inner_text("tr:has-text('mobile-0.uplink rate')")
+
+
+@needs_assets
+def test_the_page_tells_three_states_of_a_proof_apart(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    common = {"asked": 1.0, "measured": 0.7, "unit": "CPUs", "note": ""}
+    proof = [
+        {"what": "edge-0 CPU limit", "ok": True, "state": "holds"} | common,
+        {"what": "edge-1 CPU limit", "ok": True, "state": "not reached"} | common,
+        {"what": "edge-2 CPU limit", "ok": False, "state": "off"} | common,
+        {"what": "edge-3 CPU limit", "ok": True} | common,  # by a version without states
+    ]
+    make_run(run, Shape(duration=2, description={"proof": proof}))
+    collect(run)
+    page = Page(browser, html.write(run))
+    rows = page.page.locator("#proof tbody tr").all_inner_texts()
+    shown = ("✓ holds", "! not reached", "✗ off", "✓ holds")
+    assert all(state in row for state, row in zip(shown, rows, strict=True))
+    assert "too busy" in page.page.inner_text("#proof")
+
+
+@needs_assets
+def test_the_page_says_what_its_data_are_where_one_looks(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=4, loss=0.05, description={"notes": ["the photographs are crops", "<i>more</i>"]}))
+    collect(run)
+    page = Page(browser, html.write(run))
+    assert page.page.inner_text("#traces") == "traces: simulated (synthetic)"
+    heads = {head.split("\n")[0] for head in page.page.locator("#charts .head").all_inner_texts()}
+    (uplink,) = [head for head in heads if head.startswith("Uplink capacity")]
+    assert "simulated.up, a synthetic trace" in uplink
+    assert "lost at random" in uplink
+    assert not any("lost" in head or "dropped" in head for head in heads if head.startswith("Uplink queue"))
+    text = page.page.inner_text("#decomposition")
+    assert "The photographs are crops." in text
+    assert "<i>more</i>" in text
+    assert "compute is real, labels are not" in text
+
+
+@needs_assets
+def test_bars_say_what_they_are_the_mean_of_and_which_outage_they_met(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=60, rate=7, outages=((20.0, 2.0),)))
+    summary = collect(run)
+    p99 = summary.decompositions[2]
+    page = Page(browser, html.write(run))
+    bar = page.page.inner_text("#bar-2")
+    assert f"Around the P99: mean of {p99.requests} requests" in bar
+    assert "during the uplink outage of 2.00 s at 20.0 s." in bar
+    assert "outage" not in page.page.inner_text("#bar-0")
+    assert "during the uplink outage of 2.00 s at 20.0 s." in printed(run)
+
+
+def decomposition(requests: int, outages: UnderWay | None) -> Decomposition:
+    return Decomposition(0.99, requests, 0, 0.4, 1.2, 0.8, {}, 0.0, outages, None)
+
+
+@pytest.mark.parametrize(
+    ("requests", "outages", "words"),
+    [
+        (10, None, None),
+        (10, UnderWay(4, 4, "uplink", 30.0, 1.19), None),  # not what most have in common
+        (
+            10,
+            UnderWay(9, 9, "uplink", 30.0, 1.19),
+            "9 of these 10 requests were under way during the uplink outage of 1.19 s at 30.0 s.",
+        ),
+        (
+            10,
+            UnderWay(10, 10, "downlink", 5.0, 0.5),
+            "All these 10 requests were under way during the downlink outage of 500 ms at 5.00 s.",
+        ),
+        (
+            40,
+            UnderWay(36, 20, "uplink", 30.0, 1.19),
+            "36 of these 40 requests were under way during an outage, 20 of them during the uplink outage of 1.19 s "
+            "at 30.0 s.",
+        ),
+        (
+            1,
+            UnderWay(1, 1, "uplink", 30.0, 1.19),
+            "This request was under way during the uplink outage of 1.19 s at 30.0 s.",
+        ),
+    ],
+)
+def test_the_cause_is_a_sentence(requests: int, outages: UnderWay | None, words: str | None) -> None:
+    assert cause.sentence(decomposition(requests, outages)) == words
+
+
+def test_traces_are_named_once_with_their_origin() -> None:
+    def direction(name: str | None, synthetic: bool = False) -> dict[str, Any]:
+        return {"trace": {"name": name, "synthetic": synthetic} if name else None}
+
+    both = [direction("lte.up", True), direction("lte.down", True), direction("drive.up"), direction(None)]
+    assert origin.traces({"directions": both}) == "lte (synthetic), drive"
+    assert origin.traces({"directions": [direction(None)]}) is None
+    assert origin.traces({}) is None
 
 
 @needs_assets
@@ -269,7 +379,9 @@ def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
     text = printed(tmp_path / "run")
     for at in summary.percentiles:
         assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
-    for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not"):
+    assert "traces: simulated (synthetic)" in text.splitlines()[2]
+    assert "at its own P99" in text
+    for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not", "around the"):
         assert name in text
     assert formats.milliseconds(summary.decompositions[2].parts["uplink_queue"]) in text
 
@@ -285,6 +397,7 @@ def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -
     assert "interrupted" in text
     assert "timed out" in text
     assert "not finite" in text
+    assert "own P99" not in text  # of the residual: too few requests for that
     assert "368" in text
 
 
@@ -294,7 +407,7 @@ def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
     make_run(run, Shape(duration=4, outages=()))
     result = CliRunner().invoke(app, ["report", str(run), "--open", "no"])
     assert result.exit_code == 0, result.output
-    assert str(run / "report.html") in result.output.replace("\n", "")
+    assert str(run / "report.html") in result.output.splitlines()
     made = {"requests.parquet", "links.parquet", "nodes.parquet", "summary.json", "report.html"}
     assert made <= {path.name for path in run.iterdir()}
     for name in made:
@@ -313,6 +426,29 @@ def test_compare_prints_runs_beside_each_other(tmp_path: Path) -> None:
     assert "autocorrelated" in result.output
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
     assert len(json.loads(result.output)["runs"]) == 2
+    assert "twice" not in result.output
+
+
+def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
+    make_run(tmp_path / "one", Shape(duration=8, outages=()))
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link")])
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("warning: one is the same run twice")
+    assert result.output.count("±0 ms") == 2  # median and P90
+
+
+def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-folder-with-a-rather-long-name-as-they-come-with-dates-20261121-025434"
+    make_run(tmp_path / name, Shape(duration=8))
+    collect(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, ["report", name, "--open", "no"])
+    assert str(tmp_path / name / "report.html") in result.output.splitlines()
+    result = CliRunner().invoke(app, ["compare", name, name])
+    (row,) = [line for line in result.output.splitlines() if line.lstrip().startswith(name) and " minus " not in line]
+    assert row.split() == [name, name]
 
 
 @pytest.mark.parametrize("verb", ["report", "compare"])
@@ -329,6 +465,19 @@ def test_what_is_not_a_run_folder_is_refused(tmp_path: Path, verb: str) -> None:
 )
 def test_durations_have_three_digits_and_a_unit(seconds: float, words: str) -> None:
     assert formats.duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("measured", "planned", "words"),
+    [(8.12, 20, "8.1 of 20 s"), (20, 20, "20.0 s"), (19.99, 20, "20.0 s"), (0, 60, "0 of 60 s")],
+)
+def test_how_far_a_run_got_is_said_where_it_was_cut(measured: float, planned: float, words: str) -> None:
+    assert formats.reached(measured, planned) == words
+
+
+def test_a_run_that_was_killed_is_not_called_running() -> None:
+    assert formats.outcome("running") == "did not end"
+    assert formats.outcome("interrupted") == "interrupted"
 
 
 def test_sizes_rates_and_shares_are_written_with_their_units() -> None:

@@ -33,6 +33,22 @@ def milliseconds(seconds: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def seconds(value: float) -> str:
+    """Seconds without the unit, to a tenth: ``"8.1"``, ``"20"``."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def reached(measured: float, planned: float) -> str:
+    """How far a run got: ``"20.0 s"``, ``"8.1 of 20 s"``."""
+    far, whole = seconds(measured), seconds(planned)
+    return duration(planned) if far == whole else f"{far} of {whole} s"
+
+
+def outcome(status: str) -> str:
+    """The status of a run in words; one that was killed could not say so itself and is still ``running``."""
+    return "did not end" if status == "running" else status
+
+
 def share(fraction: float | None) -> str:
     """``"64 %"``, ``"0.04 %"``."""
     if fraction is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.run_folder import MeasureError, read_run, replace
-from cellbed.report import formats, palette
+from cellbed.report import cause, formats, origin, palette
 
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
@@ -57,7 +57,7 @@ def render(run: Path) -> str:
     )
     environment.filters |= {
         name: getattr(formats, name)
-        for name in ("duration", "milliseconds", "share", "rate", "size", "memory", "number")
+        for name in ("duration", "milliseconds", "seconds", "outcome", "share", "rate", "size", "memory", "number")
     }
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())
@@ -67,9 +67,19 @@ def render(run: Path) -> str:
     return environment.get_template("page.html").render(
         run=description,
         folder=run.resolve().name,
+        traces=origin.traces(description),
+        notes=[
+            {"text": note, "weights": origin.is_about_weights(note)}
+            for note in origin.notes(description, summary.seeded_weights)
+        ],
+        proofs=[
+            proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
+            for proof in description.get("proof") or []
+        ],
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
         columns=[(index, bar(summary.decompositions[index])) for index in columns],
+        causes={index: cause.sentence(summary.decompositions[index]) for index in columns},
         labels=[at.label for at in summary.percentiles],
         parts=PARTS,
         shades=palette.shades(),

@@ -1,7 +1,8 @@
 """The summary of a run as tables on the terminal, and runs beside each other."""
 
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,12 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.parts import PARTS
-from cellbed.report import formats
+from cellbed.measure.run_folder import read_run
+from cellbed.report import cause, formats, origin
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Comparison, Difference
+    from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import Summary
+
+LINE = 400
+"""Width in characters where nobody is watching: in a pipe or a file a row is a line, however long."""
 
 PLACE_NAMES = {"endpoint": "endpoint", "uplink": "uplink", "remote": "remote node", "downlink": "downlink"}
 
@@ -23,37 +29,53 @@ def show(run: Path, console: Console | None = None) -> None:
     """Print the summary of a measured run. Raises MeasureError where it has none."""
     from cellbed.measure.summary import Summary
 
-    console = console or Console(highlight=False)
+    console = console or _console()
     summary = Summary.read(run)
-    _headline(summary, console)
+    description = read_run(run)
+    _headline(summary, description, console)
     console.print()
     console.print(_latency(summary))
     decompositions = _decompositions(summary)
     if decompositions is not None:
         console.print()
         console.print(decompositions)
+        for at, each in _shown(summary):
+            if words := cause.sentence(each):
+                console.print(f"[bold]around the {at.label}[/]: {words}")
     if summary.residual is not None:
         share, at_p99 = summary.residual.median_share, summary.residual.p99_share
-        words = f"residual {formats.share(share)} of the latency at the median, {formats.share(at_p99)} at its own P99"
+        words = f"residual {formats.share(share)} of the latency at the median"
+        if at_p99 is not None:
+            words += f", {formats.share(at_p99)} at its own P99"
         console.print(Text(words, style="dim"))
     for table in (_links(summary), _nodes(summary)):
         if table is not None:
             console.print()
             console.print(table)
     console.print()
-    if summary.seeded_weights:
-        console.print("[dim]seeded weights: compute is real, labels are not")
+    for note in origin.notes(description, summary.seeded_weights):
+        console.print(Text(f"note: {note}", style="dim"))
     for warning in summary.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
     for name in ("report.html", "summary.json"):
         if (run / name).exists():
-            console.print(Text(str(run / name)), soft_wrap=True)
+            console.print(Text(str(run.resolve() / name)), soft_wrap=True)
 
 
-def _headline(summary: "Summary", console: Console) -> None:
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=LINE)
+
+
+def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
     counts = summary.requests
-    status = f"[{'green' if summary.status == 'complete' else 'bold yellow'}]{escape(summary.status)}[/]"
-    console.print(f"\n[bold]{escape(summary.name)}[/]  {formats.duration(summary.duration_s)}  {status}")
+    status = (
+        f"[{'green' if summary.status == 'complete' else 'bold yellow'}]{escape(formats.outcome(summary.status))}[/]"
+    )
+    length = formats.reached(summary.measured_s, summary.duration_s)
+    console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
+    if traces := origin.traces(description):
+        console.print(f"[dim]traces:[/] {escape(traces)}")
     if summary.no_limits:
         console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
@@ -82,14 +104,13 @@ def _percentile(at: "Percentile") -> tuple[str, str]:
 
 def _decompositions(summary: "Summary") -> Table | None:
     """Median and the highest percentile that has parts, beside each other."""
-    having = [each for each in summary.decompositions if each.parts]
+    having = _shown(summary)
     if not having:
         return None
-    shown = having if len(having) == 1 else [having[0], having[-1]]
-    labels = {at.quantile: at.label for at in summary.percentiles}
+    shown = [each for _, each in having]
     table = _table("where", "part")
-    for each in shown:
-        table.add_column(f"{labels[each.quantile]}, ms\nn = {each.requests}", justify="right")
+    for at, each in having:
+        table.add_column(f"around the {at.label}\nmean of {each.requests}, ms", justify="right")
         table.add_column("share\n", justify="right", style="dim")
     before = None
     for part in PARTS:
@@ -109,6 +130,12 @@ def _decompositions(summary: "Summary") -> Table | None:
     table.add_row("", "Residual", *residual, style="dim", end_section=True)
     table.add_row("", "Latency", *total, style="bold")
     return table
+
+
+def _shown(summary: "Summary") -> list[tuple["Percentile", "Decomposition"]]:
+    """The median and the highest percentile that has parts."""
+    having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
+    return having if len(having) < 2 else [having[0], having[-1]]
 
 
 def _links(summary: "Summary") -> Table | None:
@@ -162,12 +189,15 @@ def _table(*columns: str) -> Table:
 
 def show_comparison(comparison: "Comparison", console: Console | None = None) -> None:
     """Print runs beside each other, and what each differs from the first by."""
-    console = console or Console(highlight=False)
+    console = console or _console()
+    for warning in comparison.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"))
     table = _table("")
     for name in comparison.names:
         table.add_column(Text(name), justify="right", overflow="fold")
     summaries = comparison.summaries
-    table.add_row("status", *(summary.status for summary in summaries))
+    table.add_row("status", *(formats.outcome(summary.status) for summary in summaries))
+    table.add_row("measured", *(formats.reached(summary.measured_s, summary.duration_s) for summary in summaries))
     table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
@@ -177,11 +207,11 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
         table.add_row("", *(_percentile(summary.percentiles[row])[1] for summary in summaries), style="dim")
     console.print(table)
+    found = iter(comparison.differences)
     for name in comparison.names[1:]:
         differences = _table("difference", "value", "95 % interval", "")
-        for each in comparison.differences:
-            if each.run == name:
-                differences.add_row(each.label, *_difference(each))
+        for each in islice(found, len(summaries[0].percentiles)):
+            differences.add_row(each.label, *_difference(each))
         console.print()
         console.print(Text(f"{name} minus {comparison.names[0]}", style="bold"))
         console.print(differences)

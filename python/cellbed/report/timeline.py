@@ -6,7 +6,9 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.links import BIN_NS
+from cellbed.measure.outages import find_outages, last_miles
 from cellbed.measure.requests import STATUSES
+from cellbed.report.origin import trace_words
 
 MOST_LINKS = 16
 MOST_REQUESTS = 20_000
@@ -14,8 +16,6 @@ MOST_BINS = 12_000
 FEWEST_BINS = 1_200
 BIN_BUDGET = 48_000
 MOST_SAMPLES = 3_000
-GAP_S = 0.3
-"""Times without capacity from this length on are marked on the charts."""
 
 
 def timeline(
@@ -25,7 +25,8 @@ def timeline(
 
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
-    mobile = _last_miles(description)
+    mobile = list(last_miles(description).items())
+    outages = find_outages(description, links)
     drawn = mobile[:MOST_LINKS]
     most_bins = int(np.clip(BIN_BUDGET // max(1, 2 * len(drawn)), FEWEST_BINS, MOST_BINS))
     duration = (description.get("duration_ns") or 0) / 1e9
@@ -44,10 +45,9 @@ def timeline(
                     if direction["link"] == link
                 ],
                 "gaps": [
-                    gap
-                    for direction in description.get("directions") or []
-                    if direction["link"] == link
-                    for gap in _gaps(direction, links.filter(pl.col("direction") == direction["name"]))
+                    {"way": outage.way, "begin": round(outage.begin_s, 3), "end": round(outage.end_s, 3)}
+                    for outage in outages
+                    if outage.link == link
                 ],
             }
             for link, endpoint in drawn
@@ -57,17 +57,6 @@ def timeline(
             : 2 * MOST_LINKS
         ],
     }
-
-
-def _last_miles(description: dict[str, Any]) -> list[tuple[str, str]]:
-    """(link, endpoint) of every link that begins at an endpoint."""
-    endpoints = {str(node["name"]) for node in description.get("nodes") or [] if node.get("class") == "endpoint"}
-    found = {
-        str(direction["link"]): str(direction["from"])
-        for direction in description.get("directions") or []
-        if direction["from"] in endpoints
-    }
-    return list(found.items())
 
 
 def _end(table: pl.DataFrame, column: str) -> float:
@@ -123,7 +112,8 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
             (pl.col("capacity_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
             (pl.col("used_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
             pl.col("queue_peak_bytes").max(),
-            (pl.col("dropped_queue") + pl.col("dropped_loss")).sum().alias("dropped"),
+            pl.col("dropped_queue").sum(),
+            pl.col("dropped_loss").sum(),
         )
     )
     limited = len(series) > 0 and series["capacity_mbit_s"].null_count() == 0
@@ -131,26 +121,15 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
         "name": direction["name"],
         "way": direction["way"],
         "description": direction.get("description", ""),
+        "trace": trace_words(direction.get("trace")),
         "bin": BIN_NS / 1e9 * factor,
         "begin": float(joined["time_s"][0]) if len(joined) else 0.0,
         "capacity": joined["capacity_mbit_s"].to_list() if limited else None,
         "used": joined["used_mbit_s"].to_list(),
         "queue": joined["queue_peak_bytes"].to_list(),
-        "dropped": joined["dropped"].to_list(),
+        "dropped": joined["dropped_queue"].to_list(),
+        "lost": joined["dropped_loss"].to_list(),
     }
-
-
-def _gaps(direction: dict[str, Any], series: pl.DataFrame) -> list[dict[str, Any]]:
-    """Times of at least GAP_S in which a direction offered nothing."""
-    series = series.filter(pl.col("time_s") >= 0)
-    empty = np.r_[False, (series["capacity_mbit_s"] == 0).fill_null(False).to_numpy(), False]
-    edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
-    begins, ends = edges[::2], edges[1::2]
-    wide = (ends - begins) * BIN_NS / 1e9 >= GAP_S - 1e-9
-    return [
-        {"way": direction["way"], "begin": round(b * BIN_NS / 1e9, 3), "end": round(e * BIN_NS / 1e9, 3)}
-        for b, e in zip(begins[wide], ends[wide], strict=True)
-    ]
 
 
 def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:

@@ -24,12 +24,13 @@
     ];
   }
 
-  function add(parent, { title, keys, height, label, timeLabel, series, scale, values, fill, data: columns, draw, say }) {
+  function add(parent, { title, about, keys, height, label, timeLabel, series, scale, values, fill, data: columns, draw, say }) {
     const chart = document.createElement("div");
     chart.className = "chart";
     const key = keys.map(([style, words]) => `<i ${style}></i>${words}`).join("");
-    chart.innerHTML = '<div class="head"><span><b></b><span class="key"></span></span><output></output></div><div></div>';
+    chart.innerHTML = '<div class="head"><span><b></b><span class="about"></span><span class="key"></span></span><output></output></div><div></div>';
     chart.querySelector("b").textContent = title;
+    chart.querySelector(".about").textContent = about ? ` (${about})` : "";
     chart.querySelector(".key").innerHTML = key;
     const output = chart.querySelector("output");
     parent.append(chart);
@@ -239,6 +240,23 @@
 
   const steps = uPlot.paths.stepped({ align: 1 });
 
+  // Packets that a direction dropped in a bin: a mark at the top. Of a full queue over the queue, in red; lost at random
+  // over the capacity, in ink, because no queue had to do with them.
+  const counts = (column, range) => fold(column, range, plus, 0).map((n) => n || null);
+  const unseen = { scale: "none", paths: () => null, points: { show: false } };
+
+  function marks(row, colour) {
+    return (u) => {
+      const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
+      ctx.save();
+      ctx.fillStyle = colour;
+      u.data[0].forEach((t, i) => {
+        if (u.data[row][i] && t >= span.min && t <= span.max) ctx.fillRect(u.valToPos(t, "x", true) - ratio, bbox.top, 2 * ratio, 7 * ratio);
+      });
+      ctx.restore();
+    };
+  }
+
   function rateChart(parent, direction) {
     const shades = colours[direction.way];
     const rate = (column, range) => fold(column, range, plus, 0).map((bytes, i) => {
@@ -253,21 +271,28 @@
     }
     series.push({ stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } });
     keys.push([`style="background:${shades[1]}"`, "used"]);
+    series.push(unseen);
+    const row = series.length;
+    const lost = direction.lost.some((n) => n);
+    if (lost) keys.push([`class="mark" style="background:${colours.ink}"`, "packets lost at random"]);
     const fill = (min, max) => {
       const range = bins(direction, min, max);
       const columns = [times(direction, range)];
       if (direction.capacity) columns.push(rate(direction.capacity, range));
       columns.push(rate(direction.used, range));
+      columns.push(counts(direction.lost, range));
       return columns;
     };
     add(parent, {
-      title: `${name(direction.way)} capacity`, keys, height: 128, label: "Mbit/s", series, fill,
-      scale: { range: (u, min, max) => [0, Math.max(max || 0, 0.1) * 1.06] },
+      title: `${name(direction.way)} capacity`, about: direction.trace, keys, height: 128, label: "Mbit/s", series, fill,
+      scale: { range: (u, min, max) => [0, Math.max(max || 0, 0.1) * (lost ? 1.16 : 1.06)] },
+      draw: marks(row, colours.ink),
       say: (u, time) => {
         const i = at(u, time);
         if (i < 0) return "";
         const value = (n) => digits(u.data[n][i]);
-        return direction.capacity ? `offered ${value(1)}, used ${value(2)} Mbit/s` : `used ${value(1)} Mbit/s`;
+        const rates = direction.capacity ? `offered ${value(1)}, used ${value(2)} Mbit/s` : `used ${value(1)} Mbit/s`;
+        return rates + (u.data[row][i] ? `, ${u.data[row][i]} lost at random` : "");
       },
     });
   }
@@ -278,28 +303,19 @@
     const [unit, factor] = peak >= 2e6 ? ["MB", 1e-6] : ["kB", 1e-3];
     const fill = (min, max) => {
       const range = bins(direction, min, max);
-      const drops = fold(direction.dropped, range, plus, 0);
-      return [times(direction, range), fold(direction.queue, range, Math.max, 0).map((b) => b * factor), drops.map((n) => n || null)];
+      return [times(direction, range), fold(direction.queue, range, Math.max, 0).map((b) => b * factor), counts(direction.dropped, range)];
     };
     const dropped = direction.dropped.some((n) => n);
     const keys = [[`style="background:${shades[1]}"`, "highest"]];
-    if (dropped) keys.push([`style="background:${colours.alarm}"`, "packets dropped"]);
+    if (dropped) keys.push([`class="mark" style="background:${colours.alarm}"`, "packets dropped, queue full"]);
     add(parent, {
       title: `${name(direction.way)} queue`, keys, height: timeLabel ? 116 : 96, label: unit, timeLabel, fill,
       series: [
         { stroke: shades[0], width: 1, fill: shades[1], paths: steps, points: { show: false } },
-        { scale: "none", paths: () => null, points: { show: false } },
+        unseen,
       ],
       scale: { range: (u, min, max) => [0, Math.max(max || 0, 1.5e3 * factor) * (dropped ? 1.22 : 1.08)] },
-      draw: (u) => {
-        const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
-        ctx.save();
-        ctx.fillStyle = colours.alarm;
-        u.data[0].forEach((t, i) => {
-          if (u.data[2][i] && t >= span.min && t <= span.max) ctx.fillRect(u.valToPos(t, "x", true) - ratio, bbox.top, 2 * ratio, 7 * ratio);
-        });
-        ctx.restore();
-      },
+      draw: marks(2, colours.alarm),
       say: (u, time) => {
         const i = at(u, time);
         if (i < 0) return "";
