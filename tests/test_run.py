@@ -226,11 +226,13 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
 def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     """Read the run's messages until a phase begins; returns the identifier of its record, empty if it has none."""
     assert process.stderr is not None
+    said = []
     for line in process.stderr:
+        said.append(line)
         if line.startswith(phase):
             break
     else:
-        raise AssertionError(f"the run ended before its phase {phase!r}")
+        raise AssertionError(f"the run ended before its phase {phase!r}:\n{''.join(said)}")
     mine = [record.identifier for record in records() if record.process == process.pid]
     return mine[0] if mine else "no-record"
 

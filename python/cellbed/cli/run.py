@@ -37,10 +37,11 @@ def run(
     from cellbed.cli.progress import listener
     from cellbed.experiments.run import Options, exit_code, finish
     from cellbed.experiments.run import run as execute
-    from cellbed.scenario import load
+    from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
 
-    loaded = load(scenario)
+    text = read(scenario)
+    loaded = load_text(text, scenario)
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan
@@ -48,7 +49,7 @@ def run(
         print(json.dumps(plan_as_dict(plan), indent=1)) if as_json else show_plan(plan)
         return
     with listener() as told:
-        outcome = execute(scenario, loaded, plan, Options(out, limits=not no_limits), told)
+        outcome = execute(text, loaded, plan, Options(out, limits=not no_limits), told)
         finish(outcome, told)
     if outcome.folder is not None:
         from cellbed.report.terminal import show

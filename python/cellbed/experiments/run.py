@@ -73,8 +73,8 @@ class _State:
     emulator: dict[str, Any] | None = None
 
 
-def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
-    """Run a planned scenario. Ctrl-C ends it in order and keeps what was measured.
+def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
+    """Run a planned scenario, whose file says `text`. Ctrl-C ends it in order and keeps what was measured.
 
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
@@ -89,7 +89,7 @@ def run(scenario_file: Path, scenario: Scenario, plan: Plan, options: Options, l
             listener.phase("preparing the workload")
             workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
-            shutil.copyfile(scenario_file, path / "scenario.toml")
+            (path / "scenario.toml").write_text(text)
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
             _drive(path, scenario, plan, options, listener, state, started, interruption)
             state.status = "complete"

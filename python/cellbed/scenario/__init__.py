@@ -2,6 +2,6 @@
 
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import ScenarioError
-from cellbed.scenario.reader import load, parse
+from cellbed.scenario.reader import load, load_text, parse, read
 
-__all__ = ["Scenario", "ScenarioError", "load", "parse"]
+__all__ = ["Scenario", "ScenarioError", "load", "load_text", "parse", "read"]

@@ -26,9 +26,19 @@ def load(path: Path | str) -> Scenario:
 
     Raises ScenarioError with every problem of the file, or with the reason why it cannot be read.
     """
+    return load_text(read(path), Path(path))
+
+
+def load_text(text: str, path: Path) -> Scenario:
+    """The scenario in the text that `read` gave for ``path``. Raises ScenarioError."""
+    return parse(text, source=str(path), folder=path.parent, congestion_controls=congestion.available())
+
+
+def read(path: Path | str) -> str:
+    """The text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError."""
     path = Path(path)
     try:
-        text = _content(path).decode("utf-8-sig")
+        return _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ScenarioError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
@@ -37,7 +47,6 @@ def load(path: Path | str) -> Scenario:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(f"{path}: cannot read this file: {reason}") from error
-    return parse(text, source=str(path), folder=path.parent, congestion_controls=congestion.available())
 
 
 def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:

@@ -76,15 +76,7 @@ class ShellLink:
                 },
             ],
             "default_vertex": OUTSIDE,
-            "directions": [
-                {
-                    "name": direction.name,
-                    "from": direction.source,
-                    "to": direction.target,
-                    "stages": direction.stages,
-                }
-                for direction in self.directions
-            ],
+            "directions": [direction.config for direction in self.directions],
             "series": None,
             "packet_log": None,
         }

@@ -9,6 +9,7 @@ from cellbed.errors import CellbedError
 from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT
 from cellbed.scenario.units import DURATION, UnitError, parse_probability
 from cellbed.shell.link import ShellLink
+from cellbed.testbed.plan import queue_config
 from cellbed.traces import TraceError
 
 
@@ -62,7 +63,4 @@ def _delay(text: str) -> int:
 
 
 def _queue(text: str) -> dict[str, Any]:
-    if text.strip() == "infinite":
-        return {"kind": "infinite"}
-    limit = QUEUE_LIMIT.read(text, Path())
-    return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
+    return queue_config(None if text.strip() == "infinite" else QUEUE_LIMIT.read(text, Path()))

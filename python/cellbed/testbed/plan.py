@@ -15,8 +15,8 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.scenario.fields import Capacity, ConstantRate, Unlimited
-from cellbed.scenario.model import DropTail, Infinite, MobileLink, Scenario
+from cellbed.scenario.fields import Capacity, ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.model import DropTail, MobileLink, Scenario
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
 from cellbed.traces import TraceSource
 
@@ -62,6 +62,11 @@ class Direction:
     queue: dict[str, Any] | None
     offset_ns: int
     looped: bool
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The direction as the emulator takes it."""
+        return {"name": self.name, "from": self.source, "to": self.target, "stages": self.stages}
 
     @property
     def stages(self) -> list[dict[str, Any]]:
@@ -135,15 +140,7 @@ class Plan:
             "namespaces": "auto",
             "vertices": vertices,
             "default_vertex": None,
-            "directions": [
-                {
-                    "name": direction.name,
-                    "from": direction.source,
-                    "to": direction.target,
-                    "stages": direction.stages,
-                }
-                for direction in self.directions
-            ],
+            "directions": [direction.config for direction in self.directions],
             "series": str(series) if series else None,
             "packet_log": str(packet_log) if packet_log else None,
         }
@@ -231,7 +228,7 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Dir
             delay_ns=mobile.base_delay,
             loss=loss,
             loss_seed=_derived_seed(scenario.seed, f"{link}.{way}.loss"),
-            queue=_queue(mobile.queue),
+            queue=queue_config(mobile.queue.limit if isinstance(mobile.queue, DropTail) else None),
             offset_ns=mobile.start,
             looped=mobile.loop,
         )
@@ -261,12 +258,11 @@ def _core_link(delay_ns: int, node: Node) -> list[Direction]:
     ]
 
 
-def _queue(queue: DropTail | Infinite) -> dict[str, Any]:
-    match queue:
-        case DropTail(limit=limit):
-            return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
-        case Infinite():
-            return {"kind": "infinite"}
+def queue_config(limit: QueueLimit | None) -> dict[str, Any]:
+    """A queue as the emulator takes it: drop-tail with a limit, infinite without."""
+    if limit is None:
+        return {"kind": "infinite"}
+    return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
 
 
 def _queue_words(queue: dict[str, Any]) -> str:

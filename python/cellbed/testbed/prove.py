@@ -34,7 +34,7 @@ RATE_TOLERANCE = 0.05
 CPU_TOLERANCE = 0.10
 CPU_PROOF_NS = 200 * MILLISECOND
 IDLE_PROBES = 12
-ATTEMPTS = 3
+ATTEMPTS = 5
 IDLE_SPACING_NS = 8 * MILLISECOND
 HIGHEST_PROBE_RATE = 400_000_000
 
@@ -67,7 +67,7 @@ class Proof:
     def __str__(self) -> str:
         asked = "no limit" if self.asked is None else f"{self.asked:.4g} {self.unit}"
         measured = "nothing measured" if self.measured is None else f"{self.measured:.4g} {self.unit}"
-        return f"{self.what}: asked {asked}, measured {measured}" + (f" ({self.note})" if self.note else "")
+        return f"{self.what}: expected {asked}, measured {measured}" + (f" ({self.note})" if self.note else "")
 
 
 class ProofError(CellbedError):
