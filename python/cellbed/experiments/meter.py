@@ -7,7 +7,6 @@ second. The window therefore ends a little before now.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,13 +87,12 @@ class Meter:
         with contextlib.suppress(OSError):
             self._tail.close()
 
-    def read(self) -> list[Reading] | None:
-        """The readings of all directions; `None` within 100 ms of the last ones."""
-        now = time.monotonic_ns()
-        if now < self._next_ns:
+    def read(self, now_ns: int) -> list[Reading] | None:
+        """The readings of all directions at monotonic time `now_ns`; `None` within 100 ms of the last ones."""
+        if now_ns < self._next_ns:
             return None
-        self._next_ns = now + INTERVAL_NS
-        end = now - LAG_NS
+        self._next_ns = now_ns + INTERVAL_NS
+        end = now_ns - LAG_NS
         recent = np.concatenate([self._recent, self._tail.read()])
         self._recent = recent[recent["departed"] > end - WINDOW_NS]
         window = self._recent[self._recent["departed"] <= end]

@@ -268,7 +268,7 @@ def _follow(
             for name, value in count.items():
                 total[name] = total.get(name, 0) + value
         listener.progress((time.monotonic_ns() - t0_ns) / 1e9, (end_ns - t0_ns) / 1e9, total)
-        if meter is not None and (readings := meter.read()) is not None:
+        if meter is not None and (readings := meter.read(time.monotonic_ns())) is not None:
             listener.links(readings)
 
     if not supervisor.wait(done, deadline_ns, tick):

@@ -34,10 +34,11 @@ class Opportunities:
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         """Opportunities at each millisecond of the recording, both ends included."""
-        period = self.trace.duration_ns // MS
-        counts = np.zeros(period + 1, np.int64)
-        offered = np.array(self.trace.bins(MS), np.int64)
-        counts[: len(offered)] = offered // PDO_BYTES
+        end = self.trace.duration_ns
+        counts = np.append(np.array(self.trace.bins(MS), np.int64), 0) // PDO_BYTES
+        # The last bin holds what lies at the very end, where in a loop the next pass begins.
+        at_end = (self.trace.capacity(end, end + 1) - self.trace.capacity(0, 1)) // PDO_BYTES
+        counts[-2:] += (-at_end, at_end)
         return counts
 
     def between(self, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
