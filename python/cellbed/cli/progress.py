@@ -104,9 +104,12 @@ class Live(Plain):
         """Draw the links below the bar with its next redrawing."""
         columns, lines = shutil.get_terminal_size()
         width = max((len(reading.direction) for reading in readings), default=0)
-        rows = [f"  {r.direction:{width}}  {'  '.join(_columns(r))}"[: columns - 1] for r in readings]
+        table = [_HEADING, *(_columns(reading) for reading in readings)]
+        rows = [f"  {name:{width}}  {rest}"[: columns - 1] for name, rest in table]
         room = max(0, lines - 3)
-        self._links = rows if len(rows) <= room else [*rows[: max(0, room - 1)], f"  … {len(rows)} directions"][:room]
+        self._links = (
+            rows if len(rows) <= room else [*rows[: max(0, room - 1)], f"  … {len(readings)} directions"][:room]
+        )
 
     def _draw(self) -> None:
         # Everything below the bar is cleared and drawn again; the cursor goes back to the bar.
@@ -156,11 +159,13 @@ def _fields(reading: Reading) -> list[str]:
     return [*fields, f"dropped {dropped or 'none'}"]
 
 
-def _columns(reading: Reading) -> list[str]:
-    """The same in columns of fixed width."""
+_HEADING = ("", "  Mbit/s  queue kB  delay ms  longest  dropped")
+
+
+def _columns(reading: Reading) -> tuple[str, str]:
+    """Name, and the rest in columns below :data:`_HEADING`."""
     queue = "—" if reading.queue_bytes is None else f"{reading.queue_bytes / 1e3:.1f}"
     delay = "—" if reading.delay_ms is None else f"{reading.delay_ms:.1f}"
     longest = "—" if reading.longest_ms is None else f"{reading.longest_ms:.1f}"
     dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
-    times = f"delay {delay:>7} ms (max {longest:>7} ms)"
-    return [f"{reading.bit_rate / 1e6:8.2f} Mbit/s", f"queue {queue:>8} kB", times, f"dropped {dropped}"]
+    return reading.direction, f"{reading.bit_rate / 1e6:8.2f}  {queue:>8}  {delay:>8}  {longest:>7}  {dropped}"

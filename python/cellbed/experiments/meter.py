@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cellbed.packetlog.log import Records
 from cellbed.packetlog.tail import Tail
@@ -22,6 +23,8 @@ INTERVAL_NS = 100_000_000
 WINDOW_NS = 1_000_000_000
 LAG_NS = 200_000_000
 """How long a record may take from the emulator to the disk: two flushes."""
+
+Delays = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +41,46 @@ class Reading:
     dropped: dict[str, int]
 
 
-def read_window(
-    names: Sequence[str], records: Records, status: dict[str, dict[str, Any]], before: dict[str, dict[str, Any]]
-) -> list[Reading]:
-    """A reading for each of `names`, which the field `direction` counts.
+class Window:
+    """Bytes and delays of the packets that were delivered within :data:`WINDOW_NS`, by direction.
 
-    records: of the packets that departed within one window. status, before: the emulator's account by direction, now
-    and at the start.
+    Records are put together by steps of :data:`INTERVAL_NS` as they come, because the meter shares its machine with
+    what it looks at: to go through a whole second of records for every reading would cost it ten times as much.
     """
-    delivered = records[records["drop"] == 0]
-    readings = []
-    for index, name in enumerate(names):
-        of = delivered[delivered["direction"] == index]
-        delay = (of["departed"] - of["arrived"]) / 1e6
-        now, then = status.get(name, {}), before.get(name, {}).get("dropped", {})
-        dropped = {why: n for why, total in now.get("dropped", {}).items() if (n := total - then.get(why, 0)) > 0}
-        readings.append(
-            Reading(
-                name,
-                float(of["bytes"].sum(dtype=np.int64)) * 8e9 / WINDOW_NS,
-                now.get("queue_bytes"),
-                float(np.median(delay)) if len(of) else None,
-                float(delay.max()) if len(of) else None,
-                dropped,
-            )
-        )
-    return readings
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[int, list[tuple[int, Delays]]]] = {}
+
+    def add(self, records: Records) -> None:
+        """Take records, which may be of any time that is still to be asked for."""
+        records = records[records["drop"] == 0]
+        departed = records["departed"].astype(np.int64)
+        key = (departed // INTERVAL_NS) << 16 | records["direction"]
+        order = np.argsort(key, kind="stable")
+        keys, begins = np.unique(key[order], return_index=True)
+        delays = ((departed - records["arrived"]) / 1e6).astype(np.float32)[order]
+        sizes = records["bytes"][order]
+        for value, begin, end in zip(keys.tolist(), begins, [*begins, len(order)][1:], strict=True):
+            step = self._steps.setdefault(value >> 16, {}).setdefault(value & 0xFFFF, [])
+            step.append((int(sizes[begin:end].sum(dtype=np.int64)), delays[begin:end]))
+
+    def until(self, end_ns: int) -> dict[int, tuple[int, Delays]]:
+        """Bytes and delays in ms, by direction, of the window that ends with the last whole step before `end_ns`.
+
+        Forgets what is older.
+        """
+        end = end_ns // INTERVAL_NS
+        begin = end - WINDOW_NS // INTERVAL_NS
+        self._steps = {step: content for step, content in self._steps.items() if step >= begin}
+        parts: dict[int, list[tuple[int, Delays]]] = {}
+        for step, content in self._steps.items():
+            if step < end:
+                for direction, some in content.items():
+                    parts.setdefault(direction, []).extend(some)
+        return {
+            direction: (sum(size for size, _ in some), np.concatenate([delays for _, delays in some]))
+            for direction, some in parts.items()
+        }
 
 
 class Meter:
@@ -76,7 +93,7 @@ class Meter:
         self._emulator = emulator
         self._names = names
         self._tail = Tail(packet_log)
-        self._recent = self._tail.read()
+        self._window = Window()
         self._before = self._status()
         self._next_ns = 0
 
@@ -92,11 +109,23 @@ class Meter:
         if now_ns < self._next_ns:
             return None
         self._next_ns = now_ns + INTERVAL_NS
-        end = now_ns - LAG_NS
-        recent = np.concatenate([self._recent, self._tail.read()])
-        self._recent = recent[recent["departed"] > end - WINDOW_NS]
-        window = self._recent[self._recent["departed"] <= end]
-        return read_window(self._names, window, self._status(), self._before)
+        self._window.add(self._tail.read())
+        recent = self._window.until(now_ns - LAG_NS)
+        status = self._status()
+        return [self._reading(name, recent.get(index), status.get(name, {})) for index, name in enumerate(self._names)]
+
+    def _reading(self, name: str, recent: tuple[int, Delays] | None, now: dict[str, Any]) -> Reading:
+        then = self._before.get(name, {}).get("dropped", {})
+        dropped = {why: n for why, total in now.get("dropped", {}).items() if (n := total - then.get(why, 0)) > 0}
+        size, delays = recent if recent is not None else (0, np.empty(0, np.float32))
+        return Reading(
+            name,
+            size * 8e9 / WINDOW_NS,
+            now.get("queue_bytes"),
+            float(np.median(delays)) if len(delays) else None,
+            float(delays.max()) if len(delays) else None,
+            dropped,
+        )
 
     def _status(self) -> dict[str, dict[str, Any]]:
         directions = self._emulator.command({"do": "status"}, "status")["directions"]
