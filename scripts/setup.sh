@@ -37,6 +37,7 @@ if [ "$purpose" = test ]; then
     need iproute2 ip
     need shellcheck shellcheck
     need procps ps
+    need tshark tshark
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

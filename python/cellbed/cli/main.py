@@ -15,6 +15,7 @@ VERBS = {
     "run": "Run a scenario and report where the time of each request went.",
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Put runs beside each other.",
+    "log": "Show or convert the packet log of a run.",
     "shell": "Run any program behind an emulated link.",
     "traces": "List and show the traces of the archive.",
     "schema": "Print the JSON Schema of scenario files.",

@@ -1,21 +1,28 @@
-"""Progress of a run: a live line on a terminal, plain lines in a pipe."""
+"""Progress of a run, and its links: redrawn in place on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from cellbed.experiments.run import Listener
 
+if TYPE_CHECKING:
+    from cellbed.experiments.meter import Reading
+
 
 class Plain:
-    """One line per phase, and one every ten seconds while the workload runs."""
+    """One line per phase, one every ten seconds while the workload runs, and one every second about the links."""
 
     def __init__(self) -> None:
         self._next_s = 10.0
+        self._elapsed_s = 0.0
+        self._next_links_s = 1.0
 
     def phase(self, text: str) -> None:
         """Print the phase."""
@@ -27,13 +34,24 @@ class Plain:
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Print a line now and then."""
+        self._elapsed_s = elapsed_s
         if elapsed_s >= self._next_s:
             self._next_s += 10.0
             print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s: {_words(counts)}", file=sys.stderr, flush=True)
 
+    def links(self, readings: Sequence[Reading]) -> None:
+        """Print one line a second about all links."""
+        if self._elapsed_s >= self._next_links_s:
+            self._next_links_s = int(self._elapsed_s) + 1.0
+            text = "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in readings)
+            print(f"  {self._elapsed_s:.0f} s: {text}", file=sys.stderr, flush=True)
+
 
 class Live(Plain):
-    """A progress bar that is redrawn in place. It has no thread of its own: programs are forked meanwhile."""
+    """A progress bar, with the links below it, that is redrawn in place.
+
+    It has no thread of its own: programs are forked meanwhile.
+    """
 
     WIDTH = 30
 
@@ -41,6 +59,8 @@ class Live(Plain):
         super().__init__()
         self._drawn_at = 0.0
         self._open = False
+        self._bar = ""
+        self._links: list[str] = []
 
     def phase(self, text: str) -> None:
         """Print the phase on a line of its own."""
@@ -62,12 +82,32 @@ class Live(Plain):
         filled = round(share * self.WIDTH)
         bar = "━" * filled + "\x1b[2m" + "·" * (self.WIDTH - filled) + "\x1b[0m"
         shown = "draining" if elapsed_s > total_s else f"{max(0.0, elapsed_s):4.0f} of {total_s:g} s"
-        print(f"\r\x1b[K  {bar} {shown}  {_words(counts)}", end="", file=sys.stderr, flush=True)
+        self._bar = f"  {bar} {shown}  {_words(counts)}"
+        self._draw()
+
+    def links(self, readings: Sequence[Reading]) -> None:
+        """Draw the links below the bar with its next redrawing."""
+        columns, lines = shutil.get_terminal_size()
+        width = max((len(reading.direction) for reading in readings), default=0)
+        table = [_HEADING, *(_columns(reading) for reading in readings)]
+        rows = [f"  {name:{width}}  {rest}"[: columns - 1] for name, rest in table]
+        room = max(0, lines - 3)
+        self._links = (
+            rows if len(rows) <= room else [*rows[: max(0, room - 1)], f"  … {len(readings)} directions"][:room]
+        )
+
+    def _draw(self) -> None:
+        # Everything below the bar is cleared and drawn again; the cursor goes back to the bar.
+        below = "".join(f"\n{row}" for row in self._links)
+        back = f"\x1b[{len(self._links)}A" if self._links else ""
+        print(f"\r\x1b[J{self._bar}{below}{back}", end="", file=sys.stderr, flush=True)
         self._open = True
 
     def close(self) -> None:
-        """Leave the bar as it is and go to the next line."""
+        """Leave the bar as it is, clear what is below and go to the next line."""
         if self._open:
+            self._links = []
+            self._draw()
             print(file=sys.stderr, flush=True)
             self._open = False
 
@@ -89,3 +129,26 @@ def _words(counts: dict[str, int]) -> str:
     text = f"{counts.get('sent', 0)} requests sent, {counts.get('completed', 0)} answered"
     timed_out = counts.get("timed_out", 0)
     return f"{text}, {timed_out} timed out" if timed_out else text
+
+
+def _fields(reading: Reading) -> list[str]:
+    """What a link does, in words."""
+    fields = [f"{reading.bit_rate / 1e6:.2f} Mbit/s"]
+    if reading.queue_bytes is not None:
+        fields.append(f"queue {reading.queue_bytes / 1e3:.1f} kB")
+    if reading.delay_ms is not None and reading.longest_ms is not None:
+        fields.append(f"delay {reading.delay_ms:.1f} ms, at most {reading.longest_ms:.1f} ms")
+    dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items())
+    return [*fields, f"dropped {dropped or 'none'}"]
+
+
+_HEADING = ("", "  Mbit/s  queue kB  delay ms  longest  dropped")
+
+
+def _columns(reading: Reading) -> tuple[str, str]:
+    """Name, and the rest in columns below :data:`_HEADING`."""
+    queue = "—" if reading.queue_bytes is None else f"{reading.queue_bytes / 1e3:.1f}"
+    delay = "—" if reading.delay_ms is None else f"{reading.delay_ms:.1f}"
+    longest = "—" if reading.longest_ms is None else f"{reading.longest_ms:.1f}"
+    dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
+    return reading.direction, f"{reading.bit_rate / 1e6:8.2f}  {queue:>8}  {delay:>8}  {longest:>7}  {dropped}"

@@ -17,6 +17,9 @@ def run(
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
     ] = False,
+    meter: Annotated[
+        bool, typer.Option("--meter", help="Show rate, queue, delay and drops of each link while it runs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
@@ -28,6 +31,7 @@ def run(
     Examples:
       cellbed run scenarios/offload-lte.toml
       cellbed run scenarios/offload-lte.toml --dry-run
+      cellbed run scenarios/offload-lte.toml --meter
       cellbed run my.toml --out /tmp/runs --json | jq .percentiles
     """
     from cellbed.testbed.cgroups import enter_delegated_scope
@@ -49,7 +53,7 @@ def run(
         print(json.dumps(plan_as_dict(plan), indent=1)) if as_json else show_plan(plan)
         return
     with listener() as told:
-        outcome = execute(text, loaded, plan, Options(out, limits=not no_limits), told)
+        outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
         finish(outcome, told)
     if outcome.folder is not None:
         from cellbed.report.terminal import show

@@ -6,10 +6,11 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario
@@ -25,6 +26,9 @@ from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.traces import TraceSource
 from cellbed.workloads.cache import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
+
+if TYPE_CHECKING:
+    from cellbed.experiments.meter import Meter, Reading
 
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
@@ -43,13 +47,18 @@ class Listener(Protocol):
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """How far the workload is: requests sent, completed, timed out."""
 
+    def links(self, readings: Sequence[Reading]) -> None:
+        """What the links do at this moment; told where it was asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. out: parent of the run's folder; limits: enforce CPU and memory limits."""
+    """How to run. out: parent of the run's folder; limits: enforce CPU and memory limits; meter: tell the listener
+    what the links do."""
 
     out: Path
     limits: bool = True
+    meter: bool = False
 
 
 @dataclass(slots=True)
@@ -162,7 +171,13 @@ def _drive(
         for load in loads:
             load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
-        _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state)
+        meter = None
+        if options.meter:
+            from cellbed.experiments.meter import Meter
+
+            meter = Meter(emulator, [direction.name for direction in plan.directions], raw / "packets.bin")
+            stack.enter_context(meter)
+        _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)
         for name, group in groups.items():
             kills = (group.sample().oom_kills or 0) - kills_before[name]
             if kills > 0:
@@ -227,6 +242,7 @@ def _follow(
     deadline_ns: int,
     listener: Listener,
     state: _State,
+    meter: Meter | None,
 ) -> None:
     """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
     counts: dict[Program, dict[str, int]] = {}
@@ -252,6 +268,8 @@ def _follow(
             for name, value in count.items():
                 total[name] = total.get(name, 0) + value
         listener.progress((time.monotonic_ns() - t0_ns) / 1e9, (end_ns - t0_ns) / 1e9, total)
+        if meter is not None and (readings := meter.read(time.monotonic_ns())) is not None:
+            listener.links(readings)
 
     if not supervisor.wait(done, deadline_ns, tick):
         late = ", ".join(load.name for load in loads if load not in finished)

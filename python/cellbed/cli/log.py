@@ -1,0 +1,89 @@
+"""``cellbed log``: the packet log of a run, in figures or in the format of another program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cellbed.packetlog.figures import DirectionFigures
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or convert the packet log of a run.")
+
+_Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", metavar="RUN|FILE")]
+
+
+class _Format(StrEnum):
+    mahimahi = "mahimahi"
+    csv = "csv"
+    parquet = "parquet"
+    pcapng = "pcapng"
+
+
+@app.command("convert")
+def convert_log(
+    log: _Log,
+    to: Annotated[_Format, typer.Option("--to", help="The format.")],
+    direction: Annotated[
+        str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; - is standard output.", show_default=False)
+    ] = None,
+) -> None:
+    """Convert a packet log for another program.
+
+    \b
+    Examples:
+      cellbed log convert runs/offload-lte-20250101-120000 --to pcapng
+      cellbed log convert RUN --to mahimahi --direction mobile-0.uplink -o uplink.log
+      cellbed log convert RUN --to csv -o - | head
+    """
+    from cellbed.packetlog.convert import convert
+    from cellbed.packetlog.log import open_log
+
+    path = convert(open_log(log), to.value, output, direction, lambda text: print(f"note: {text}", file=sys.stderr))
+    if path is not None:
+        print(path)
+
+
+@app.command("show")
+def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False) -> None:
+    """Show packets, bytes, drops and delays of each direction, from the start of the schedule on."""
+    from cellbed.packetlog.figures import figures
+    from cellbed.packetlog.log import open_log
+
+    opened = open_log(log)
+    rows = figures(opened)
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    _print_table(rows)
+    if opened.rest:
+        print(f"note: {opened.path} ends inside a record; its last {opened.rest} bytes are left out", file=sys.stderr)
+
+
+def _print_table(rows: list[DirectionFigures]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("direction", no_wrap=True)
+    for heading in ("packets", "MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("dropped")
+    for heading in ("delay P50\nms", "P90\nms", "P99\nms", "max\nms"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        dropped = ", ".join(f"{count} {why}" for why, count in row.dropped.items()) or "none"
+        delays = [f"{value:.3f}" for value in row.delay_ms] if row.delay_ms else ["—"] * 4
+        table.add_row(row.name, str(row.packets), f"{row.bytes / 1e6:.3f}", dropped, *delays)
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)

@@ -1,0 +1,161 @@
+"""A packet log with what is known about it: names, addresses, the start of the schedule."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cellbed.errors import CellbedError
+from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.run_folder import read_run
+
+CHUNK = 1 << 17
+"""Records that are in memory at a time (8 MiB)."""
+
+REASONS = {1: "queue-full", 2: "loss"}
+"""Why a packet was dropped, by the value of the field `drop`."""
+
+Records = NDArray[Any]
+
+
+class LogError(CellbedError):
+    """A packet log that cannot be read, or a direction that it does not have."""
+
+
+def reason(drop: int) -> str:
+    """The word for a value of the field `drop` other than 0."""
+    return REASONS.get(drop, f"reason-{drop}")
+
+
+@dataclass(frozen=True, slots=True)
+class PacketLog:
+    """A packet log on disk.
+
+    path: the file. count: whole records in it. rest: bytes of a last record that is not whole.
+    run: content of the run's ``run.json`` and folder: the run's folder; both `None` for a file on its own.
+    """
+
+    path: Path
+    count: int
+    rest: int
+    run: dict[str, Any] | None = None
+    folder: Path | None = None
+    _names: dict[int, str] = field(default_factory=dict)
+    _vertices: tuple[str, ...] = ()
+
+    @property
+    def t0_ns(self) -> int | None:
+        """Monotonic time at which the schedule started; `None` where nobody knows."""
+        t0: int | None = self.run.get("t0_ns") if self.run else None
+        return t0
+
+    @property
+    def directions(self) -> dict[int, dict[str, Any]]:
+        """What ``run.json`` says of each direction, by index; empty for a file on its own."""
+        return {int(d["index"]): d for d in (self.run or {}).get("directions") or []}
+
+    def direction_name(self, index: int) -> str:
+        """Name of a direction."""
+        return self._names.get(index, f"direction-{index}")
+
+    def vertex_name(self, index: int) -> str:
+        """Name of a vertex: nodes are numbered as in ``run.json``."""
+        return self._vertices[index] if index < len(self._vertices) else f"vertex-{index}"
+
+    def direction_index(self, name: str) -> int:
+        """Index of the direction called `name`.
+
+        Errors: :class:`LogError` with the names that there are.
+        """
+        for index in self._names or self.directions_seen():
+            if self.direction_name(index) == name:
+                return index
+        names = [self.direction_name(index) for index in self._names or self.directions_seen()]
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise LogError(f"{self.path}: no direction is called {name!r}; {hint}it has {', '.join(names) or 'none'}")
+
+    def directions_seen(self) -> list[int]:
+        """Indices of the directions that have records, ascending. Reads the whole log."""
+        seen: set[int] = set()
+        for records in self.chunks():
+            seen.update(np.unique(records["direction"]).tolist())
+        return sorted(seen)
+
+    def chunks(self, direction: int | None = None, since_ns: int | None = None) -> Iterator[Records]:
+        """The records in the order of the file, at most :data:`CHUNK` at a time.
+
+        direction: only those of this index. since_ns: only of packets that arrived then or later.
+        Errors: :class:`LogError` for a record that cannot be.
+        """
+        with _opened(self.path) as file:
+            file.seek(len(MAGIC))
+            for begin in range(0, self.count, CHUNK):
+                wanted = min(CHUNK, self.count - begin)
+                records = np.fromfile(file, RECORD, wanted)
+                if len(records) < wanted:
+                    raise LogError(f"{self.path}: has become shorter while it was read")
+                self._check(records, begin)
+                keep = np.ones(len(records), np.bool_)
+                if direction is not None:
+                    keep &= records["direction"] == direction
+                if since_ns is not None:
+                    keep &= records["arrived"] >= since_ns
+                yield records if keep.all() else records[keep]
+
+    def _check(self, records: Records, begin: int) -> None:
+        backwards = (records["arrived"] > records["released"]) | (records["released"] > records["departed"])
+        # A drop is an event of its own; only the order of arrival and drop is certain.
+        backwards &= (records["drop"] == 0) | (records["arrived"] > records["departed"])
+        self._refuse(backwards, begin, "departed before it arrived")
+        self._refuse(records["payload"] > records["bytes"], begin, "has more payload than bytes")
+        if self._names:
+            known = np.array(sorted(self._names), np.uint16)
+            self._refuse(~np.isin(records["direction"], known), begin, "is of a direction that run.json does not have")
+
+    def _refuse(self, wrong: NDArray[np.bool_], begin: int, what: str) -> None:
+        if wrong.any():
+            number = begin + int(np.argmax(wrong))
+            place = len(MAGIC) + number * RECORD.itemsize
+            raise LogError(f"{self.path}: record {number} (byte {place}) {what}; the file is damaged")
+
+
+def open_log(path: Path) -> PacketLog:
+    """The packet log of a run's folder, or a packet log by its file.
+
+    Errors: :class:`LogError`; :class:`cellbed.measure.run_folder.MeasureError` for a folder that is no run's.
+    """
+    folder: Path | None = None
+    run: dict[str, Any] | None = None
+    if path.is_dir():
+        folder, run = path, read_run(path)
+        path = path / "raw" / "packets.bin"
+    elif path.name == "packets.bin" and (path.absolute().parent.parent / "run.json").is_file():
+        folder = path.absolute().parent.parent
+        run = read_run(folder)
+    with _opened(path) as file:
+        begin = file.read(len(MAGIC))
+        size = path.stat().st_size
+    if begin != MAGIC:
+        if len(begin) < len(MAGIC) and MAGIC.startswith(begin):
+            raise LogError(f"{path}: ends after {len(begin)} bytes; a packet log begins with {MAGIC.decode()!r}")
+        raise LogError(f"{path}: is not a packet log of this version: it begins with {begin!r}, not with {MAGIC!r}")
+    count, rest = divmod(size - len(MAGIC), RECORD.itemsize)
+    names = {int(d["index"]): str(d["name"]) for d in (run or {}).get("directions") or []}
+    vertices = tuple(str(node["name"]) for node in (run or {}).get("nodes") or [])
+    return PacketLog(path, count, rest, run, folder, names, vertices)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise LogError(f"{path}: there is no such file; give a run's folder or a packet log") from None
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,47 @@
+"""The delivery opportunities that a direction of a run had, from the trace that the run names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cellbed.packetlog.log import LogError, PacketLog
+from cellbed.packetlog.mahimahi import Opportunities
+from cellbed.scenario.units import DURATION
+from cellbed.traces import TraceError, resolve
+
+
+def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities | None:
+    """The schedule of a direction; `None` where it had no trace.
+
+    folder: where a relative path of a trace is looked for, after the folders of the run.
+    Errors: :class:`LogError` where the trace is not there any more, or is another one.
+    """
+    described = log.directions.get(direction, {}).get("trace")
+    if not described or log.folder is None:
+        return None
+    name, digest = str(described["name"]), described.get("sha256")
+    found = []
+    for place in (folder, log.folder, log.folder.parent, log.folder.parent.parent):
+        try:
+            source = resolve(name, place)
+            found.append(source.path)
+            if digest in (None, source.sha256):
+                mobile = _mobile_link(log.folder)
+                offset = int(DURATION.parse(str(mobile.get("start", "0 s"))))
+                return Opportunities(source.trace, offset, bool(mobile.get("loop", True)))
+        except TraceError:
+            continue
+    why = f"{found[0]} is another one" if found else f"it is not in {folder.absolute()}"
+    raise LogError(f"the trace {name!r} of this run cannot be used: {why}")
+
+
+def _mobile_link(run: Path) -> dict[str, object]:
+    path = run / "scenario.resolved.json"
+    try:
+        mobile = json.loads(path.read_text(encoding="utf-8")).get("links", {}).get("mobile") or {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise LogError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(mobile, dict):
+        raise LogError(f"{path}: links.mobile should be an object")
+    return mobile

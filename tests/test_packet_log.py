@@ -1,0 +1,400 @@
+"""The packet log in other programs' formats: what they read back is what the log says."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cellbed._core import parse_trace
+from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.packetlog import log as log_module
+from cellbed.packetlog.figures import figures
+from cellbed.packetlog.log import open_log, reason
+from cellbed.packetlog.mahimahi import MS, Opportunities, write_mahimahi
+from cellbed.packetlog.order import ENTERS, in_order
+from cellbed.packetlog.pcapng import write_pcapng
+from cellbed.packetlog.tables import COLUMNS, write_csv, write_parquet
+from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
+from run_folder import Shape, make_run
+
+needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed (package tshark)")
+
+TALK = """
+import socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+with socket.create_server((sys.argv[1], 7000), family=family) as server:
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    while connection.recv(65536):
+        pass
+"""
+SEND = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
+    connection.sendall(bytes(200_000))
+"""
+
+
+@st.composite
+def records(draw: st.DrawFn) -> np.ndarray[Any, np.dtype[Any]]:
+    count = draw(st.integers(0, 40))
+    small = st.integers(0, 50 * MS)
+    rows = np.zeros(count, RECORD)
+    for row in rows:
+        row["packet"] = draw(st.integers(0, 2**63))
+        row["arrived"] = 10**12 + draw(small)
+        row["released"] = row["arrived"] + draw(small)
+        row["departed"] = row["released"] + draw(small)
+        row["observed"] = row["departed"] + draw(st.integers(0, MS))
+        row["direction"] = draw(st.integers(0, 3))
+        row["drop"] = draw(st.sampled_from([0, 0, 0, 1, 2, 9]))
+        row["protocol"] = draw(st.sampled_from([1, 6, 17, 58, 132]))
+        row["bytes"] = draw(st.integers(1, 65535))
+        row["payload"] = draw(st.integers(0, int(row["bytes"])))
+        for name in ("source_port", "destination_port", "source_vertex", "destination_vertex"):
+            row[name] = draw(st.integers(0, 65535))
+        row["tcp_sequence"] = draw(st.integers(0, 2**32 - 1))
+    return rows[np.argsort(rows["observed"], kind="stable")]
+
+
+def write_log(path: Path, rows: np.ndarray[Any, Any]) -> log_module.PacketLog:
+    path.write_bytes(MAGIC + rows.tobytes())
+    return open_log(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("packet-log")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks so small that even short logs have many."""
+    monkeypatch.setattr(log_module, "CHUNK", 7)
+
+
+def column_of(rows: np.ndarray[Any, Any], name: str) -> list[Any]:
+    """What a table should hold in a column."""
+    match name:
+        case "direction":
+            return [f"direction-{number}" for number in rows["direction"]]
+        case "source" | "destination":
+            return [f"vertex-{number}" for number in rows[f"{name}_vertex"]]
+        case "drop":
+            return [reason(int(number)) if number else None for number in rows["drop"]]
+    return rows[name.removesuffix("_ns").replace("payload_bytes", "payload")].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=records())
+def test_csv_and_parquet_give_back_the_log(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    as_csv = io.BytesIO()
+    write_csv(log, as_csv)
+    with (folder / "log.parquet").open("wb") as file:
+        write_parquet(log, file)
+    for table in (pl.read_csv(as_csv.getvalue(), schema=COLUMNS), pl.read_parquet(folder / "log.parquet")):
+        assert table.columns == list(COLUMNS)
+        for name in COLUMNS:
+            assert table[name].to_list() == column_of(rows, name), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=records())
+def test_events_come_in_order_and_none_is_missing(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    batches = list(in_order(log))
+    times = np.concatenate([batch.time for batch in batches]) if batches else np.empty(0, np.int64)
+    assert (np.diff(times) >= 0).all()
+    assert sorted(times) == sorted([*rows["arrived"], *rows["departed"]])
+    for batch in batches:
+        field = np.where(batch.point == ENTERS, batch.records["arrived"], batch.records["departed"])
+        assert (batch.time == field).all()
+        assert (batch.time < batch.until).all()
+
+
+def parse_mahimahi(text: str) -> tuple[dict[str, str], list[list[str]]]:
+    lines = text.splitlines()
+    header = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
+    return {key[0]: key[-1] for key in header}, [line.split() for line in lines if not line.startswith("# ")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=records())
+def test_mahimahis_log_has_every_arrival_departure_and_drop(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    out = io.BytesIO()
+    write_mahimahi(log, out, direction=1)
+    header, lines = parse_mahimahi(out.getvalue().decode())
+    of = rows[rows["direction"] == 1]
+    zero = int(of["arrived"].min()) if len(of) else 0
+    assert int(header["init timestamp"]) == zero // MS
+    assert header["base timestamp"] == "0"
+
+    def ms(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return (times - zero) // MS
+
+    kept, lost = of[of["drop"] == 0], of[of["drop"] != 0]
+    times = [int(line[0]) for line in lines]
+    assert times == sorted(times)
+    assert sorted((int(t), int(b)) for t, kind, b in (x[:3] for x in lines) if kind == "+") == sorted(
+        zip(ms(of["arrived"]).tolist(), of["bytes"].tolist(), strict=True)
+    )
+    left = ms(kept["released"])
+    departures = zip(left.tolist(), kept["bytes"].tolist(), (left - ms(kept["arrived"])).tolist(), strict=True)
+    assert sorted((int(x[0]), int(x[2]), int(x[3])) for x in lines if x[1] == "-") == sorted(departures)
+    drops = zip(ms(lost["departed"]).tolist(), [1] * len(lost), lost["bytes"].tolist(), strict=True)
+    assert sorted((int(x[0]), int(x[2]), int(x[3])) for x in lines if x[1] == "d") == sorted(drops)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stamps=st.lists(st.integers(0, 30), min_size=1, max_size=40).filter(any),
+    offset=st.integers(0, 70 * MS),
+    cuts=st.lists(st.integers(0, 100 * MS), max_size=4),
+)
+def test_opportunities_are_those_of_the_trace(folder: Path, stamps: list[int], offset: int, cuts: list[int]) -> None:
+    path = folder / "trace"
+    path.write_text("".join(f"{stamp}\n" for stamp in sorted(stamps)))
+    trace = parse_trace(path)
+    schedule = Opportunities(trace, offset)
+    edges = [0, *sorted(cuts), 100 * MS]
+    found = np.concatenate([schedule.between(*edge) for edge in itertools.pairwise(edges)])
+    for begin in range(0, 100 * MS, 5 * MS):
+        within = (found >= begin) & (found < begin + 5 * MS)
+        assert within.sum() * 1500 == trace.capacity(begin + offset, begin + 5 * MS + offset)
+    once = Opportunities(trace, 0, looped=False).between(0, 100 * MS)
+    assert (once // MS).tolist() == sorted(stamps)
+
+
+def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=3.0, drain=1.0))
+    (tmp_path / "my.up").write_text("1\n5\n5\n10\n")
+    described = json.loads((run / "run.json").read_text())
+    described["directions"][0]["trace"] = {"name": "my.up", "sha256": None, "synthetic": False}
+    (run / "run.json").write_text(json.dumps(described))
+    (run / "scenario.resolved.json").write_text(json.dumps({"links": {"mobile": {"start": "4 ms", "loop": True}}}))
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    header, lines = parse_mahimahi(done.stdout)
+    assert header["mahimahi mm-link (uplink) [my.up] > mobile-0.uplink"]
+    offered = [int(line[0]) for line in lines if line[1] == "#"]
+    # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
+    assert offered[:6] == [1, 1, 6, 7, 11, 11]
+
+    (tmp_path / "my.up").unlink()
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    assert "my.up" in done.stderr
+    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+
+
+def cellbed(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+
+
+def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
+    simulation = make_run(tmp_path / "run", Shape(duration=5.0, loss=0.05))
+    log = np.array(simulation.network.records, RECORD)
+    uplink = log[(log["direction"] == 0) & (log["arrived"] >= 0)]
+    delivered = uplink[uplink["drop"] == 0]
+    done = cellbed("log", "show", tmp_path / "run", "--json")
+    (row, *_) = json.loads(done.stdout)
+    assert row["name"] == "mobile-0.uplink"
+    assert (row["packets"], row["bytes"]) == (len(delivered), int(delivered["bytes"].sum()))
+    assert row["dropped"]["loss"] == int((uplink["drop"] == 2).sum()) > 0
+    delays = np.sort(delivered["departed"] - delivered["arrived"]) // 1000 / 1e3
+    assert row["delay_ms"] == [delays[-(-len(delays) * q // 100) - 1] for q in (50, 90, 99, 100)]
+    assert "mobile-0.uplink" in cellbed("log", "show", tmp_path / "run").stdout
+
+
+def test_a_damaged_log_gives_one_clear_error(tmp_path: Path) -> None:
+    rows = np.zeros(20, RECORD)
+    rows["arrived"] = rows["released"] = rows["departed"] = 10**9
+    rows["bytes"] = 100
+    path, out = tmp_path / "x.bin", tmp_path / "x.csv"
+
+    def fails(content: bytes, *words: str) -> None:
+        path.write_bytes(content)
+        for arguments in (["show", path], ["convert", path, "--to", "csv", "-o", out]):
+            done = cellbed("log", *arguments)
+            assert done.returncode == 2
+            assert done.stderr.startswith("error: ")
+            assert done.stderr.count("\n") == 1
+            assert all(word in done.stderr for word in [str(path), *words]), done.stderr
+            assert sorted(tmp_path.iterdir()) == [path]
+
+    fails(b"cellbed series 1" + rows.tobytes(), "not a packet log")
+    fails(b"", "ends after 0 bytes")
+    fails(b"cellbed pa", "ends after 10 bytes")
+    rows["departed"][11] = 5
+    fails(MAGIC + rows.tobytes(), "record 11", "before it arrived")
+    rows["departed"][11] = 10**9
+    rows["payload"][3] = 101
+    fails(MAGIC + rows.tobytes(), "record 3", "payload")
+    assert cellbed("log", "show", tmp_path / "absent").returncode == 2
+
+
+def test_a_log_cut_inside_a_record_is_converted_with_a_note(tmp_path: Path) -> None:
+    rows = np.zeros(20, RECORD)
+    (tmp_path / "x.bin").write_bytes(MAGIC + rows.tobytes()[:-10])
+    done = cellbed("log", "convert", tmp_path / "x.bin", "--to", "csv")
+    assert done.returncode == 0
+    assert "its last 54 bytes are left out" in done.stderr
+    assert len(pl.read_csv(Path(done.stdout.strip()))) == 19
+
+
+def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", Shape(duration=1.0))
+    done = cellbed("log", "convert", tmp_path / "run", "--to", "csv", "--direction", "mobile-0.uplnk")
+    assert "did you mean 'mobile-0.uplink'?" in done.stderr
+    done = cellbed("log", "convert", tmp_path / "run", "--to", "mahimahi")
+    assert "--direction" in done.stderr
+    assert "core-edge-0.uplink" in done.stderr
+
+
+def tshark(path: Path, *fields: str) -> list[list[str]]:
+    command = [
+        "tshark",
+        "-r",
+        str(path),
+        "-o",
+        "tcp.analyze_sequence_numbers:FALSE",
+        "-T",
+        "fields",
+        "-E",
+        "separator=|",
+    ]
+    done = subprocess.run(
+        [*command, *(part for field in fields for part in ("-e", field))], capture_output=True, text=True, check=True
+    )
+    return [line.split("|") for line in done.stdout.splitlines()]
+
+
+@needs_tshark
+@pytest.mark.parametrize("family", [4, 6])
+def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    config = line_of_two([constant(10_000_000, queue_bytes=30_000), delay(5)], [delay(5)], raw)
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        command = [sys.executable, "-c", TALK, EDGE[family]]
+        with subprocess.Popen(command, preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family]])
+        emulator.probe(bit_rate=20_000_000, seconds=0.1, family=family)
+        emulator.stop()
+    nodes = [("endpoint", ENDPOINT), ("tower", {}), ("edge", EDGE)]
+    names = [str(direction["name"]) for direction in config["directions"]]
+    described = {
+        "format": 1,
+        "t0_ns": None,
+        "nodes": [{"name": name, "addresses": list(addresses.values())} for name, addresses in nodes],
+        "directions": [{"index": index, "name": name} for index, name in enumerate(names)],
+    }
+    (tmp_path / "run.json").write_text(json.dumps(described))
+    with (tmp_path / "log.pcapng").open("wb") as file:
+        write_pcapng(open_log(tmp_path), file)
+
+    rows = packets(raw)
+    ip = "ip" if family == 4 else "ipv6"
+    seen = tshark(
+        tmp_path / "log.pcapng", "frame.interface_name", "frame.time_epoch", "frame.len", f"{ip}.src", f"{ip}.dst",
+        "tcp.srcport", "udp.srcport", "tcp.dstport", "udp.dstport", "tcp.seq_raw", "tcp.len", "frame.comment",
+        "_ws.malformed",
+    )  # fmt: skip
+    by_vertex = {0: str(ip_address(ENDPOINT[family])), 2: str(ip_address(EDGE[family]))}
+    expected = []
+    for row in rows:
+        tcp = row["protocol"] == 6
+        for end, moment in (("in", row["arrived"]), ("out", row["departed"])):
+            if end == "out" and row["drop"]:
+                continue
+            ports = [str(row["source_port"]), "", str(row["destination_port"]), ""]
+            expected.append([
+                f"{names[row['direction']]} {end}",
+                f"{moment // 10**9}.{moment % 10**9:09}",
+                str(row["bytes"]),
+                by_vertex[int(row["source_vertex"])],
+                by_vertex[int(row["destination_vertex"])],
+                *(ports if tcp else ["", ports[0], "", ports[2]]),
+                str(row["tcp_sequence"]) if tcp else "",
+                str(row["payload"]) if tcp else "",
+                f"dropped: {reason(int(row['drop']))}" if row["drop"] else "",
+            ])  # fmt: skip
+    assert sorted(line[:12] for line in seen) == sorted(expected)
+    assert {line[12] for line in seen} == {""}
+    assert any(line[11] == "dropped: queue-full" for line in seen)
+    assert any(line[5] == "7000" for line in seen)
+    times = [line[1] for line in seen]
+    assert times == sorted(times)
+
+
+@needs_tshark
+@settings(max_examples=8, deadline=None)
+@given(rows=records())
+def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    with (folder / "any.pcapng").open("wb") as file:
+        write_pcapng(log, file)
+    seen = tshark(folder / "any.pcapng", "frame.number", "frame.len")
+    expected = [*rows["bytes"], *rows["bytes"][rows["drop"] == 0]]
+    assert sorted(int(line[1]) for line in seen) == sorted(expected)
+
+
+def test_the_meter_reads_what_crosses_the_links(tmp_path: Path) -> None:
+    from cellbed.experiments.meter import INTERVAL_NS, LAG_NS, WINDOW_NS, Meter
+    from cellbed.testbed.emulator import Emulator, EmulatorError
+
+    config = line_of_two([constant(20_000_000, queue_bytes=20_000), delay(7)], [], tmp_path)
+    try:
+        emulator = Emulator.start(config)
+    except EmulatorError as error:
+        pytest.skip(f"this machine runs no emulator for this user: {error}")
+    names = [str(direction["name"]) for direction in config["directions"]]
+    try:
+        with Meter(emulator, names, tmp_path / "packets.bin") as meter:
+            flow = {"from": "endpoint", "to": "edge", "bytes": 1500, "bit_rate": 40_000_000, "duration_ns": 300_000_000}
+            (sent,) = emulator.probe([{**flow, "family": 4}], 10.0)
+            arrived = [stamp for stamp in sent["received_ns"] if stamp is not None]
+            if max(arrived) - min(arrived) > WINDOW_NS - INTERVAL_NS:
+                pytest.skip("this machine is too busy: sending for 0.3 s took longer than the meter's window")
+            # Some were dropped, so the probe has waited for them, and all records are on the disk.
+            now = max(arrived) + LAG_NS + INTERVAL_NS
+            readings = meter.read(now)
+            assert meter.read(now + INTERVAL_NS - 1) is None
+            later = meter.read(now + WINDOW_NS + INTERVAL_NS)
+        assert readings is not None
+        assert later is not None
+        assert [reading.direction for reading in readings] == names
+        assert readings[0].bit_rate == pytest.approx(len(arrived) * 1500 * 8)
+        assert readings[0].delay_ms is not None
+        assert readings[0].longest_ms is not None
+        # 1500 bytes at 20 Mbit/s and 7 ms; at most 20 kB are ahead of a packet.
+        assert 7.6 <= readings[0].delay_ms <= readings[0].longest_ms <= 7.6 + 8.6
+        assert readings[0].dropped == {"queue-full": len(sent["sent_ns"]) - len(arrived)}
+        assert (later[0].bit_rate, later[0].queue_bytes, later[0].delay_ms) == (0.0, 0, None)
+        assert later[0].dropped == readings[0].dropped
+    finally:
+        emulator.stop()
+
+
+def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
+    assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []
