@@ -1,8 +1,10 @@
 //! The bottleneck: a queue served by a schedule.
 
-use crate::queue::{Discipline, Queue, QueueLevel};
+use crate::outcome::DropReason;
+use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
 use crate::schedule::{Offer, Schedule};
 use crate::service::Service;
+use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
@@ -11,7 +13,7 @@ use crate::units::{Bytes, MTU};
 /// Opportunities are served byte by byte: each carries `opportunity` bytes, a partly sent packet carries over to the
 /// next one, one opportunity may finish several packets, and what no waiting packet uses is lost. A packet may use the
 /// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BottleneckConfig {
     /// When bytes may leave.
     pub schedule: Schedule,
@@ -21,6 +23,21 @@ pub struct BottleneckConfig {
     pub opportunity: Bytes,
     /// Bytes that a packet is charged beyond its size when a trace serves it.
     pub overhead: Bytes,
+    /// How exactly arrivals are told.
+    pub clock: Clock,
+}
+
+/// How exactly a bottleneck tells the time of arrivals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Clock {
+    /// To the nanosecond.
+    #[default]
+    Exact,
+    /// As Mahimahi does (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; `link_queue.cc`):
+    /// a packet counts as having come at the beginning of its millisecond, counted from the start of the schedule, and
+    /// may use the opportunities of strictly later milliseconds only. The limits of the queue do not count the packet in
+    /// service, and count every other one with its `overhead`.
+    Milliseconds,
 }
 
 impl BottleneckConfig {
@@ -32,6 +49,19 @@ impl BottleneckConfig {
             queue: Discipline::Infinite,
             opportunity: MTU,
             overhead: Bytes(0),
+            clock: Clock::Exact,
+        }
+    }
+
+    /// A bottleneck with an infinite queue and the accounting of Mahimahi: opportunities of 1504 bytes, packets charged
+    /// their IP length and 4 bytes more, which is the header that its TUN device puts in front, and times in
+    /// [milliseconds](Clock::Milliseconds).
+    pub fn mahimahi(schedule: Schedule) -> Self {
+        Self {
+            opportunity: Bytes(1504),
+            overhead: Bytes(4),
+            clock: Clock::Milliseconds,
+            ..Self::new(schedule)
         }
     }
 
@@ -41,74 +71,131 @@ impl BottleneckConfig {
     }
 }
 
-/// The stage. Departures are computed, not stepped through: only the head of the queue is ever looked at.
+/// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
+///
+/// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the schedule
+/// has something to serve it with, and not before: a queue in front of a link that stands still keeps waiting.
 #[derive(Clone, Debug)]
-pub(crate) struct Bottleneck<T> {
-    queue: Queue<T>,
+pub(crate) struct Bottleneck<P> {
+    config: BottleneckConfig,
+    zero: Time,
+    queue: Queue<P>,
     service: Service,
-    /// When the packet at the head leaves; `None` if there is none or it never does.
-    departure: Option<Time>,
+    serving: Option<Item<P>>,
+    /// When the packet in service leaves or, if there is none, when the next one is taken from the queue.
+    event: Option<Time>,
+    /// Packets that the queue has given up.
+    dropped: Dropped<P>,
 }
 
 /// What became of a packet that reached a bottleneck.
-pub(crate) enum Admission<T> {
+pub(crate) enum Admission<P> {
     Queued,
-    Passed(T),
-    Refused(T),
+    Passed(Item<P>),
+    Refused(Item<P>, DropReason),
 }
 
-impl<T> Bottleneck<T> {
+impl<P> Bottleneck<P> {
     pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
         Self {
-            queue: Queue::new(config.queue),
+            queue: Queue::new(&config.queue, zero),
             service: Service::new(config, zero),
-            departure: None,
+            serving: None,
+            event: None,
+            dropped: Dropped::new(),
+            zero,
+            config: config.clone(),
         }
     }
 
     /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
     ///
-    /// Departures before `now` must have been taken.
+    /// Events before `now` must have been taken.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.zero = zero;
         self.service.restart(zero, now, offset);
+        self.queue.restart(zero);
         self.look_ahead();
     }
 
-    /// Departures up to and including `now` must have been taken.
-    pub(crate) fn accept(&mut self, now: Time, size: Bytes, packet: T) -> Admission<T> {
-        if matches!(self.service, Service::Unlimited) {
-            return Admission::Passed(packet);
+    /// Goes on as `config` says from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
+    /// queue whose discipline or parameters change forgets what it has learnt.
+    ///
+    /// Events before `now` must have been taken.
+    pub(crate) fn change(&mut self, config: &BottleneckConfig, now: Time, offset: Duration) {
+        let before = std::mem::replace(&mut self.config, config.clone());
+        let same_service = before.schedule == config.schedule
+            && before.opportunity == config.opportunity
+            && before.overhead == config.overhead;
+        if !same_service {
+            self.service.change(config, self.zero, now, offset);
         }
-        let idle = self.queue.head().is_none();
-        if let Err(packet) = self.queue.push(size, packet) {
-            return Admission::Refused(packet);
+        if before.queue != config.queue {
+            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, self.zero));
+            while let Some(item) = old.remove() {
+                let surcharge = self.surcharge();
+                self.queue.adopt(item, surcharge, &mut self.dropped);
+            }
+        }
+        match self.serving {
+            None => self.turn_to_next(now),
+            Some(_) => self.look_ahead(),
+        }
+    }
+
+    /// Events up to and including `now` must have been taken.
+    pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
+        let idle = self.serving.is_none() && self.queue.is_empty();
+        if idle && matches!(self.service, Service::Unlimited(_)) {
+            return Admission::Passed(item);
+        }
+        item.entered = self.stamp(now);
+        let surcharge = self.surcharge();
+        if let Err((item, reason)) =
+            self.queue
+                .push(item.entered, item, surcharge, &mut self.dropped)
+        {
+            return Admission::Refused(item, reason);
         }
         if idle {
-            self.service.wake(now);
-            self.service.begin(size);
-            self.look_ahead();
+            self.service.wake(self.first_use(now));
+            self.turn_to_next(now);
+        } else if self.serving.is_none() && self.queue.is_empty() {
+            self.event = None; // what waited was dropped
         }
         Admission::Queued
     }
 
-    pub(crate) fn next_departure(&self) -> Option<Time> {
-        self.departure
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        self.event
     }
 
-    /// Takes the packet that leaves at [`Self::next_departure`].
-    pub(crate) fn take(&mut self) -> Option<T> {
-        let departure = self.departure?;
-        let packet = self.queue.pop()?;
-        self.service.finish(departure);
-        if let Some(size) = self.queue.head() {
-            self.service.begin(size);
-        }
-        self.look_ahead();
-        Some(packet)
+    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        self.event?;
+        let Some(item) = self.serving.take() else {
+            self.serve_next(now);
+            return Some(Step::Within);
+        };
+        self.service.finish(now);
+        self.turn_to_next(now);
+        Some(Step::Left(Item {
+            released: now,
+            ..item
+        }))
+    }
+
+    /// Takes a packet that the queue has given up.
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
     }
 
     pub(crate) fn level(&self) -> QueueLevel {
-        self.queue.level()
+        let waiting = self.queue.level();
+        match &self.serving {
+            Some(item) => waiting.plus(item.size),
+            None => waiting,
+        }
     }
 
     /// What the schedule offers, used or not.
@@ -116,13 +203,72 @@ impl<T> Bottleneck<T> {
         self.service.offer()
     }
 
-    fn look_ahead(&mut self) {
-        self.departure = match self.queue.head() {
-            Some(_) => self.service.departure(),
+    /// The server is free.
+    fn turn_to_next(&mut self, now: Time) {
+        if self.queue.is_empty() {
+            self.event = None;
+        } else if self.queue.decides_late() {
+            self.look_ahead();
+        } else {
+            self.serve_next(now);
+        }
+    }
+
+    fn serve_next(&mut self, now: Time) {
+        self.serving = self.queue.pop(now, &mut self.dropped);
+        self.event = match &self.serving {
+            Some(item) => {
+                self.service.begin(item.size);
+                self.service.departure()
+            }
             None => None,
         };
     }
+
+    fn look_ahead(&mut self) {
+        self.event = match &self.serving {
+            Some(_) => self.service.departure(),
+            None if self.queue.is_empty() => None,
+            None => self.service.start(),
+        };
+    }
+
+    fn surcharge(&self) -> Surcharge {
+        match (self.config.clock, &self.serving) {
+            (Clock::Exact, Some(item)) => Surcharge {
+                serving: QueueLevel::default().plus(item.size),
+                overhead: Bytes(0),
+            },
+            (Clock::Exact, None) => Surcharge::default(),
+            (Clock::Milliseconds, _) => Surcharge {
+                serving: QueueLevel::default(),
+                overhead: self.config.overhead,
+            },
+        }
+    }
+
+    /// When a packet that comes `now` counts as having come.
+    fn stamp(&self, now: Time) -> Time {
+        match self.config.clock {
+            Clock::Exact => now,
+            Clock::Milliseconds => {
+                let into = now.since(self.zero).as_nanos() % MILLISECOND.as_nanos();
+                now - Duration::from_nanos(into)
+            }
+        }
+    }
+
+    /// From when on a packet that comes `now` may be served.
+    fn first_use(&self, now: Time) -> Time {
+        match self.config.clock {
+            Clock::Exact => now,
+            Clock::Milliseconds if now < self.zero => now,
+            Clock::Milliseconds => self.stamp(now) + MILLISECOND,
+        }
+    }
 }
+
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +294,7 @@ mod tests {
         let mut departures = vec![None; packets.len()];
         for (index, &(arrival, size)) in packets.iter().enumerate() {
             take_until(&mut bottleneck, ms(arrival), &mut departures);
-            if let Admission::Passed(_) = bottleneck.accept(ms(arrival), Bytes(size), index) {
+            if let Admission::Passed(_) = accept(&mut bottleneck, ms(arrival), Bytes(size), index) {
                 departures[index] = Some(ms(arrival));
             }
         }
@@ -158,11 +304,22 @@ mod tests {
 
     fn take_until(bottleneck: &mut Bottleneck<usize>, now: Time, departures: &mut [Option<Time>]) {
         while let Some(departure) = bottleneck
-            .next_departure()
+            .next_event()
             .filter(|&departure| departure <= now)
         {
-            departures[bottleneck.take().unwrap()] = Some(departure);
+            if let Some(Step::Left(item)) = bottleneck.step(departure) {
+                departures[item.packet] = Some(departure);
+            }
         }
+    }
+
+    fn accept<P>(
+        bottleneck: &mut Bottleneck<P>,
+        now: Time,
+        size: Bytes,
+        packet: P,
+    ) -> Admission<P> {
+        bottleneck.accept(now, Item::new(packet, size, now))
     }
 
     fn at<const N: usize>(millis: [u64; N]) -> Vec<Option<Time>> {
@@ -199,10 +356,10 @@ mod tests {
         // the opportunity at 1 ms has 1499 bytes left, which a packet of 1.5 ms cannot have
         let mut bottleneck = Bottleneck::new(&config, Time::ZERO);
         let mut departures = [None; 3];
-        bottleneck.accept(Time::ZERO, Bytes(1), 0);
+        accept(&mut bottleneck, Time::ZERO, Bytes(1), 0);
         take_until(&mut bottleneck, ms(1), &mut departures);
-        bottleneck.accept(Time::from_micros(1500), Bytes(1500), 1);
-        bottleneck.accept(Time::from_micros(1600), Bytes(1), 2);
+        accept(&mut bottleneck, Time::from_micros(1500), Bytes(1500), 1);
+        accept(&mut bottleneck, Time::from_micros(1600), Bytes(1), 2);
         take_until(&mut bottleneck, Time::MAX, &mut departures);
         assert_eq!(departures.to_vec(), at([1, 2, 10]));
     }
@@ -285,10 +442,10 @@ mod tests {
     fn what_was_sent_before_a_restart_stays_sent() {
         let config = BottleneckConfig::new(looped(&[10, 20]));
         let mut bottleneck = Bottleneck::new(&config, Time::ZERO);
-        bottleneck.accept(Time::ZERO, Bytes(4000), ());
+        accept(&mut bottleneck, Time::ZERO, Bytes(4000), ());
         bottleneck.restart(ms(15), ms(15), Duration::ZERO); // 1500 bytes have left, the rest takes 25 and 35 ms
-        assert_eq!(bottleneck.next_departure(), Some(ms(35)));
+        assert_eq!(bottleneck.next_event(), Some(ms(35)));
         bottleneck.restart(ms(16), ms(16), Duration::from_millis(9)); // from 9 ms on: 17, 27, …
-        assert_eq!(bottleneck.next_departure(), Some(ms(27)));
+        assert_eq!(bottleneck.next_event(), Some(ms(27)));
     }
 }

@@ -1,8 +1,10 @@
 //! The stages that a direction is made of: an enum of concrete ones, since the set is ours.
 
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
+use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
+use crate::packet::Tag;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -15,6 +17,10 @@ pub enum StageConfig {
     Bottleneck(BottleneckConfig),
     /// Packets travel.
     Delay(DelayConfig),
+    /// Packets come twice.
+    Duplication(DuplicationConfig),
+    /// Packets are damaged.
+    Corruption(CorruptionConfig),
 }
 
 impl From<LossConfig> for StageConfig {
@@ -35,57 +41,138 @@ impl From<DelayConfig> for StageConfig {
     }
 }
 
+impl From<DuplicationConfig> for StageConfig {
+    fn from(config: DuplicationConfig) -> Self {
+        Self::Duplication(config)
+    }
+}
+
+impl From<CorruptionConfig> for StageConfig {
+    fn from(config: CorruptionConfig) -> Self {
+        Self::Corruption(config)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
-    Bottleneck(Bottleneck<Item<P>>),
+    Bottleneck(Box<Bottleneck<P>>),
     Delay(Delay<Item<P>>),
+    Duplication(Damage),
+    Corruption(Damage),
 }
 
 /// A packet on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item<P> {
     pub(crate) packet: P,
     pub(crate) size: Bytes,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
+    /// When it reached the queue that it is in.
+    pub(crate) entered: Time,
+    pub(crate) tag: Tag,
+    pub(crate) marked: bool,
+    pub(crate) corrupt_bit: Option<u32>,
+}
+
+impl<P> Item<P> {
+    pub(crate) fn new(packet: P, size: Bytes, now: Time) -> Self {
+        Self {
+            packet,
+            size,
+            arrived: now,
+            released: now,
+            entered: now,
+            tag: Tag::default(),
+            marked: false,
+            corrupt_bit: None,
+        }
+    }
+
+    /// Marks the packet as having met congestion. Returns whether its transport allows that; one that is marked already
+    /// stays so.
+    pub(crate) fn mark(&mut self) -> bool {
+        let capable = self.tag.ecn.is_capable();
+        if capable {
+            self.tag.ecn = crate::packet::Ecn::Ce;
+            self.marked = true;
+        }
+        capable
+    }
+}
+
+/// What an event of a stage brings.
+pub(crate) enum Step<P> {
+    /// A packet leaves the stage.
+    Left(Item<P>),
+    /// Something happened within.
+    Within,
 }
 
 impl<P> Stage<P> {
     pub(crate) fn new(config: StageConfig, zero: Time) -> Self {
         match config {
-            StageConfig::Loss(config) => Self::Loss(Loss::new(config)),
-            StageConfig::Bottleneck(config) => Self::Bottleneck(Bottleneck::new(&config, zero)),
+            StageConfig::Loss(config) => Self::Loss(Loss::new(config, zero)),
+            StageConfig::Bottleneck(config) => {
+                Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
+            }
             StageConfig::Delay(config) => Self::Delay(Delay::new(config, zero)),
+            StageConfig::Duplication(DuplicationConfig { probability, seed }) => {
+                Self::Duplication(Damage::new(probability, seed))
+            }
+            StageConfig::Corruption(CorruptionConfig { probability, seed }) => {
+                Self::Corruption(Damage::new(probability, seed))
+            }
         }
     }
 
     /// Plays what it plays from `zero` on, as of `now`; packets stay.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         match self {
-            Self::Loss(loss) => loss.restart(),
+            Self::Loss(loss) => loss.restart(zero, offset),
             Self::Bottleneck(bottleneck) => bottleneck.restart(zero, now, offset),
             Self::Delay(delay) => delay.restart(zero, offset),
+            Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
         }
     }
 
-    /// When the next packet leaves.
-    pub(crate) fn next_departure(&self) -> Option<Time> {
-        match self {
-            Self::Loss(_) => None, // holds nothing back
-            Self::Bottleneck(bottleneck) => bottleneck.next_departure(),
-            Self::Delay(delay) => delay.next_departure(),
+    /// Goes on as `config` says from `now` on, which is of the stage's own kind. Packets stay, generators go on.
+    pub(crate) fn change(&mut self, config: &StageConfig, zero: Time, now: Time, offset: Duration) {
+        match (self, config) {
+            (Self::Loss(loss), StageConfig::Loss(config)) => {
+                loss.change(config.clone(), zero, offset);
+            }
+            (Self::Bottleneck(bottleneck), StageConfig::Bottleneck(config)) => {
+                bottleneck.change(config, now, offset);
+            }
+            (Self::Delay(delay), StageConfig::Delay(config)) => delay.change(config.clone()),
+            (Self::Duplication(damage), StageConfig::Duplication(config)) => {
+                damage.change(config.probability, config.seed);
+            }
+            (Self::Corruption(damage), StageConfig::Corruption(config)) => {
+                damage.change(config.probability, config.seed);
+            }
+            _ => {} // refused before
         }
     }
-    /// Takes the packet that leaves at `now`, its next departure.
-    pub(crate) fn take(&mut self, now: Time) -> Option<Item<P>> {
+
+    /// When something happens in the stage next: mostly, a packet leaves.
+    pub(crate) fn next_event(&self) -> Option<Time> {
         match self {
-            Self::Loss(_) => None,
-            Self::Bottleneck(bottleneck) => bottleneck.take().map(|item| Item {
-                released: now,
-                ..item
-            }),
-            Self::Delay(delay) => delay.take(),
+            Self::Bottleneck(bottleneck) => bottleneck.next_event(),
+            Self::Delay(delay) => delay.next_departure(),
+            // hold nothing back
+            Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
+        }
+    }
+
+    /// Lets happen what happens at `now`, its next event.
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.step(now),
+            Self::Delay(delay) => delay.take().map(Step::Left),
+            Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }
 }
