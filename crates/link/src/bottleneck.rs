@@ -207,11 +207,16 @@ impl<P> Bottleneck<P> {
     fn turn_to_next(&mut self, now: Time) {
         if self.queue.is_empty() {
             self.event = None;
-        } else if self.queue.decides_late() {
+        } else if self.decides_late() {
             self.look_ahead();
         } else {
             self.serve_next(now);
         }
+    }
+
+    /// Mahimahi always takes the next packet at an opportunity; it is in the queue until then, and counts.
+    fn decides_late(&self) -> bool {
+        self.config.clock == Clock::Milliseconds || self.queue.decides_late()
     }
 
     fn serve_next(&mut self, now: Time) {
