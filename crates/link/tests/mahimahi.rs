@@ -40,16 +40,16 @@ fn a_log_written_by_hand() {
     // opportunities at 2, 5, 5, 9 | 11, 14, 14, 18 | …, each of 1504 bytes
     let link = || direction(&[2, 5, 5, 9], true, Discipline::Infinite);
     let packets = [
-        (0, 1500),            // 0 + 1504 → 2 # 1504, 2 - 1504 2
-        (1_900_000, 100),     // 1 + 104: the opportunity of 2 ms is used up → 5 - 104 4
-        (2_000_000, 1396),    // 2 + 1400: the 1400 bytes left of the first of 5 ms → 5 - 1400 3
-        (5_000_000, 1500),    // 5 + 1504: both of 5 ms are spent before it is enqueued → 9
-        (8_999_999, 746),     // 8 + 750 → 11
-        (8_999_999, 750),     // 8 + 754: 754 left → 11
-        (9_000_001, 1500),    // 9 + 1504 → 14
-        (9_000_001, 1500),    // → the second of 14 ms
-        (9_000_001, 6),       // → 18, alone; the rest of that opportunity is lost
-        (18_500_000, 6),      // 18 + 10 → 20
+        (0, 1500),         // 0 + 1504 → 2 # 1504, 2 - 1504 2
+        (1_900_000, 100),  // 1 + 104: the opportunity of 2 ms is used up → 5 - 104 4
+        (2_000_000, 1396), // 2 + 1400: the 1400 bytes left of the first of 5 ms → 5 - 1400 3
+        (5_000_000, 1500), // 5 + 1504: both of 5 ms are spent before it is enqueued → 9
+        (8_999_999, 746),  // 8 + 750 → 11
+        (8_999_999, 750),  // 8 + 754: 754 left → 11
+        (9_000_001, 1500), // 9 + 1504 → 14
+        (9_000_001, 1500), // → the second of 14 ms
+        (9_000_001, 6),    // → 18, alone; the rest of that opportunity is lost
+        (18_500_000, 6),   // 18 + 10 → 20
     ];
     assert_eq!(
         ends(link(), &packets),
@@ -128,9 +128,9 @@ fn reference(
         link.queue.push_back((index, size + 4));
         let good = |queue: &VecDeque<(usize, u64)>| {
             limit.0.is_none_or(|limit| queue.len() as u64 <= limit)
-                && limit.1.is_none_or(|limit| {
-                    queue.iter().map(|packet| packet.1).sum::<u64>() <= limit
-                })
+                && limit
+                    .1
+                    .is_none_or(|limit| queue.iter().map(|packet| packet.1).sum::<u64>() <= limit)
         };
         while !good(&link.queue) {
             if drop_head {

@@ -66,8 +66,12 @@ impl<T> Flight<T> {
 
     pub(super) fn next(&self) -> Option<Time> {
         let line = self.line.front().map(|(departure, _)| *departure);
-        let loose = self.loose.peek().map(|Reverse(loose)| loose.departure);
-        line.into_iter().chain(loose).min()
+        match self.loose.peek() {
+            None => line,
+            Some(Reverse(loose)) => {
+                Some(line.map_or(loose.departure, |line| line.min(loose.departure)))
+            }
+        }
     }
 
     pub(super) fn pop(&mut self) -> Option<T> {

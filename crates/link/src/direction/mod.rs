@@ -108,14 +108,7 @@ impl<P: Clone> Direction<P> {
         if let Some(meter) = &mut self.meter {
             meter.arrived(now, size);
         }
-        self.enter(
-            0,
-            now,
-            Item {
-                tag,
-                ..Item::new(packet, size, now)
-            },
-        );
+        self.enter(0, now, Item::new(packet, size, now).tagged(tag));
     }
 
     /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
@@ -233,6 +226,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// Lets a packet into the given stage and on through those that hold nothing back.
+    #[inline]
     fn enter(&mut self, first: usize, now: Time, item: Item<P>) {
         self.pass(first, now, item);
         while let Some((first, now, twin)) = self.twins.pop_front() {
@@ -240,6 +234,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn pass(&mut self, first: usize, now: Time, mut item: Item<P>) {
         for index in first..self.stages.len() {
             match &mut self.stages[index] {
@@ -271,7 +266,9 @@ impl<P: Clone> Direction<P> {
                     }
                 }
                 Stage::Corruption(damage) => {
-                    item.corrupt_bit = damage.bit(item.size).or(item.corrupt_bit);
+                    if let Some(bit) = damage.bit(item.size) {
+                        item.corrupt(bit);
+                    }
                 }
             }
         }
@@ -279,6 +276,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// Tells of the packets that a queue has given up.
+    #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
         while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
             && let Some((item, reason)) = bottleneck.next_dropped()
@@ -303,6 +301,7 @@ impl<P: Clone> Direction<P> {
 
     fn tell(&mut self, now: Time, item: Item<P>, fate: Fate) {
         self.outcomes.push_back(Outcome {
+            corrupt_bit: item.corrupt_bit(),
             packet: item.packet,
             size: item.size,
             arrived: item.arrived,
@@ -310,7 +309,6 @@ impl<P: Clone> Direction<P> {
             departed: now,
             fate,
             marked: item.marked,
-            corrupt_bit: item.corrupt_bit,
         });
     }
 

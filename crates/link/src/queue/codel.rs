@@ -212,8 +212,8 @@ mod tests {
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
         for now in (20..millis).map(ms) {
             while queue.level().packets.0 < 40 {
-                let mut item = Item::new((), Bytes(1500), now - Duration::from_millis(20));
-                item.tag = Tag { flow: 0, ecn };
+                let item = Item::new((), Bytes(1500), now - Duration::from_millis(20))
+                    .tagged(Tag { flow: 0, ecn });
                 queue.push(item, Surcharge::default()).unwrap();
             }
             let sent = queue.pop(now, &mut dropped).unwrap();

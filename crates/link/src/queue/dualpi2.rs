@@ -157,7 +157,7 @@ impl<P> DualPi2<P> {
         if !self.config.limit.holds(level) {
             return Err((item, DropReason::QueueFull));
         }
-        if item.tag.ecn.is_low_latency() {
+        if item.ecn.is_low_latency() {
             self.low.push(item);
         } else {
             self.classic.push(item);
@@ -264,8 +264,7 @@ mod tests {
     use crate::packet::{Ecn, Tag};
 
     fn item(ecn: Ecn, entered: Time) -> Item<Ecn> {
-        let mut item = Item::new(ecn, Bytes(1500), entered);
-        item.tag = Tag { flow: 0, ecn };
+        let item = Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn });
         item
     }
 

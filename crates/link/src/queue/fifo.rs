@@ -91,6 +91,11 @@ impl<P> Fifo<P> {
         self.drops_head
     }
 
+    /// Whether the limits have room for a packet alone.
+    pub(crate) fn admits(&self, size: Bytes) -> bool {
+        self.limit.holds(QueueLevel::default().plus(size))
+    }
+
     pub(crate) fn push(
         &mut self,
         item: Item<P>,

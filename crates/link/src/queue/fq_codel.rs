@@ -93,7 +93,7 @@ impl<P> FqCoDel<P> {
     }
 
     pub(crate) fn push(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
-        let index = self.slot(item.tag.flow);
+        let index = self.slot(item.flow);
         let flow = &mut self.flows[usize::from(index)];
         self.level = self.level.plus(item.size);
         flow.line.push(item);
@@ -243,11 +243,10 @@ mod tests {
     use crate::packet::{Ecn, Tag};
 
     fn item(flow: u64, packet: u32, size: u64) -> Item<(u64, u32)> {
-        let mut item = Item::new((flow, packet), Bytes(size), Time::ZERO);
-        item.tag = Tag {
+        let item = Item::new((flow, packet), Bytes(size), Time::ZERO).tagged(Tag {
             flow,
             ecn: Ecn::NotEct,
-        };
+        });
         item
     }
 

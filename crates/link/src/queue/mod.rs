@@ -171,6 +171,14 @@ impl<P> Queue<P> {
         }
     }
 
+    /// Whether an empty queue that does not decide late takes a packet in.
+    pub(crate) fn admits(&self, size: Bytes) -> bool {
+        match self {
+            Self::Fifo(queue) => queue.admits(size),
+            _ => false,
+        }
+    }
+
     /// Takes the packet in, or gives it back with the reason; what else it costs goes to `dropped`.
     pub(crate) fn push(
         &mut self,
