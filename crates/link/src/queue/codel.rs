@@ -103,8 +103,9 @@ impl Control {
             self.dropping = true;
             // If dropping ended a short while ago, the rate that controlled the queue then is a good one to begin with.
             let delta = self.count.saturating_sub(self.last_count);
-            let recently = now.since(self.drop_next)
-                < Duration::from_nanos(config.interval.as_nanos().saturating_mul(16));
+            let recently = self.last_count > 0
+                && now.since(self.drop_next)
+                    < Duration::from_nanos(config.interval.as_nanos().saturating_mul(16));
             self.count = if delta > 1 && recently { delta } else { 1 };
             self.drop_next = self.control_law(now, config);
             self.last_count = self.count;

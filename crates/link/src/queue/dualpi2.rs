@@ -264,8 +264,7 @@ mod tests {
     use crate::packet::{Ecn, Tag};
 
     fn item(ecn: Ecn, entered: Time) -> Item<Ecn> {
-        let item = Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn });
-        item
+        Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn })
     }
 
     /// Signals per 1000 packets of each kind, (marked, dropped), with p′ held.

@@ -116,7 +116,7 @@ impl<P> FqCoDel<P> {
             let flow = &mut self.flows[usize::from(index)];
             if flow.deficit <= 0 {
                 flow.deficit += quantum;
-                self.to_old(index, from_new);
+                self.demote(index, from_new);
                 continue;
             }
             let before = (flow.line.level(), dropped.len());
@@ -132,7 +132,7 @@ impl<P> FqCoDel<P> {
             let Some(item) = item else {
                 // A new flow that ran empty goes to the end of the old ones once, lest it starve them by coming back.
                 if from_new && !self.old.is_empty() {
-                    self.to_old(index, true);
+                    self.demote(index, true);
                 } else {
                     self.list(from_new).pop_front();
                     self.flows[usize::from(index)].place = Place::Idle;
@@ -191,7 +191,7 @@ impl<P> FqCoDel<P> {
         if new { &mut self.new } else { &mut self.old }
     }
 
-    fn to_old(&mut self, index: u16, from_new: bool) {
+    fn demote(&mut self, index: u16, from_new: bool) {
         self.list(from_new).pop_front();
         self.flows[usize::from(index)].place = Place::Old;
         self.old.push_back(index);
@@ -243,11 +243,10 @@ mod tests {
     use crate::packet::{Ecn, Tag};
 
     fn item(flow: u64, packet: u32, size: u64) -> Item<(u64, u32)> {
-        let item = Item::new((flow, packet), Bytes(size), Time::ZERO).tagged(Tag {
+        Item::new((flow, packet), Bytes(size), Time::ZERO).tagged(Tag {
             flow,
             ecn: Ecn::NotEct,
-        });
-        item
+        })
     }
 
     fn fill(queue: &mut FqCoDel<(u64, u32)>, flow: u64, packets: u32, size: u64) -> usize {

@@ -267,3 +267,90 @@ impl Timer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_those_of_the_rfc() {
+        let config = PieConfig::default();
+        let mut control = Control::new(&config);
+        control.drop_prob = 0.2;
+        control.update(&config, 0.020);
+        // 0.125 · 0.005 + 1.25 · 0.020 = 0.025625, but at most 2 % at once above 10 %
+        assert!((control.drop_prob - 0.22).abs() < 1e-12);
+        control.update(&config, 0.018);
+        // + 0.125 · 0.003 − 1.25 · 0.002
+        assert!((control.drop_prob - 0.217_875).abs() < 1e-12);
+        control.drop_prob = 0.005;
+        control.update(&config, 0.018);
+        // + 0.125 · 0.003 / 8, as below 1 %
+        assert!((control.drop_prob - 0.005_046_875).abs() < 1e-12);
+    }
+
+    #[test]
+    fn small_probabilities_take_small_steps() {
+        let scales = [5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 0.5].map(|p| 1.0 / auto_tuning(p));
+        assert_eq!(scales, [2048.0, 512.0, 128.0, 32.0, 8.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn an_idle_queue_forgets() {
+        let config = PieConfig::default();
+        let mut control = Control::new(&config);
+        control.drop_prob = 0.5;
+        control.update(&config, 0.0);
+        // (0.5 − 0.125 · 0.015) · 0.98
+        assert!((control.drop_prob - 0.488_162_5).abs() < 1e-12);
+        (0..1000).for_each(|_| control.update(&config, 0.0));
+        assert_eq!(control.drop_prob, 0.0);
+        assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
+    }
+
+    /// Verdicts on packets that find a long queue, with the probability held.
+    fn verdicts(drop_prob: f64, packets: usize) -> Vec<bool> {
+        let config = PieConfig::default();
+        let mut random = Random::new(Seed(1));
+        let mut control = Control::new(&config);
+        control.burst_allowance = 0.0;
+        control.qdelay_old = 0.015;
+        control.drop_prob = drop_prob;
+        (0..packets)
+            .map(|_| control.drops(&config, Bytes(100_000), &mut random))
+            .collect()
+    }
+
+    #[test]
+    fn drops_are_neither_bunched_nor_far_apart() {
+        let verdicts = verdicts(0.1, 100_000);
+        let drops: Vec<usize> = (0..verdicts.len())
+            .filter(|&packet| verdicts[packet])
+            .collect();
+        let gaps: Vec<usize> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // §5.4: none before the probabilities add up to 0.85, and one for certain at 8.5
+        assert_eq!(gaps.iter().min(), Some(&9));
+        assert!(gaps.iter().all(|&gap| gap <= 86));
+        // 8 packets that pass, then one in ten: a mean gap of 18
+        let mean = gaps.iter().sum::<usize>() as f64 / gaps.len() as f64;
+        assert!((mean - 18.0).abs() < 0.5, "{mean}");
+    }
+
+    #[test]
+    fn nothing_is_dropped_in_a_burst_at_low_delay_or_from_a_short_queue() {
+        let config = PieConfig::default();
+        let mut random = Random::new(Seed(1));
+        let mut drops = |burst: f64, qdelay: f64, prob: f64, backlog: u64| {
+            let mut control = Control::new(&config);
+            control.burst_allowance = burst;
+            control.qdelay_old = qdelay;
+            control.drop_prob = prob;
+            (0..100).any(|_| control.drops(&config, Bytes(backlog), &mut random))
+        };
+        assert!(drops(0.0, 0.015, 0.19, 3001));
+        assert!(!drops(0.001, 0.015, 0.19, 3001));
+        assert!(!drops(0.0, 0.007, 0.19, 3001));
+        assert!(drops(0.0, 0.007, 0.21, 3001));
+        assert!(!drops(0.0, 0.015, 0.19, 3000));
+    }
+}
