@@ -32,6 +32,8 @@ pub struct Direction<P> {
     outcomes: VecDeque<Outcome<P>>,
     /// Second packets that are about to enter a stage.
     twins: VecDeque<(usize, Time, Item<P>)>,
+    /// The stage in which something happens next, and when: asked for much more often than it changes.
+    next: Option<(usize, Time)>,
     held: QueueLevel,
     zero: Time,
     /// What the last restart added to the offset of traces and series.
@@ -64,6 +66,7 @@ impl<P: Clone> Direction<P> {
             offset: Duration::ZERO,
             outcomes: VecDeque::new(),
             twins: VecDeque::new(),
+            next: None,
             held: QueueLevel::default(),
             zero,
             clock: Time::ZERO,
@@ -109,6 +112,7 @@ impl<P: Clone> Direction<P> {
             meter.arrived(now, size);
         }
         self.enter(0, now, Item::new(packet, size, now).tagged(tag));
+        self.next = self.next_internal();
     }
 
     /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
@@ -181,6 +185,7 @@ impl<P: Clone> Direction<P> {
             }
             self.clock = at;
             self.apply(pending, at);
+            self.next = self.next_internal();
         }
         self.run(now);
         self.clock = now;
@@ -189,7 +194,7 @@ impl<P: Clone> Direction<P> {
 
     /// Moves packets from stage to stage in order of time, up to and including `until`.
     fn run(&mut self, until: Time) {
-        while let Some((index, now)) = self.next_internal().filter(|&(_, now)| now <= until) {
+        while let Some((index, now)) = self.next.filter(|&(_, now)| now <= until) {
             match self.stages[index].step(now) {
                 Some(Step::Left(item)) => {
                     self.drop_given_up(index, now);
@@ -202,6 +207,7 @@ impl<P: Clone> Direction<P> {
                 }
                 None => return,
             }
+            self.next = self.next_internal();
         }
     }
 
