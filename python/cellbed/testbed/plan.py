@@ -15,8 +15,8 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.scenario.fields import Capacity, ConstantRate, Unlimited
-from cellbed.scenario.model import DropTail, Infinite, MobileLink, Scenario
+from cellbed.scenario.fields import Capacity, ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.model import CoDel, DropHead, DropTail, Infinite, MobileLink, Pie, Queue, Scenario
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
 from cellbed.traces import TraceSource
 
@@ -231,7 +231,7 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Dir
             delay_ns=mobile.base_delay,
             loss=loss,
             loss_seed=_derived_seed(scenario.seed, f"{link}.{way}.loss"),
-            queue=_queue(mobile.queue),
+            queue=_queue(mobile.queue, _derived_seed(scenario.seed, f"{link}.{way}.queue")),
             offset_ns=mobile.start,
             looped=mobile.loop,
         )
@@ -261,19 +261,36 @@ def _core_link(delay_ns: int, node: Node) -> list[Direction]:
     ]
 
 
-def _queue(queue: DropTail | Infinite) -> dict[str, Any]:
+def _queue(queue: Queue, seed: int) -> dict[str, Any]:
     match queue:
-        case DropTail(limit=limit):
-            return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
+        case DropTail() | DropHead():
+            return {"kind": queue.kind, **_limit(queue.limit)}
+        case CoDel():
+            return {"kind": "codel", "target_ns": queue.target, "interval_ns": queue.interval, **_limit(queue.limit)}
+        case Pie():
+            return {
+                "kind": "pie",
+                "target_ns": queue.target,
+                "burst_ns": queue.burst,
+                "seed": seed,
+                **_limit(queue.limit),
+            }
         case Infinite():
             return {"kind": "infinite"}
+
+
+def _limit(limit: QueueLimit) -> dict[str, int | None]:
+    return {"packets": limit.packets, "bytes": limit.bytes}
+
+
+_QUEUE_NAMES = {"droptail": "drop-tail", "drophead": "drop-head", "codel": "CoDel", "pie": "PIE"}
 
 
 def _queue_words(queue: dict[str, Any]) -> str:
     if queue["kind"] == "infinite":
         return "infinite queue"
     limit = SIZE.format(queue["bytes"]) if queue["bytes"] is not None else f"{queue['packets']} packets"
-    return f"drop-tail queue of {limit}"
+    return f"{_QUEUE_NAMES[queue['kind']]} queue of {limit}"
 
 
 def _derived_seed(seed: int, purpose: str) -> int:
