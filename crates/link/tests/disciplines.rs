@@ -463,4 +463,26 @@ proptest! {
         prop_assume!(first.1 == Packets(0)); // none stuck at a rate of zero
         prop_assert_eq!(first, pass(HORIZON + 7 * MS));
     }
+
+    #[test]
+    fn no_call_panics(
+        stages in any_stages(),
+        with in prop::collection::vec((any::<u64>(), any::<u64>(), 0..5u8), 0..40),
+        change in calls(true),
+    ) {
+        let mut direction = Direction::new(stages.clone(), Time::ZERO).with_meter();
+        for (index, (at, value, call)) in with.into_iter().enumerate() {
+            let now = Time::from_nanos(at);
+            match call {
+                0 | 1 => direction.accept_tagged(now, index, Bytes(value), Tag { flow: value, ecn: Ecn::of_traffic_class(value as u8) }),
+                2 => drop(direction.poll(now)),
+                3 => direction.restart(now, span(value)),
+                _ => {
+                    make(&mut direction, stages.len(), index, &change[index % change.len()]);
+                    direction.finished_bins(now).take(10).count();
+                }
+            }
+            direction.next_event();
+        }
+    }
 }

@@ -212,7 +212,7 @@ impl<P> FqCoDel<P> {
         };
         let (half, mut gone, mut drops) = (longest.line.level().bytes.0 / 2, 0, 0);
         while let Some(item) = longest.line.pop() {
-            gone += item.size.0;
+            gone = item.size.0.saturating_add(gone);
             drops += 1;
             self.level = self.level.less(item.size);
             dropped.push_back((item, DropReason::QueueFull));
