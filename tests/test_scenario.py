@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cellbed.scenario import Scenario, ScenarioError, load, parse
 from cellbed.scenario.fields import ConstantRate, CoreDelay, QueueLimit, Unlimited
-from cellbed.scenario.model import DropTail, Infinite
+from cellbed.scenario.model import CoDel, DropHead, DropTail, Infinite, Pie
 from cellbed.scenario.presets import PRESETS
 from cellbed.traces import TraceSource
 from scenario_text import GOOD
@@ -104,6 +104,21 @@ def test_queue_limit_in_bytes_or_packets(queue: str, limit: QueueLimit) -> None:
     scenario = _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', queue))
     assert isinstance(scenario.links.mobile.queue, DropTail)
     assert scenario.links.mobile.queue.limit == limit
+
+
+def test_managed_queues_have_the_defaults_of_their_rfcs() -> None:
+    def queue(text: str) -> object:
+        return _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', text)).links.mobile.queue
+
+    limit = QueueLimit(bytes=1_000_000)
+    ms = 1_000_000
+    assert queue('kind = "drophead"') == DropHead(kind="drophead")
+    codel = queue('kind = "codel"')
+    assert isinstance(codel, CoDel)
+    assert (codel.target, codel.interval, codel.limit) == (5 * ms, 100 * ms, limit)
+    pie = queue('kind = "pie", target = "20 ms"')
+    assert isinstance(pie, Pie)
+    assert (pie.target, pie.burst, pie.limit) == (20 * ms, 150 * ms, limit)
 
 
 def test_infinite_queue_must_be_asked_for() -> None:

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::kinds;
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -126,6 +127,9 @@ pub enum Stage {
         schedule: Schedule,
         /// What waits, and what does not find room.
         queue: Queue,
+        /// Whether bytes and times are accounted for as Mahimahi does.
+        #[serde(default)]
+        mahimahi: bool,
     },
     /// Propagation; one of the two is given.
     Delay {
@@ -134,6 +138,17 @@ pub enum Stage {
         /// A recorded delay: pairs of time and delay in ns, in order of time.
         series: Option<Vec<(u64, u64)>>,
     },
+    /// Loss in bursts.
+    #[serde(rename = "gilbert-elliott")]
+    GilbertElliott(kinds::GilbertElliott),
+    /// Loss with a probability that changes over time.
+    #[serde(rename = "loss-series")]
+    LossSeries(kinds::LossSteps),
+    /// Spells without and with loss.
+    #[serde(rename = "on-off")]
+    OnOff(kinds::OnOff),
+    /// A delay that differs from packet to packet.
+    Jitter(kinds::Jitter),
 }
 
 /// When a bottleneck releases bytes.
@@ -155,6 +170,16 @@ pub enum Schedule {
         /// bit/s.
         bit_rate: u64,
     },
+    /// A rate in steps.
+    Series(kinds::Series),
+    /// A token bucket.
+    #[serde(rename = "token-bucket")]
+    TokenBucket {
+        /// How fast it fills, bit/s.
+        bit_rate: u64,
+        /// How much it holds.
+        burst_bytes: u64,
+    },
     /// No limit.
     Unlimited,
 }
@@ -172,6 +197,23 @@ pub enum Queue {
         /// Most bytes that wait.
         bytes: Option<u64>,
     },
+    /// What has waited longest is dropped for what comes.
+    DropHead {
+        /// Most packets that wait.
+        packets: Option<u64>,
+        /// Most bytes that wait.
+        bytes: Option<u64>,
+    },
+    /// RFC 8289.
+    CoDel(kinds::CoDel),
+    /// RFC 8290.
+    FqCoDel(kinds::FqCoDel),
+    /// RFC 8033.
+    Pie(kinds::Pie),
+    /// Random early detection.
+    Red(kinds::Red),
+    /// RFC 9332.
+    DualPi2(kinds::DualPi2),
 }
 
 /// The whole configuration.

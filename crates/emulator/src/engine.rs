@@ -295,14 +295,15 @@ impl Engine {
                 counters.delivered += 1;
                 0
             }
-            Fate::Dropped(DropReason::QueueFull) => {
+            Fate::Dropped(reason @ (DropReason::QueueFull | DropReason::Congestion)) => {
                 counters.queue_full += 1;
-                1
+                reason as u8
             }
-            Fate::Dropped(DropReason::Loss) => {
+            Fate::Dropped(reason @ DropReason::Loss) => {
                 counters.lost += 1;
-                2
+                reason as u8
             }
+            Fate::Doubled => return, // no configuration makes a direction double packets yet
         };
         self.record(lane, outcome, observed, drop);
         if drop != 0 {

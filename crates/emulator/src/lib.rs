@@ -14,6 +14,7 @@ mod control;
 mod engine;
 mod enter;
 mod error;
+mod kinds;
 mod lateness;
 mod namespace;
 mod netlink;

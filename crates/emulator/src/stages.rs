@@ -32,7 +32,12 @@ fn stage<'a>(
     traces: &mut HashMap<&'a Path, Arc<Trace>>,
     place: impl Fn() -> String,
 ) -> Result<StageConfig> {
+    let refused = |reason: String| Error::configuration(place(), reason);
     Ok(match stage {
+        Stage::GilbertElliott(loss) => loss.build().map_err(refused)?.into(),
+        Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
+        Stage::OnOff(loss) => loss.build().into(),
+        Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
         Stage::Loss { probability, seed } => {
             let probability = Probability::new(*probability).ok_or_else(|| {
                 Error::configuration(place(), format!("{probability} is no probability"))
@@ -43,9 +48,19 @@ fn stage<'a>(
             }
             .into()
         }
-        Stage::Bottleneck { schedule, queue } => {
-            BottleneckConfig::new(self::schedule(schedule, traces)?)
-                .with_queue(discipline(queue))
+        Stage::Bottleneck {
+            schedule,
+            queue,
+            mahimahi,
+        } => {
+            let schedule = self::schedule(schedule, traces, refused)?;
+            let bottleneck = if *mahimahi {
+                BottleneckConfig::mahimahi(schedule)
+            } else {
+                BottleneckConfig::new(schedule)
+            };
+            bottleneck
+                .with_queue(discipline(queue).map_err(refused)?)
                 .into()
         }
         Stage::Delay { fixed_ns, series } => match series {
@@ -67,10 +82,19 @@ fn stage<'a>(
 fn schedule<'a>(
     schedule: &'a config::Schedule,
     traces: &mut HashMap<&'a Path, Arc<Trace>>,
+    refused: impl Fn(String) -> Error,
 ) -> Result<Schedule> {
     Ok(match schedule {
         config::Schedule::Unlimited => Schedule::Unlimited,
         config::Schedule::Constant { bit_rate } => Schedule::Constant(BitRate(*bit_rate)),
+        config::Schedule::Series(series) => series.build().map_err(refused)?,
+        config::Schedule::TokenBucket {
+            bit_rate,
+            burst_bytes,
+        } => Schedule::TokenBucket {
+            rate: BitRate(*bit_rate),
+            burst: Bytes(*burst_bytes),
+        },
         config::Schedule::Trace {
             path,
             looped,
@@ -98,14 +122,23 @@ fn schedule<'a>(
     })
 }
 
-fn discipline(queue: &config::Queue) -> Discipline {
-    match queue {
+fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> {
+    Ok(match queue {
         config::Queue::Infinite => Discipline::Infinite,
         config::Queue::DropTail { packets, bytes } => Discipline::DropTail {
             packets: packets.map(Packets),
             bytes: bytes.map(Bytes),
         },
-    }
+        config::Queue::DropHead { packets, bytes } => Discipline::DropHead {
+            packets: packets.map(Packets),
+            bytes: bytes.map(Bytes),
+        },
+        config::Queue::CoDel(queue) => queue.build(),
+        config::Queue::FqCoDel(queue) => queue.build(),
+        config::Queue::Pie(queue) => queue.build(),
+        config::Queue::Red(queue) => queue.build()?,
+        config::Queue::DualPi2(queue) => queue.build(),
+    })
 }
 
 /// Reads a trace file; errors name file, line and reason.
@@ -150,6 +183,80 @@ mod tests {
             })
             .collect();
         assert!(Arc::ptr_eq(traces[0], traces[1]));
+    }
+
+    fn one(stage: &str) -> Result<StageConfig> {
+        let config = Config::parse(&format!(
+            r#"{{"namespaces":"auto","vertices":[{{"name":"a","namespace":null}},{{"name":"b","namespace":null}}],
+               "default_vertex":null,"directions":[{{"name":"up","from":"a","to":"b","stages":[{stage}]}}],
+               "series":null,"packet_log":null}}"#
+        ))?;
+        Ok(build(&config)?[0][0].clone())
+    }
+
+    #[test]
+    fn every_kind_is_understood() {
+        let schedules = [
+            r#"{"kind":"unlimited"}"#,
+            r#"{"kind":"constant","bit_rate":5}"#,
+            r#"{"kind":"series","steps":[[0,5],[1000,6]],"period_ns":2000}"#,
+            r#"{"kind":"token-bucket","bit_rate":5,"burst_bytes":1500}"#,
+        ];
+        let queues = [
+            r#"{"kind":"infinite"}"#,
+            r#"{"kind":"droptail","packets":5,"bytes":null}"#,
+            r#"{"kind":"drophead","bytes":5000}"#,
+            r#"{"kind":"codel","target_ns":5000000,"packets":100}"#,
+            r#"{"kind":"fqcodel"}"#,
+            r#"{"kind":"pie","seed":4}"#,
+            r#"{"kind":"red","minimum_bytes":1,"maximum_bytes":3,"service_ns":1000,"adaptive":true}"#,
+            r#"{"kind":"dualpi2","coupling":2}"#,
+        ];
+        for schedule in schedules {
+            for queue in queues {
+                let stage = format!(
+                    r#"{{"kind":"bottleneck","schedule":{schedule},"queue":{queue},"mahimahi":true}}"#
+                );
+                one(&stage).unwrap();
+            }
+        }
+        for stage in [
+            r#"{"kind":"gilbert-elliott","to_bad":0.1,"to_good":0.5,"loss_good":0,"loss_bad":1,"seed":1}"#,
+            r#"{"kind":"loss-series","steps":[[0,0.1],[5,0]],"seed":1}"#,
+            r#"{"kind":"on-off","on_ns":5,"off_ns":6,"exponential":true,"seed":1}"#,
+            r#"{"kind":"jitter","distribution":{"kind":"pareto","mean_ns":5,"deviation_ns":1},"seed":1}"#,
+            r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[1,2]},"reorder":true,"correlation":0.5,"seed":1}"#,
+        ] {
+            one(stage).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_place() {
+        for (stage, part) in [
+            (
+                r#"{"kind":"gilbert-elliott","to_bad":2,"to_good":0.5,"loss_good":0,"loss_bad":1,"seed":1}"#,
+                "2 is no probability",
+            ),
+            (
+                r#"{"kind":"bottleneck","schedule":{"kind":"series","steps":[[1,5]]},"queue":{"kind":"infinite"}}"#,
+                "must begin at 0",
+            ),
+            (
+                r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"red","minimum_bytes":3,"maximum_bytes":3,"service_ns":1}}"#,
+                "lower threshold",
+            ),
+            (
+                r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[]},"seed":1}"#,
+                "at least one delay",
+            ),
+        ] {
+            let message = one(stage).unwrap_err().to_string();
+            assert!(
+                message.contains(part) && message.contains("up"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -23,11 +23,13 @@
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
+pub mod damage;
 pub mod delay;
 pub mod direction;
 pub mod loss;
 pub mod meter;
 pub mod outcome;
+pub mod packet;
 pub mod queue;
 pub mod random;
 pub mod schedule;
@@ -37,15 +39,20 @@ pub mod time;
 pub mod trace;
 pub mod units;
 
-pub use bottleneck::BottleneckConfig;
-pub use delay::{DelayConfig, DelaySeries};
-pub use direction::Direction;
-pub use loss::{LossConfig, Probability};
+pub use bottleneck::{BottleneckConfig, Clock};
+pub use damage::{CorruptionConfig, DuplicationConfig};
+pub use delay::{DelayConfig, DelaySeries, Distribution, RandomDelay};
+pub use direction::{Change, ChangeError, Direction};
+pub use loss::{LossConfig, LossSeries, Probability, Spell};
 pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};
-pub use queue::{Discipline, QueueLevel};
+pub use packet::{Ecn, Tag};
+pub use queue::{
+    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, PieConfig,
+    QueueLevel, RedConfig,
+};
 pub use random::Seed;
-pub use schedule::{Repeat, Schedule};
+pub use schedule::{RateSeries, Repeat, Schedule};
 pub use stage::StageConfig;
 pub use time::{Duration, Time};
 pub use trace::{Trace, TraceError};

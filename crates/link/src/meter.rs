@@ -32,7 +32,7 @@ pub struct Bin {
     pub queue: QueueLevel,
     /// The most bytes in the queue.
     pub peak: Bytes,
-    /// Packets dropped because the queue was full.
+    /// Packets that a queue dropped, because it was full or to tell of congestion.
     pub queue_full: Packets,
     /// Packets lost.
     pub lost: Packets,
@@ -97,7 +97,7 @@ impl Meter {
     pub(crate) fn dropped(&mut self, now: Time, reason: DropReason) {
         let bin = self.bin(now);
         let count = match reason {
-            DropReason::QueueFull => &mut bin.queue_full,
+            DropReason::QueueFull | DropReason::Congestion => &mut bin.queue_full,
             DropReason::Loss => &mut bin.lost,
         };
         count.0 += 1;

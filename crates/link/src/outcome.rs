@@ -14,10 +14,14 @@ pub struct Outcome<P> {
     pub arrived: Time,
     /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none.
     pub released: Time,
-    /// When it left the direction or was dropped.
+    /// When it left the direction, was dropped or doubled.
     pub departed: Time,
-    /// Which of the two.
+    /// Which of these.
     pub fate: Fate,
+    /// Whether a queue has marked it: the caller sets the ECN field of the header to CE and mends the checksum.
+    pub marked: bool,
+    /// The bit that the line has turned round, counted from the first of the IP header; less than 8 · size.
+    pub corrupt_bit: Option<u32>,
 }
 
 /// How a packet ended.
@@ -27,6 +31,9 @@ pub enum Fate {
     Delivered,
     /// It did not.
     Dropped(DropReason),
+    /// It has not ended: a second one like it is on its way from here on. The caller will see its packet once more than it
+    /// would have. Comes before the outcomes of either.
+    Doubled,
 }
 
 /// Why a packet was dropped.
@@ -37,4 +44,6 @@ pub enum DropReason {
     QueueFull = 1,
     /// A loss stage took it.
     Loss = 2,
+    /// The queue's active management dropped it, to tell the sender of congestion.
+    Congestion = 3,
 }

@@ -3,6 +3,8 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
+use crate::loss::Probability;
+
 /// The seed of one stage. The same seed gives the same numbers in every version of cellbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Seed(pub u64);
@@ -24,6 +26,22 @@ impl Random {
 
     pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
+    }
+
+    /// Whether an event of the given probability happens.
+    pub(crate) fn hits(&mut self, probability: Probability) -> bool {
+        // 2⁻⁶⁴ · draw < p, in whole numbers: exact for 0 and 1, and within 2⁻⁵³ between.
+        u128::from(self.next()) < (probability.get() * 2f64.powi(64)) as u128
+    }
+
+    /// A number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * 2f64.powi(-53)
+    }
+
+    /// A whole number below `bound`, which is not zero; uniform but for 2⁻⁶⁴ · bound.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }
 }
 

@@ -1,8 +1,12 @@
 //! The stages that a direction is made of: an enum of concrete ones, since the set is ours.
 
+use std::num::NonZero;
+
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
+use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
+use crate::packet::{Ecn, Tag};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -15,6 +19,10 @@ pub enum StageConfig {
     Bottleneck(BottleneckConfig),
     /// Packets travel.
     Delay(DelayConfig),
+    /// Packets come twice.
+    Duplication(DuplicationConfig),
+    /// Packets are damaged.
+    Corruption(CorruptionConfig),
 }
 
 impl From<LossConfig> for StageConfig {
@@ -35,57 +43,163 @@ impl From<DelayConfig> for StageConfig {
     }
 }
 
+impl From<DuplicationConfig> for StageConfig {
+    fn from(config: DuplicationConfig) -> Self {
+        Self::Duplication(config)
+    }
+}
+
+impl From<CorruptionConfig> for StageConfig {
+    fn from(config: CorruptionConfig) -> Self {
+        Self::Corruption(config)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
-    Bottleneck(Bottleneck<Item<P>>),
+    Bottleneck(Box<Bottleneck<P>>),
     Delay(Delay<Item<P>>),
+    Duplication(Damage),
+    Corruption(Damage),
 }
 
 /// A packet on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item<P> {
     pub(crate) packet: P,
     pub(crate) size: Bytes,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
+    /// When it reached the queue that it is in.
+    pub(crate) entered: Time,
+    // These are few bytes, apart from each other so that an item is no longer than it must be: it is moved a lot.
+    pub(crate) flow: u64,
+    pub(crate) corrupt: Option<NonZero<u32>>,
+    pub(crate) ecn: Ecn,
+    pub(crate) marked: bool,
+}
+
+impl<P> Item<P> {
+    pub(crate) fn new(packet: P, size: Bytes, now: Time) -> Self {
+        Self {
+            packet,
+            size,
+            arrived: now,
+            released: now,
+            entered: now,
+            flow: 0,
+            corrupt: None,
+            ecn: Ecn::NotEct,
+            marked: false,
+        }
+    }
+
+    /// The same packet with what the header says.
+    pub(crate) fn tagged(self, tag: Tag) -> Self {
+        Self {
+            flow: tag.flow,
+            ecn: tag.ecn,
+            ..self
+        }
+    }
+
+    /// The bit that was turned round.
+    pub(crate) fn corrupt_bit(&self) -> Option<u32> {
+        self.corrupt.map(|next| next.get() - 1)
+    }
+
+    /// Turns a bit round.
+    pub(crate) fn corrupt(&mut self, bit: u32) {
+        self.corrupt = NonZero::new(bit.saturating_add(1));
+    }
+
+    /// Marks the packet as having met congestion. Returns whether its transport allows that; one that is marked already
+    /// stays so.
+    pub(crate) fn mark(&mut self) -> bool {
+        let capable = self.ecn.is_capable();
+        if capable {
+            self.ecn = Ecn::Ce;
+            self.marked = true;
+        }
+        capable
+    }
+}
+
+/// What an event of a stage brings.
+pub(crate) enum Step<P> {
+    /// A packet leaves the stage.
+    Left(Item<P>),
+    /// Something happened within.
+    Within,
 }
 
 impl<P> Stage<P> {
     pub(crate) fn new(config: StageConfig, zero: Time) -> Self {
         match config {
-            StageConfig::Loss(config) => Self::Loss(Loss::new(config)),
-            StageConfig::Bottleneck(config) => Self::Bottleneck(Bottleneck::new(&config, zero)),
+            StageConfig::Loss(config) => Self::Loss(Loss::new(config, zero)),
+            StageConfig::Bottleneck(config) => {
+                Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
+            }
             StageConfig::Delay(config) => Self::Delay(Delay::new(config, zero)),
+            StageConfig::Duplication(DuplicationConfig { probability, seed }) => {
+                Self::Duplication(Damage::new(probability, seed))
+            }
+            StageConfig::Corruption(CorruptionConfig { probability, seed }) => {
+                Self::Corruption(Damage::new(probability, seed))
+            }
         }
     }
 
     /// Plays what it plays from `zero` on, as of `now`; packets stay.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         match self {
-            Self::Loss(loss) => loss.restart(),
+            Self::Loss(loss) => loss.restart(zero, offset),
             Self::Bottleneck(bottleneck) => bottleneck.restart(zero, now, offset),
             Self::Delay(delay) => delay.restart(zero, offset),
+            Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
         }
     }
 
-    /// When the next packet leaves.
-    pub(crate) fn next_departure(&self) -> Option<Time> {
-        match self {
-            Self::Loss(_) => None, // holds nothing back
-            Self::Bottleneck(bottleneck) => bottleneck.next_departure(),
-            Self::Delay(delay) => delay.next_departure(),
+    /// Goes on as `config` says from `now` on, which is of the stage's own kind. Packets stay, generators go on.
+    pub(crate) fn change(&mut self, config: &StageConfig, zero: Time, now: Time, offset: Duration) {
+        match (self, config) {
+            (Self::Loss(loss), StageConfig::Loss(config)) => {
+                loss.change(config.clone(), zero, offset);
+            }
+            (Self::Bottleneck(bottleneck), StageConfig::Bottleneck(config)) => {
+                bottleneck.change(config, now, offset);
+            }
+            (Self::Delay(delay), StageConfig::Delay(config)) => delay.change(config.clone()),
+            (Self::Duplication(damage), StageConfig::Duplication(config)) => {
+                damage.change(config.probability, config.seed);
+            }
+            (Self::Corruption(damage), StageConfig::Corruption(config)) => {
+                damage.change(config.probability, config.seed);
+            }
+            _ => {} // refused before
         }
     }
-    /// Takes the packet that leaves at `now`, its next departure.
-    pub(crate) fn take(&mut self, now: Time) -> Option<Item<P>> {
+
+    /// When something happens in the stage next: mostly, a packet leaves.
+    #[inline]
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        // Asked of every stage for every event: two tests are faster than a jump.
+        if let Self::Delay(delay) = self {
+            delay.next_departure()
+        } else if let Self::Bottleneck(bottleneck) = self {
+            bottleneck.next_event()
+        } else {
+            None // holds nothing back
+        }
+    }
+
+    /// Lets happen what happens at `now`, its next event.
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         match self {
-            Self::Loss(_) => None,
-            Self::Bottleneck(bottleneck) => bottleneck.take().map(|item| Item {
-                released: now,
-                ..item
-            }),
-            Self::Delay(delay) => delay.take(),
+            Self::Bottleneck(bottleneck) => bottleneck.step(now),
+            Self::Delay(delay) => delay.take().map(Step::Left),
+            Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }
 }

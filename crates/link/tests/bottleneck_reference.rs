@@ -97,6 +97,7 @@ fn direction(reference: &Reference) -> Direction<usize> {
         },
         opportunity: Bytes(reference.opportunity),
         overhead: Bytes(reference.overhead),
+        clock: Clock::Exact,
     };
     Direction::new(vec![config.into()], Time::from_nanos(reference.zero))
 }
@@ -116,6 +117,7 @@ proptest! {
             ends[outcome.packet] = match outcome.fate {
                 Fate::Delivered => End::Left(outcome.departed.as_nanos()),
                 Fate::Dropped(_) => End::Dropped,
+                Fate::Doubled => unreachable!("nothing doubles packets"),
             };
         }
         prop_assert_eq!(ends, reference.run(&packets, horizon));

@@ -28,6 +28,7 @@ RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
 OneWayDelay = Annotated[int, quantity(DURATION, "0 s", "60 s")]
+QueueTime = Annotated[int, quantity(DURATION, "1 us", "10 s")]
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
@@ -69,10 +70,48 @@ class DropTail(Table):
     )
 
 
+class DropHead(Table):
+    """A queue that drops what has waited longest when it is full."""
+
+    kind: Literal["drophead"]
+    limit: Annotated[QueueLimit, QUEUE_LIMIT] = Field(
+        _written("1 MB"), description="The most that waits in the queue, in bytes or packets."
+    )
+
+
+class CoDel(Table):
+    """Controlled delay (RFC 8289): drops what leaves after too long a wait, until the queue is short."""
+
+    kind: Literal["codel"]
+    target: QueueTime = Field(_written("5 ms"), description="The standing delay that is acceptable.")
+    interval: QueueTime = Field(
+        _written("100 ms"), description="How long the delay must exceed the target before packets are dropped."
+    )
+    limit: Annotated[QueueLimit, QUEUE_LIMIT] = Field(
+        _written("1 MB"), description="The most that waits in the queue, in bytes or packets."
+    )
+
+
+class Pie(Table):
+    """PIE (RFC 8033): drops what arrives with a probability that follows the queueing delay."""
+
+    kind: Literal["pie"]
+    target: QueueTime = Field(_written("15 ms"), description="The queueing delay that is aimed at.")
+    burst: QueueTime = Field(
+        _written("150 ms"), description="How long after a quiet time a burst passes without drops."
+    )
+    limit: Annotated[QueueLimit, QUEUE_LIMIT] = Field(
+        _written("1 MB"), description="The most that waits in the queue, in bytes or packets."
+    )
+
+
 class Infinite(Table):
     """A queue that never drops."""
 
     kind: Literal["infinite"]
+
+
+Queue = DropTail | DropHead | CoDel | Pie | Infinite
 
 
 class Loss(Table):
@@ -98,7 +137,7 @@ class MobileLink(Table):
     base_delay: OneWayDelay = Field(
         _written("10 ms"), description="One-way delay of the radio access network, each direction."
     )
-    queue: DropTail | Infinite = Field(
+    queue: Queue = Field(
         _written({"kind": "droptail"}), discriminator="kind", description="Bottleneck queue of each direction."
     )
     loss: Loss = Field(_written({}), description="Random loss of packets.")

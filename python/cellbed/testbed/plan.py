@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.scenario.fields import Capacity, ConstantRate, QueueLimit, Unlimited
-from cellbed.scenario.model import DropTail, MobileLink, Scenario
+from cellbed.scenario.model import CoDel, DropHead, DropTail, Infinite, MobileLink, Pie, Queue, Scenario
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
 from cellbed.traces import TraceSource
 
@@ -228,7 +228,7 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Dir
             delay_ns=mobile.base_delay,
             loss=loss,
             loss_seed=_derived_seed(scenario.seed, f"{link}.{way}.loss"),
-            queue=queue_config(mobile.queue.limit if isinstance(mobile.queue, DropTail) else None),
+            queue=_queue(mobile.queue, _derived_seed(scenario.seed, f"{link}.{way}.queue")),
             offset_ns=mobile.start,
             looped=mobile.loop,
         )
@@ -262,14 +262,41 @@ def queue_config(limit: QueueLimit | None) -> dict[str, Any]:
     """A queue as the emulator takes it: drop-tail with a limit, infinite without."""
     if limit is None:
         return {"kind": "infinite"}
-    return {"kind": "droptail", "packets": limit.packets, "bytes": limit.bytes}
+    return {"kind": "droptail", **_limit(limit)}
+
+
+def _queue(queue: Queue, seed: int) -> dict[str, Any]:
+    match queue:
+        case DropTail():
+            return queue_config(queue.limit)
+        case DropHead():
+            return {"kind": "drophead", **_limit(queue.limit)}
+        case CoDel():
+            return {"kind": "codel", "target_ns": queue.target, "interval_ns": queue.interval, **_limit(queue.limit)}
+        case Pie():
+            return {
+                "kind": "pie",
+                "target_ns": queue.target,
+                "burst_ns": queue.burst,
+                "seed": seed,
+                **_limit(queue.limit),
+            }
+        case Infinite():
+            return queue_config(None)
+
+
+def _limit(limit: QueueLimit) -> dict[str, int | None]:
+    return {"packets": limit.packets, "bytes": limit.bytes}
+
+
+_QUEUE_NAMES = {"droptail": "drop-tail", "drophead": "drop-head", "codel": "CoDel", "pie": "PIE"}
 
 
 def _queue_words(queue: dict[str, Any]) -> str:
     if queue["kind"] == "infinite":
         return "infinite queue"
     limit = SIZE.format(queue["bytes"]) if queue["bytes"] is not None else f"{queue['packets']} packets"
-    return f"drop-tail queue of {limit}"
+    return f"{_QUEUE_NAMES[queue['kind']]} queue of {limit}"
 
 
 def _derived_seed(seed: int, purpose: str) -> int:

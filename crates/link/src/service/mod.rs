@@ -1,19 +1,27 @@
 //! Service of the packet at the head of a queue: when its last byte leaves.
 
+mod bucket;
+mod stepped;
+
 use std::sync::Arc;
 
 use crate::bottleneck::BottleneckConfig;
-use crate::schedule::{Offer, Playback, Schedule};
+use crate::schedule::{Offer, Playback, RatePlayback, Schedule};
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};
+use bucket::Bucket;
+use stepped::Stepped;
 
 /// A server in front of a queue. It holds one packet at a time, the head; nothing is stepped through, so that a gap of
 /// any length costs one search.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
     Opportunities(ByteWise),
+    Stepped(Stepped),
     Constant(Fluid),
-    Unlimited,
+    Bucket(Bucket),
+    /// What waits, from a time before the schedule was changed to this one, leaves at once.
+    Unlimited(Time),
 }
 
 impl Service {
@@ -35,13 +43,18 @@ impl Service {
                     owed: 0,
                 })
             }
+            Schedule::Series { series, offset } => {
+                let playback = RatePlayback::new(Arc::clone(series), *offset, zero);
+                Self::Stepped(Stepped::new(playback))
+            }
             Schedule::Constant(rate) => Self::Constant(Fluid {
                 rate: *rate,
                 busy_since: Time::ZERO,
                 sent: 0,
                 owed: 0,
             }),
-            Schedule::Unlimited => Self::Unlimited,
+            Schedule::TokenBucket { rate, burst } => Self::Bucket(Bucket::new(*rate, *burst)),
+            Schedule::Unlimited => Self::Unlimited(Time::ZERO),
         }
     }
 
@@ -51,34 +64,66 @@ impl Service {
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         match self {
             Self::Opportunities(service) => service.restart(zero, now, offset),
-            Self::Constant(_) | Self::Unlimited => {} // the same at all times
+            Self::Stepped(service) => service.restart(zero, now, offset),
+            Self::Bucket(service) => service.refill(now),
+            Self::Constant(_) | Self::Unlimited(_) => {} // the same at all times
         }
+    }
+
+    /// Serves by another schedule from `now` on; what was sent of the head stays sent.
+    pub(crate) fn change(
+        &mut self,
+        config: &BottleneckConfig,
+        zero: Time,
+        now: Time,
+        offset: Duration,
+    ) {
+        let owed = self.owed(now);
+        *self = Self::new(config, zero);
+        self.restart(zero, now, offset);
+        self.wake(now);
+        self.owe(owed);
     }
 
     /// A packet reaches the idle server: what was offered before `now` is lost.
     pub(crate) fn wake(&mut self, now: Time) {
         match self {
             Self::Opportunities(service) => service.wake(now),
+            Self::Stepped(service) => service.wake(now),
             Self::Constant(service) => service.wake(now),
-            Self::Unlimited => {}
+            Self::Bucket(service) => service.wake(now),
+            Self::Unlimited(instant) => *instant = now,
+        }
+    }
+
+    /// When the server turns to the next packet, if there is one: when it has something to serve it with.
+    pub(crate) fn start(&mut self) -> Option<Time> {
+        match self {
+            Self::Opportunities(service) => service.start(),
+            Self::Stepped(service) => service.start(),
+            Self::Constant(service) => service.start(),
+            Self::Bucket(service) => service.start(),
+            Self::Unlimited(instant) => Some(*instant),
         }
     }
 
     /// A packet becomes the head.
     pub(crate) fn begin(&mut self, size: Bytes) {
-        match self {
-            Self::Opportunities(service) => service.owed = size.0.saturating_add(service.overhead),
-            Self::Constant(service) => service.owed = size.0,
-            Self::Unlimited => {}
-        }
+        let charged = match self {
+            Self::Opportunities(service) => size.0.saturating_add(service.overhead),
+            _ => size.0,
+        };
+        self.owe(charged);
     }
 
     /// When the last byte of the head leaves; `None` if it never does.
     pub(crate) fn departure(&mut self) -> Option<Time> {
         match self {
             Self::Opportunities(service) => service.departure(),
+            Self::Stepped(service) => service.departure(),
             Self::Constant(service) => service.departure(),
-            Self::Unlimited => None, // nothing waits
+            Self::Bucket(service) => service.departure(),
+            Self::Unlimited(instant) => Some(*instant),
         }
     }
 
@@ -86,20 +131,45 @@ impl Service {
     pub(crate) fn finish(&mut self, departure: Time) {
         match self {
             Self::Opportunities(service) => service.finish(departure),
+            Self::Stepped(service) => service.finish(departure),
             Self::Constant(service) => service.sent = service.sent.saturating_add(service.owed),
-            Self::Unlimited => {}
+            Self::Bucket(service) => service.finish(departure),
+            Self::Unlimited(_) => {}
         }
     }
 
-    /// What the schedule offers, used or not.
+    /// What the schedule offers, used or not. Of a token bucket that is what flows in.
     pub(crate) fn offer(&self) -> Offer {
         match self {
             Self::Opportunities(service) => Offer::Opportunities {
                 playback: service.playback.clone(),
                 each: Bytes(service.opportunity),
             },
+            Self::Stepped(service) => Offer::Series(service.playback.clone()),
             Self::Constant(service) => Offer::Constant(service.rate),
-            Self::Unlimited => Offer::Unlimited,
+            Self::Bucket(service) => Offer::Constant(service.rate),
+            Self::Unlimited(_) => Offer::Unlimited,
+        }
+    }
+
+    /// Bytes of the head that have not left by `now`.
+    fn owed(&self, now: Time) -> u64 {
+        match self {
+            Self::Opportunities(service) => service.owed.saturating_sub(service.sent(now)),
+            Self::Stepped(service) => service.owed(now),
+            Self::Constant(service) => service.owed.saturating_sub(service.sent(now)),
+            Self::Bucket(service) => service.owed(),
+            Self::Unlimited(_) => 0,
+        }
+    }
+
+    fn owe(&mut self, bytes: u64) {
+        match self {
+            Self::Opportunities(service) => service.owed = bytes,
+            Self::Stepped(service) => service.begin(bytes),
+            Self::Constant(service) => service.owed = bytes,
+            Self::Bucket(service) => service.begin(bytes),
+            Self::Unlimited(_) => {}
         }
     }
 }
@@ -131,6 +201,13 @@ impl ByteWise {
         }
     }
 
+    fn start(&mut self) -> Option<Time> {
+        match self.credit {
+            0 => self.playback.time_of(self.next),
+            _ => Some(self.instant),
+        }
+    }
+
     fn departure(&mut self) -> Option<Time> {
         match self.opportunities_owed()? {
             0 => Some(self.instant),
@@ -149,15 +226,18 @@ impl ByteWise {
     }
 
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        let begun = self.playback.first_at(now).saturating_sub(self.next);
-        let sent = self
-            .credit
-            .saturating_add(begun.saturating_mul(self.opportunity));
-        self.owed = self.owed.saturating_sub(sent);
+        self.owed = self.owed.saturating_sub(self.sent(now));
         self.playback.restart(zero, offset);
         self.next = self.playback.first_at(now);
         self.credit = 0;
         self.instant = now;
+    }
+
+    /// What was there for the head before `now`.
+    fn sent(&self, now: Time) -> u64 {
+        let begun = self.playback.first_at(now).saturating_sub(self.next);
+        self.credit
+            .saturating_add(begun.saturating_mul(self.opportunity))
     }
 
     /// Opportunities that the head needs beyond the credit; `None` if they carry nothing.
@@ -187,6 +267,23 @@ impl Fluid {
     fn wake(&mut self, now: Time) {
         self.busy_since = now;
         self.sent = 0;
+    }
+
+    /// When the packet before left.
+    fn start(&self) -> Option<Time> {
+        match self.sent {
+            0 => Some(self.busy_since),
+            sent => self
+                .rate
+                .time_for(Bytes(sent))
+                .map(|span| self.busy_since + span),
+        }
+    }
+
+    /// What was sent of the head before `now`.
+    fn sent(&self, now: Time) -> u64 {
+        let all = self.rate.bytes_in(now.since(self.busy_since)).0;
+        all.saturating_sub(self.sent)
     }
 
     fn departure(&self) -> Option<Time> {

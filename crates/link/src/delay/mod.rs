@@ -1,17 +1,39 @@
 //! Delay: time that every packet spends on the way.
 
-use std::collections::VecDeque;
+mod flight;
+mod random;
+
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
+use flight::Flight;
+pub(crate) use random::Draw;
+pub use random::{Distribution, RandomDelay};
 
-/// How long packets are on the way. The order of arrival is kept: no packet leaves before the one that came before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How long packets are on the way. The order of arrival is kept, but where
+/// [reordering](RandomDelay::reorder) is asked for: no packet leaves before the one that came before it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum DelayConfig {
     /// The same for all.
     Fixed(Duration),
     /// As recorded.
     Series(Arc<DelaySeries>),
+    /// Drawn for each packet.
+    Random(RandomDelay),
+}
+
+impl DelayConfig {
+    fn least(&self) -> Duration {
+        match self {
+            Self::Fixed(delay) => *delay,
+            Self::Series(series) => series.least(),
+            Self::Random(random) => random.distribution.quantile(0.0),
+        }
+    }
+
+    fn reorders(&self) -> bool {
+        matches!(self, Self::Random(random) if random.reorder)
+    }
 }
 
 /// A one-way delay recorded over time, linear between its points and constant before the first and after the last.
@@ -64,30 +86,42 @@ fn interpolate(
     Duration::from_nanos(u64::try_from(delay).unwrap_or(0))
 }
 
+/// Where delays come from.
+#[derive(Clone, Debug)]
+enum Source {
+    Fixed(Duration),
+    Series(Arc<DelaySeries>),
+    Random(Box<Draw>),
+}
+
+impl Source {
+    fn new(config: DelayConfig) -> Self {
+        match config {
+            DelayConfig::Fixed(delay) => Self::Fixed(delay),
+            DelayConfig::Series(series) => Self::Series(series),
+            DelayConfig::Random(random) => Self::Random(Box::new(Draw::new(random))),
+        }
+    }
+}
+
 /// The stage.
 #[derive(Clone, Debug)]
 pub(crate) struct Delay<T> {
-    config: DelayConfig,
+    source: Source,
     zero: Time,
     offset: Duration,
     least: Duration,
-    in_flight: VecDeque<(Time, T)>,
-    last: Time,
+    flight: Flight<T>,
 }
 
 impl<T> Delay<T> {
     pub(crate) fn new(config: DelayConfig, zero: Time) -> Self {
-        let least = match &config {
-            DelayConfig::Fixed(delay) => *delay,
-            DelayConfig::Series(series) => series.least(),
-        };
         Self {
-            config,
             zero,
             offset: Duration::ZERO,
-            least,
-            in_flight: VecDeque::new(),
-            last: Time::ZERO,
+            least: config.least(),
+            flight: Flight::new(config.reorders()),
+            source: Source::new(config),
         }
     }
 
@@ -95,23 +129,36 @@ impl<T> Delay<T> {
     pub(crate) fn restart(&mut self, zero: Time, offset: Duration) {
         self.zero = zero;
         self.offset = offset;
+        if let Source::Random(draw) = &mut self.source {
+            draw.restart();
+        }
+    }
+
+    /// Delays otherwise from now on; packets on the way keep their departure, and the generator goes on.
+    pub(crate) fn change(&mut self, config: DelayConfig) {
+        self.least = config.least();
+        self.flight.set_reordering(config.reorders());
+        match (&mut self.source, config) {
+            (Source::Random(draw), DelayConfig::Random(config)) => draw.change(config),
+            (source, config) => *source = Source::new(config),
+        }
     }
 
     pub(crate) fn accept(&mut self, now: Time, packet: T) {
-        let delay = match &self.config {
-            DelayConfig::Fixed(delay) => *delay,
-            DelayConfig::Series(series) => series.at(now.since(self.zero) + self.offset),
+        let delay = match &mut self.source {
+            Source::Fixed(delay) => *delay,
+            Source::Series(series) => series.at(now.since(self.zero) + self.offset),
+            Source::Random(draw) => draw.next(),
         };
-        self.last = self.last.max(now + delay);
-        self.in_flight.push_back((self.last, packet));
+        self.flight.push(now + delay, packet);
     }
 
     pub(crate) fn next_departure(&self) -> Option<Time> {
-        self.in_flight.front().map(|(departure, _)| *departure)
+        self.flight.next()
     }
 
     pub(crate) fn take(&mut self) -> Option<T> {
-        self.in_flight.pop_front().map(|(_, packet)| packet)
+        self.flight.pop()
     }
 
     /// The shortest time that a packet can spend here.

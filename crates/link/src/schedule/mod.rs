@@ -1,10 +1,14 @@
 //! When bytes may leave the bottleneck.
 
+mod series;
+
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
 use crate::trace::Trace;
 use crate::units::{BitRate, Bytes, Opportunities};
+pub use series::RateSeries;
+pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
 
 /// When bytes may leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,22 @@ pub enum Schedule {
     /// A steady flow of bytes without any opportunities: a packet of `s` bytes takes `8 s / rate` from the moment it
     /// reaches the head of the queue.
     Constant(BitRate),
+    /// A rate that changes in steps, as a steady flow of bytes between them.
+    Series {
+        /// The steps.
+        series: Arc<RateSeries>,
+        /// Where in the series to start. A looped one takes it modulo its length.
+        offset: Duration,
+    },
+    /// A bucket that fills with `rate` up to `burst` bytes and is full at the start: a packet leaves whole as soon as the
+    /// bucket holds its size, as with the token bucket filter of Linux. One larger than `burst` leaves when the bucket
+    /// is full and leaves it that much below empty.
+    TokenBucket {
+        /// How fast the bucket fills.
+        rate: BitRate,
+        /// How much it holds.
+        burst: Bytes,
+    },
     /// Packets pass at once.
     Unlimited,
 }
@@ -136,6 +156,7 @@ impl Playback {
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Opportunities { playback: Playback, each: Bytes },
+    Series(RatePlayback),
     Constant(BitRate),
     Unlimited,
 }
@@ -147,6 +168,7 @@ impl Offer {
             Self::Opportunities { playback, each } => {
                 Some(playback.opportunities(from, to).carrying(*each))
             }
+            Self::Series(playback) => Some(playback.capacity(from, to)),
             Self::Constant(rate) => {
                 // As a difference of running totals, so that rounding does not add up over the bins.
                 let until = |at: Time| rate.bytes_in(at.since(Time::ZERO)).0;

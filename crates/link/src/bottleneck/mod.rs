@@ -1,0 +1,285 @@
+//! The bottleneck: a queue served by a schedule.
+
+use crate::outcome::DropReason;
+use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
+use crate::schedule::{Offer, Schedule};
+use crate::service::Service;
+use crate::stage::{Item, Step};
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, MTU};
+
+/// A bottleneck: its schedule, its queue and how bytes are charged.
+///
+/// Opportunities are served byte by byte: each carries `opportunity` bytes, a partly sent packet carries over to the
+/// next one, one opportunity may finish several packets, and what no waiting packet uses is lost. A packet may use the
+/// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BottleneckConfig {
+    /// When bytes may leave.
+    pub schedule: Schedule,
+    /// Where packets wait.
+    pub queue: Discipline,
+    /// Bytes that one opportunity of a trace carries.
+    pub opportunity: Bytes,
+    /// Bytes that a packet is charged beyond its size when a trace serves it.
+    pub overhead: Bytes,
+    /// How exactly arrivals are told.
+    pub clock: Clock,
+}
+
+/// How exactly a bottleneck tells the time of arrivals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Clock {
+    /// To the nanosecond.
+    #[default]
+    Exact,
+    /// As Mahimahi does (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; `link_queue.cc`):
+    /// a packet counts as having come at the beginning of its millisecond, counted from the start of the schedule, and
+    /// may use the opportunities of strictly later milliseconds only. The limits of the queue do not count the packet in
+    /// service, and count every other one with its `overhead`.
+    Milliseconds,
+}
+
+impl BottleneckConfig {
+    /// A bottleneck with an infinite queue and cellbed's own accounting: opportunities of one [`MTU`], packets charged
+    /// their IP length.
+    pub fn new(schedule: Schedule) -> Self {
+        Self {
+            schedule,
+            queue: Discipline::Infinite,
+            opportunity: MTU,
+            overhead: Bytes(0),
+            clock: Clock::Exact,
+        }
+    }
+
+    /// A bottleneck with an infinite queue and the accounting of Mahimahi: opportunities of 1504 bytes, packets charged
+    /// their IP length and 4 bytes more, which is the header that its TUN device puts in front, and times in
+    /// [milliseconds](Clock::Milliseconds).
+    pub fn mahimahi(schedule: Schedule) -> Self {
+        Self {
+            opportunity: Bytes(1504),
+            overhead: Bytes(4),
+            clock: Clock::Milliseconds,
+            ..Self::new(schedule)
+        }
+    }
+
+    /// The same bottleneck with another queue.
+    pub fn with_queue(self, queue: Discipline) -> Self {
+        Self { queue, ..self }
+    }
+}
+
+/// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
+///
+/// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the schedule
+/// has something to serve it with, and not before: a queue in front of a link that stands still keeps waiting.
+#[derive(Clone, Debug)]
+pub(crate) struct Bottleneck<P> {
+    config: BottleneckConfig,
+    zero: Time,
+    queue: Queue<P>,
+    service: Service,
+    serving: Option<Item<P>>,
+    /// When the packet in service leaves or, if there is none, when the next one is taken from the queue.
+    event: Option<Time>,
+    /// Packets that the queue has given up.
+    dropped: Dropped<P>,
+}
+
+/// What became of a packet that reached a bottleneck.
+pub(crate) enum Admission<P> {
+    Queued,
+    Passed(Item<P>),
+    Refused(Item<P>, DropReason),
+}
+
+impl<P> Bottleneck<P> {
+    pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
+        Self {
+            queue: Queue::new(&config.queue, zero),
+            service: Service::new(config, zero),
+            serving: None,
+            event: None,
+            dropped: Dropped::new(),
+            zero,
+            config: config.clone(),
+        }
+    }
+
+    /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
+    ///
+    /// Events before `now` must have been taken.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.zero = zero;
+        self.service.restart(zero, now, offset);
+        self.queue.restart(zero);
+        self.look_ahead();
+    }
+
+    /// Goes on as `config` says from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
+    /// queue whose discipline or parameters change forgets what it has learnt.
+    ///
+    /// Events before `now` must have been taken.
+    pub(crate) fn change(&mut self, config: &BottleneckConfig, now: Time, offset: Duration) {
+        let before = std::mem::replace(&mut self.config, config.clone());
+        let same_service = before.schedule == config.schedule
+            && before.opportunity == config.opportunity
+            && before.overhead == config.overhead;
+        if !same_service {
+            self.service.change(config, self.zero, now, offset);
+        }
+        if before.queue != config.queue {
+            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, self.zero));
+            while let Some(item) = old.remove() {
+                let surcharge = self.surcharge();
+                self.queue.adopt(item, surcharge, &mut self.dropped);
+            }
+        }
+        match self.serving {
+            None => self.turn_to_next(now),
+            Some(_) => self.look_ahead(),
+        }
+    }
+
+    /// Events up to and including `now` must have been taken.
+    pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
+        let idle = self.serving.is_none() && self.queue.is_empty();
+        if idle && matches!(self.service, Service::Unlimited(_)) {
+            return Admission::Passed(item);
+        }
+        item.entered = self.stamp(now);
+        if idle && !self.decides_late() && self.queue.admits(item.size) {
+            // The same as below, without the way through the queue.
+            self.service.wake(now);
+            self.serve(item);
+            return Admission::Queued;
+        }
+        let surcharge = self.surcharge();
+        if let Err((item, reason)) =
+            self.queue
+                .push(item.entered, item, surcharge, &mut self.dropped)
+        {
+            return Admission::Refused(item, reason);
+        }
+        if idle {
+            self.service.wake(self.first_use(now));
+            self.turn_to_next(now);
+        } else if self.serving.is_none() && self.queue.is_empty() {
+            self.event = None; // what waited was dropped
+        }
+        Admission::Queued
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        self.event
+    }
+
+    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        self.event?;
+        let Some(mut item) = self.serving.take() else {
+            self.serve_next(now);
+            return Some(Step::Within);
+        };
+        self.service.finish(now);
+        self.turn_to_next(now);
+        item.released = now;
+        Some(Step::Left(item))
+    }
+
+    /// Takes a packet that the queue has given up.
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        let waiting = self.queue.level();
+        match &self.serving {
+            Some(item) => waiting.plus(item.size),
+            None => waiting,
+        }
+    }
+
+    /// What the schedule offers, used or not.
+    pub(crate) fn offer(&self) -> Offer {
+        self.service.offer()
+    }
+
+    /// The server is free.
+    fn turn_to_next(&mut self, now: Time) {
+        if self.queue.is_empty() {
+            self.event = None;
+        } else if self.decides_late() {
+            self.look_ahead();
+        } else {
+            self.serve_next(now);
+        }
+    }
+
+    /// Mahimahi always takes the next packet at an opportunity; it is in the queue until then, and counts.
+    fn decides_late(&self) -> bool {
+        self.config.clock == Clock::Milliseconds || self.queue.decides_late()
+    }
+
+    fn serve_next(&mut self, now: Time) {
+        match self.queue.pop(now, &mut self.dropped) {
+            Some(item) => self.serve(item),
+            None => self.event = None,
+        }
+    }
+
+    fn serve(&mut self, item: Item<P>) {
+        self.service.begin(item.size);
+        self.event = self.service.departure();
+        self.serving = Some(item);
+    }
+
+    fn look_ahead(&mut self) {
+        self.event = match &self.serving {
+            Some(_) => self.service.departure(),
+            None if self.queue.is_empty() => None,
+            None => self.service.start(),
+        };
+    }
+
+    fn surcharge(&self) -> Surcharge {
+        match (self.config.clock, &self.serving) {
+            (Clock::Exact, Some(item)) => Surcharge {
+                serving: QueueLevel::default().plus(item.size),
+                overhead: Bytes(0),
+            },
+            (Clock::Exact, None) => Surcharge::default(),
+            (Clock::Milliseconds, _) => Surcharge {
+                serving: QueueLevel::default(),
+                overhead: self.config.overhead,
+            },
+        }
+    }
+
+    /// When a packet that comes `now` counts as having come.
+    fn stamp(&self, now: Time) -> Time {
+        match self.config.clock {
+            Clock::Exact => now,
+            Clock::Milliseconds => {
+                let into = now.since(self.zero).as_nanos() % MILLISECOND.as_nanos();
+                now - Duration::from_nanos(into)
+            }
+        }
+    }
+
+    /// From when on a packet that comes `now` may be served.
+    fn first_use(&self, now: Time) -> Time {
+        match self.config.clock {
+            Clock::Exact => now,
+            Clock::Milliseconds if now < self.zero => now,
+            Clock::Milliseconds => self.stamp(now) + MILLISECOND,
+        }
+    }
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Packets that come twice, and packets that come damaged.
+
+use crate::loss::Probability;
+use crate::random::{Random, Seed};
+use crate::units::Bytes;
+
+/// Each packet is doubled with the same probability. Both go on through the stages behind, the second one after the
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DuplicationConfig {
+    /// Probability that a packet comes twice.
+    pub probability: Probability,
+    /// Seed of this stage's generator.
+    pub seed: Seed,
+}
+
+/// In each packet one bit is turned round with the same probability, any of its bits alike.
+///
+/// The stage says [which](crate::Outcome::corrupt_bit); the caller turns it round. Of several such stages in a direction
+/// the last one to strike counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CorruptionConfig {
+    /// Probability that a packet is damaged.
+    pub probability: Probability,
+    /// Seed of this stage's generator.
+    pub seed: Seed,
+}
+
+/// Either stage.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    probability: Probability,
+    seed: Seed,
+    random: Random,
+}
+
+impl Damage {
+    pub(crate) fn new(probability: Probability, seed: Seed) -> Self {
+        Self {
+            probability,
+            seed,
+            random: Random::new(seed),
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.probability, self.seed);
+    }
+
+    /// Strikes with another probability; the generator goes on, but the next restart begins with `seed`.
+    pub(crate) fn change(&mut self, probability: Probability, seed: Seed) {
+        self.probability = probability;
+        self.seed = seed;
+    }
+
+    /// Whether the next packet is struck.
+    pub(crate) fn strikes(&mut self) -> bool {
+        self.random.hits(self.probability)
+    }
+
+    /// The bit of a packet of `size` to turn round, if any.
+    pub(crate) fn bit(&mut self, size: Bytes) -> Option<u32> {
+        let bits = size.0.saturating_mul(8).min(u64::from(u32::MAX));
+        let struck = self.strikes() && bits > 0;
+        struck.then(|| self.random.below(bits) as u32) // bits fit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn damage(probability: f64) -> Damage {
+        Damage::new(Probability::new(probability).unwrap(), Seed(5))
+    }
+
+    #[test]
+    fn all_bits_are_struck_alike() {
+        let mut damage = damage(0.5);
+        let mut counts = [0u32; 320];
+        for _ in 0..320_000 {
+            if let Some(bit) = damage.bit(Bytes(40)) {
+                counts[bit as usize] += 1;
+            }
+        }
+        let total: u32 = counts.iter().sum();
+        assert!((158_500..161_500).contains(&total), "{total}"); // ± 5 standard deviations
+        assert!(
+            counts.iter().all(|count| (380..620).contains(count)),
+            "{counts:?}"
+        );
+        assert_eq!(damage.bit(Bytes(0)), None);
+    }
+
+    #[test]
+    fn a_restart_repeats_the_damage() {
+        let mut damage = damage(0.3);
+        let first: Vec<_> = (0..64).map(|_| damage.bit(Bytes(1500))).collect();
+        damage.restart();
+        assert_eq!(
+            first,
+            (0..64).map(|_| damage.bit(Bytes(1500))).collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,294 @@
+//! Delays that are drawn from a distribution, as the network emulator of Linux (netem) draws them.
+
+use std::sync::Arc;
+
+use crate::loss::Probability;
+use crate::random::{Random, Seed};
+use crate::time::Duration;
+
+/// A delay drawn anew for every packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomDelay {
+    /// What it is drawn from.
+    pub distribution: Distribution,
+    /// How much each draw depends on the one before, as netem defines it (`get_crandom` in `sch_netem.c`): with a
+    /// fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v. The closer to 1, the narrower the
+    /// distribution becomes, there as here.
+    pub correlation: Probability,
+    /// Whether a packet with a shorter delay may overtake. If not, it leaves together with the one before.
+    pub reorder: bool,
+    /// Seed of this stage's generator.
+    pub seed: Seed,
+}
+
+/// Distributions of a delay. What would be less than nothing is nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// All delays from `mean − spread` to `mean + spread` alike.
+    Uniform {
+        /// Mean.
+        mean: Duration,
+        /// Largest distance from it.
+        spread: Duration,
+    },
+    /// Normal, cut at four standard deviations, which is where the tables of netem end.
+    Normal {
+        /// Mean.
+        mean: Duration,
+        /// Standard deviation.
+        deviation: Duration,
+    },
+    /// The Pareto distribution of netem (`pareto.c` of iproute2): shape 3, shifted by its mean of 1.5 and scaled by
+    /// 4/3, cut at four `deviation`s. Its standard deviation is 1.15 times `deviation` without the cut.
+    Pareto {
+        /// Mean.
+        mean: Duration,
+        /// Scale.
+        deviation: Duration,
+    },
+    /// One of the values that were observed, all alike. With correlation, in order of size.
+    Empirical(Arc<[Duration]>),
+}
+
+/// Where netem's tables end: they hold 16-bit numbers in units of 1/8192.
+const CUT: f64 = 32_767.0 / 8_192.0;
+
+impl Distribution {
+    /// The distribution of the given observations; `None` if there are none.
+    pub fn empirical(mut observations: Vec<Duration>) -> Option<Self> {
+        observations.sort_unstable();
+        (!observations.is_empty()).then(|| Self::Empirical(observations.into()))
+    }
+
+    /// The delay below which the share `u` (from 0 up to but excluding 1) of all delays lies.
+    pub(crate) fn quantile(&self, u: f64) -> Duration {
+        let around = |mean: &Duration, scale: &Duration, z: f64| {
+            Duration::from_secs_f64(mean.as_secs_f64() + scale.as_secs_f64() * z)
+        };
+        match self {
+            Self::Uniform { mean, spread } => around(mean, spread, 2.0 * u - 1.0),
+            Self::Normal { mean, deviation } => {
+                around(mean, deviation, normal_quantile(u).clamp(-CUT, CUT))
+            }
+            Self::Pareto { mean, deviation } => {
+                let value = 1.0 / (1.0 - u).cbrt();
+                around(mean, deviation, ((value - 1.5) * 4.0 / 3.0).min(CUT))
+            }
+            Self::Empirical(observations) => {
+                let index = (u * observations.len() as f64) as usize;
+                let last = observations.len().saturating_sub(1);
+                observations
+                    .get(index.min(last))
+                    .copied()
+                    .unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// Draws delays.
+#[derive(Clone, Debug)]
+pub(crate) struct Draw {
+    config: RandomDelay,
+    random: Random,
+    last: Option<f64>,
+}
+
+impl Draw {
+    pub(crate) fn new(config: RandomDelay) -> Self {
+        Self {
+            random: Random::new(config.seed),
+            last: None,
+            config,
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.config.clone());
+    }
+
+    /// Draws from another distribution from now on; the generator goes on.
+    pub(crate) fn change(&mut self, config: RandomDelay) {
+        self.config = config;
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let fresh = self.random.unit();
+        let correlation = self.config.correlation.get();
+        let u = match self.last {
+            Some(last) if correlation > 0.0 => fresh * (1.0 - correlation) + last * correlation,
+            _ => fresh,
+        };
+        self.last = Some(u);
+        self.config.distribution.quantile(u)
+    }
+}
+
+/// The inverse of the standard normal distribution function, with a relative error below 1.2 · 10⁻⁹: the rational
+/// approximation of Acklam, "An algorithm for computing the inverse normal cumulative distribution function", 2003.
+fn normal_quantile(p: f64) -> f64 {
+    const A: [f64; 6] = [
+        -3.969683028665376e+01,
+        2.209460984245205e+02,
+        -2.759285104469687e+02,
+        1.383_577_518_672_69e2,
+        -3.066479806614716e+01,
+        2.506628277459239e+00,
+    ];
+    const B: [f64; 6] = [
+        -5.447609879822406e+01,
+        1.615858368580409e+02,
+        -1.556989798598866e+02,
+        6.680131188771972e+01,
+        -1.328068155288572e+01,
+        1.0,
+    ];
+    const C: [f64; 6] = [
+        -7.784894002430293e-03,
+        -3.223964580411365e-01,
+        -2.400758277161838e+00,
+        -2.549732539343734e+00,
+        4.374664141464968e+00,
+        2.938163982698783e+00,
+    ];
+    const D: [f64; 5] = [
+        7.784695709041462e-03,
+        3.224671290700398e-01,
+        2.445134137142996e+00,
+        3.754408661907416e+00,
+        1.0,
+    ];
+    const TAIL: f64 = 0.02425;
+    let polynomial =
+        |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
+    let tail = |p: f64| {
+        let p = p.max(f64::MIN_POSITIVE);
+        let q = (-2.0 * p.ln()).sqrt();
+        polynomial(&C, q) / polynomial(&D, q)
+    };
+    if p < TAIL {
+        tail(p)
+    } else if p > 1.0 - TAIL {
+        -tail(1.0 - p)
+    } else {
+        let q = p - 0.5;
+        q * polynomial(&A, q * q) / polynomial(&B, q * q)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn draws(distribution: Distribution, correlation: f64, count: usize) -> Vec<f64> {
+        let mut draw = Draw::new(RandomDelay {
+            distribution,
+            correlation: Probability::new(correlation).unwrap(),
+            reorder: false,
+            seed: Seed(1),
+        });
+        (0..count)
+            .map(|_| draw.next().as_secs_f64() * 1e3)
+            .collect()
+    }
+
+    fn moments(values: &[f64]) -> (f64, f64) {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares = values
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>();
+        (mean, (squares / values.len() as f64).sqrt())
+    }
+
+    #[test]
+    fn normal_quantiles_are_those_of_the_tables() {
+        for (p, z) in [
+            (0.5, 0.0),
+            (0.841_344_746, 1.0),
+            (0.975, 1.959_963_985),
+            (0.999, 3.090_232_306),
+            (0.01, -2.326_347_874),
+        ] {
+            assert!((normal_quantile(p) - z).abs() < 1e-7, "{p}");
+        }
+    }
+
+    #[test]
+    fn normal_delays_have_their_moments() {
+        let normal = Distribution::Normal {
+            mean: ms(50),
+            deviation: ms(10),
+        };
+        let values = draws(normal.clone(), 0.0, 200_000);
+        let (mean, deviation) = moments(&values);
+        assert!((mean - 50.0).abs() < 0.1 && (deviation - 10.0).abs() < 0.1);
+        let within = values
+            .iter()
+            .filter(|value| (**value - 50.0).abs() < 10.0)
+            .count();
+        assert!((within as f64 / 2e5 - 0.6827).abs() < 0.005);
+        assert_eq!(
+            normal.quantile(0.0),
+            Duration::from_secs_f64(0.05 - 0.01 * CUT)
+        );
+    }
+
+    #[test]
+    fn pareto_delays_are_netem_s() {
+        let pareto = Distribution::Pareto {
+            mean: ms(50),
+            deviation: ms(10),
+        };
+        // the least is at (1 − 1.5) · 4/3 = −2/3, the median at (2^(1/3) − 1.5) · 4/3 = −0.3201
+        assert_eq!(
+            pareto.quantile(0.0),
+            Duration::from_secs_f64(0.05 - 0.01 * 2.0 / 3.0)
+        );
+        let median = pareto.quantile(0.5).as_secs_f64() * 1e3;
+        assert!((median - 46.799).abs() < 0.001, "{median}");
+        // cut where x = 4.5: (1/4.5)³ = 1.1 % of the draws
+        let values = draws(pareto, 0.0, 200_000);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        let cut = values.iter().filter(|&&value| value == most).count() as f64 / 2e5;
+        assert!((most - (50.0 + 10.0 * CUT)).abs() < 1e-5 && (cut - 0.011).abs() < 0.001);
+    }
+
+    #[test]
+    fn uniform_and_empirical_delays_come_from_their_range() {
+        let uniform = Distribution::Uniform {
+            mean: ms(10),
+            spread: ms(10),
+        };
+        let (mean, deviation) = moments(&draws(uniform, 0.0, 100_000));
+        assert!((mean - 10.0).abs() < 0.1 && (deviation - 10.0 / 3f64.sqrt()).abs() < 0.1);
+        let empirical = Distribution::empirical(vec![ms(30), ms(10), ms(10), ms(20)]).unwrap();
+        let values = draws(empirical, 0.0, 100_000);
+        let share = |of: f64| values.iter().filter(|&&value| value == of).count() as f64 / 1e5;
+        assert!((share(10.0) - 0.5).abs() < 0.01 && (share(30.0) - 0.25).abs() < 0.01);
+        assert!(Distribution::empirical(vec![]).is_none());
+    }
+
+    #[test]
+    fn correlation_joins_neighbours_as_in_netem() {
+        let uniform = Distribution::Uniform {
+            mean: ms(100),
+            spread: ms(100),
+        };
+        let values = draws(uniform, 0.5, 200_000);
+        let (mean, deviation) = moments(&values);
+        let joint: f64 = values
+            .windows(2)
+            .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+            .sum();
+        let correlation = joint / (values.len() - 1) as f64 / (deviation * deviation);
+        assert!((correlation - 0.5).abs() < 0.01, "{correlation}");
+        // an autoregression of ρ = 0.5 on uniform numbers: σ · √((1 − ρ)/(1 + ρ))
+        let expected = 100.0 / 3f64.sqrt() * (1.0f64 / 3.0).sqrt();
+        assert!((deviation - expected).abs() < 0.3, "{deviation}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Restarts and changes of a direction while it runs.
+
+use thiserror::Error;
+
+use super::Direction;
+use crate::stage::StageConfig;
+use crate::time::{Duration, Time};
+
+/// A change that follows every start of a direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// When, after the start.
+    pub at: Duration,
+    /// Number of the stage, from 0.
+    pub stage: usize,
+    /// What it does from then on: a stage of the same kind.
+    pub config: StageConfig,
+}
+
+/// Why a change is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ChangeError {
+    /// There is no such stage.
+    #[error("there is no stage {stage}: the direction has {stages}")]
+    NoSuchStage {
+        /// The number asked for.
+        stage: usize,
+        /// How many there are.
+        stages: usize,
+    },
+    /// The stage is of another kind.
+    #[error("stage {stage} is of another kind: parameters can change, what a stage does cannot")]
+    OtherKind {
+        /// The stage's number.
+        stage: usize,
+    },
+}
+
+/// Something that happens to the stages at an instant to come.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) at: Time,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A start, with what is added to the offset.
+    Restart(Duration),
+    /// Asked for by a call.
+    Change {
+        stage: usize,
+        config: Box<StageConfig>,
+    },
+    /// Known beforehand: number of the change.
+    Scheduled(usize),
+}
+
+impl What {
+    pub(super) fn is_restart(&self) -> bool {
+        matches!(self, Self::Restart(_))
+    }
+}
+
+impl<P: Clone> Direction<P> {
+    /// The same direction with changes known beforehand. They happen anew after every [restart](Self::restart), which
+    /// begins with the stages as they were given to [`new`](Self::new).
+    ///
+    /// Errors if a change names a stage that is not there, or is of another kind.
+    pub fn with_changes(mut self, changes: Vec<Change>) -> Result<Self, ChangeError> {
+        for change in &changes {
+            self.check(change.stage, &change.config)?;
+        }
+        self.changes = changes;
+        self.schedule_changes();
+        Ok(self)
+    }
+
+    /// Changes what a stage does from `at` on, or from now on if that is past. `stage` counts from 0, and `config` must be
+    /// of the same kind as what the stage does now.
+    ///
+    /// No packet is lost by it but those that a smaller limit has no room for, which are
+    /// [dropped](crate::DropReason::QueueFull): by drop-head and FQ-CoDel as these do, by all others from the tail. The
+    /// packet in service stays in service, and what was sent of it stays sent. Packets on their way in a delay stage keep their
+    /// departure. A schedule or series takes its position from the last restart. Random generators go on. The change
+    /// lasts until another one, or until a restart where there are [changes known beforehand](Self::with_changes).
+    pub fn change(
+        &mut self,
+        at: Time,
+        stage: usize,
+        config: StageConfig,
+    ) -> Result<(), ChangeError> {
+        self.check(stage, &config)?;
+        let config = Box::new(config);
+        self.schedule(Pending {
+            at,
+            what: What::Change { stage, config },
+        });
+        self.settle(self.clock);
+        Ok(())
+    }
+
+    fn check(&self, stage: usize, config: &StageConfig) -> Result<(), ChangeError> {
+        let now = self.configs.get(stage).ok_or(ChangeError::NoSuchStage {
+            stage,
+            stages: self.configs.len(),
+        })?;
+        if std::mem::discriminant(now) != std::mem::discriminant(config) {
+            return Err(ChangeError::OtherKind { stage });
+        }
+        Ok(())
+    }
+
+    /// Puts it behind all that happens at or before its time.
+    pub(super) fn schedule(&mut self, pending: Pending) {
+        let index = self.pending.partition_point(|other| other.at <= pending.at);
+        self.pending.insert(index, pending);
+    }
+
+    fn schedule_changes(&mut self) {
+        for index in 0..self.changes.len() {
+            let at = self.zero + self.changes[index].at;
+            self.schedule(Pending {
+                at,
+                what: What::Scheduled(index),
+            });
+        }
+    }
+
+    /// Lets a pending event come into force at `at`. What leaves before must have left.
+    pub(super) fn apply(&mut self, pending: Pending, at: Time) {
+        match pending.what {
+            What::Restart(offset) => self.start(pending.at, at, offset),
+            What::Change { stage, config } => self.alter(stage, &config, at),
+            What::Scheduled(index) => {
+                let Some(Change { stage, config, .. }) = self.changes.get(index).cloned() else {
+                    return;
+                };
+                self.alter(stage, &config, at);
+            }
+        }
+    }
+
+    fn start(&mut self, zero: Time, at: Time, offset: Duration) {
+        self.zero = zero;
+        self.offset = offset;
+        if !self.changes.is_empty() {
+            for stage in 0..self.configs.len() {
+                let config = self.configs[stage].clone();
+                self.alter_stage(stage, &config, at);
+            }
+            self.pending
+                .retain(|pending| !matches!(pending.what, What::Scheduled(_)));
+            self.schedule_changes();
+        }
+        for stage in &mut self.stages {
+            stage.restart(zero, at, offset);
+        }
+        self.lay_bins(at);
+    }
+
+    fn alter(&mut self, stage: usize, config: &StageConfig, at: Time) {
+        self.alter_stage(stage, config, at);
+        if self.metered == Some(stage) {
+            self.lay_bins(at);
+            self.queue_changed(stage, at);
+        }
+    }
+
+    fn alter_stage(&mut self, stage: usize, config: &StageConfig, at: Time) {
+        self.stages[stage].change(config, self.zero, at, self.offset);
+        self.drop_given_up(stage, at);
+    }
+
+    /// The capacity of the bins follows the schedule from `at` on.
+    fn lay_bins(&mut self, at: Time) {
+        let offer = self.offer();
+        if let Some(meter) = &mut self.meter {
+            meter.restart(self.zero, at, offer);
+        }
+    }
+}

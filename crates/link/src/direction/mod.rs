@@ -1,0 +1,366 @@
+//! One direction of a link: packets go in at one end and come out, or are dropped, in order of time.
+
+mod change;
+
+use std::collections::VecDeque;
+
+use crate::bottleneck::{Admission, Bottleneck};
+use crate::meter::{Bin, Meter};
+use crate::outcome::{DropReason, Fate, Outcome};
+use crate::packet::Tag;
+use crate::queue::QueueLevel;
+use crate::schedule::Offer;
+use crate::stage::{Item, Stage, StageConfig, Step};
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets};
+pub use change::{Change, ChangeError};
+use change::{Pending, What};
+
+/// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
+///
+/// `P` is whatever the caller needs to know its packet again, such as an index. The whole contract:
+/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back at
+/// [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns of
+/// an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the latest
+/// one seen.
+///
+/// At one instant, packets leave a stage before others enter it. Once the queues have reached their greatest length,
+/// nothing allocates.
+#[derive(Clone, Debug)]
+pub struct Direction<P> {
+    stages: Vec<Stage<P>>,
+    outcomes: VecDeque<Outcome<P>>,
+    /// Second packets that are about to enter a stage.
+    twins: VecDeque<(usize, Time, Item<P>)>,
+    /// The stage in which something happens next, and when: asked for much more often than it changes.
+    next: Option<(usize, Time)>,
+    held: QueueLevel,
+    zero: Time,
+    /// What the last restart added to the offset of traces and series.
+    offset: Duration,
+    clock: Time,
+    /// Restarts and changes in the future, in order.
+    pending: VecDeque<Pending>,
+    /// The stages as they are at every start.
+    configs: Vec<StageConfig>,
+    /// What changes after every start.
+    changes: Vec<Change>,
+    meter: Option<Meter>,
+    /// Index of the first bottleneck.
+    metered: Option<usize>,
+}
+
+impl<P: Clone> Direction<P> {
+    /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
+    pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
+        let metered = stages
+            .iter()
+            .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
+        Self {
+            stages: stages
+                .iter()
+                .map(|stage| Stage::new(stage.clone(), zero))
+                .collect(),
+            configs: stages,
+            changes: Vec::new(),
+            offset: Duration::ZERO,
+            outcomes: VecDeque::new(),
+            twins: VecDeque::new(),
+            next: None,
+            held: QueueLevel::default(),
+            zero,
+            clock: Time::ZERO,
+            pending: VecDeque::new(),
+            meter: None,
+            metered,
+        }
+    }
+
+    /// The same direction with a meter. Its [bins](Self::finished_bins) pile up until they are taken.
+    pub fn with_meter(mut self) -> Self {
+        self.meter = Some(Meter::new(self.zero, self.offer()));
+        self
+    }
+
+    /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
+    /// added to the configured offset of traces and series.
+    ///
+    /// Packets that are queued or on their way stay. If `zero` lies in the future all goes on as it was until then; if it
+    /// lies in the past the schedules are where they would be had they started in time. A later call replaces those that
+    /// were to come into force at its `zero` or after.
+    pub fn restart(&mut self, zero: Time, offset: Duration) {
+        self.pending
+            .retain(|other| other.at < zero || !other.what.is_restart());
+        self.schedule(Pending {
+            at: zero,
+            what: What::Restart(offset),
+        });
+        self.settle(self.clock);
+    }
+
+    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`, of which no more is known.
+    pub fn accept(&mut self, now: Time, packet: P, size: Bytes) {
+        self.accept_tagged(now, packet, size, Tag::default());
+    }
+
+    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`.
+    pub fn accept_tagged(&mut self, now: Time, packet: P, size: Bytes, tag: Tag) {
+        let now = self.settle(now);
+        self.held.packets.0 += 1;
+        self.held.bytes += size;
+        if let Some(meter) = &mut self.meter {
+            meter.arrived(now, size);
+        }
+        self.enter(0, now, Item::new(packet, size, now).tagged(tag));
+        self.next = self.next_internal();
+    }
+
+    /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
+    ///
+    /// Never later than the next delivery. It may be earlier, and then `poll` gives nothing and this a later instant. A
+    /// drop may be told later than it happened: by the least delay of the stages behind it.
+    pub fn next_event(&self) -> Option<Time> {
+        if !self.outcomes.is_empty() {
+            return Some(self.clock);
+        }
+        let steady = self.pending.iter().all(|pending| pending.what.is_restart());
+        let mut behind = Duration::ZERO;
+        let mut earliest: Option<Time> = None;
+        for stage in self.stages.iter().rev() {
+            if let Some(event) = self.event_of(stage) {
+                let delivery = event + behind;
+                earliest = Some(earliest.map_or(delivery, |other| other.min(delivery)));
+            }
+            // A change may shorten the delay.
+            if let Stage::Delay(delay) = stage
+                && steady
+            {
+                behind += delay.least();
+            }
+        }
+        earliest
+    }
+
+    /// The next packet that had left or been dropped by `now`, in order of that time; call until `None`.
+    pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
+        self.settle(now);
+        self.outcomes.pop_front()
+    }
+
+    /// The bins of the meter that had ended by `now` and were not taken before, in order of time, without a gap.
+    ///
+    /// The first one holds `zero`, or the first packet if that came earlier. Nothing without a
+    /// [meter](Self::with_meter).
+    pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
+        let now = self.settle(now);
+        let mut meter = self.meter.as_mut();
+        std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
+    }
+
+    /// The queue of the first bottleneck, as of the last call.
+    pub fn queue(&self) -> QueueLevel {
+        self.bottleneck().map(Bottleneck::level).unwrap_or_default()
+    }
+
+    /// All packets that have neither left nor been dropped, as of the last call.
+    pub fn held(&self) -> QueueLevel {
+        self.held
+    }
+
+    /// Brings everything up to `now`, pending restarts and changes at their instants. Returns the time of the direction.
+    fn settle(&mut self, now: Time) -> Time {
+        let now = now.max(self.clock);
+        while self
+            .pending
+            .front()
+            .is_some_and(|pending| pending.at <= now)
+        {
+            let Some(pending) = self.pending.pop_front() else {
+                break;
+            };
+            let at = pending.at.max(self.clock);
+            // What leaves before it leaves by the old schedule, what would leave at it by the new one.
+            if let Some(before) = at.as_nanos().checked_sub(1).map(Time::from_nanos) {
+                self.run(before);
+            }
+            self.clock = at;
+            self.apply(pending, at);
+            self.next = self.next_internal();
+        }
+        self.run(now);
+        self.clock = now;
+        now
+    }
+
+    /// Moves packets from stage to stage in order of time, up to and including `until`.
+    fn run(&mut self, until: Time) {
+        while let Some((index, now)) = self.next.filter(|&(_, now)| now <= until) {
+            match self.stages[index].step(now) {
+                Some(Step::Left(item)) => {
+                    self.drop_given_up(index, now);
+                    self.left(index, now, item.size);
+                    self.enter(index + 1, now, item);
+                }
+                Some(Step::Within) => {
+                    self.drop_given_up(index, now);
+                    self.queue_changed(index, now);
+                }
+                None => return,
+            }
+            self.next = self.next_internal();
+        }
+    }
+
+    /// The stage in which something happens next, and when; of several at one instant the last one.
+    fn next_internal(&self) -> Option<(usize, Time)> {
+        let mut next: Option<(usize, Time)> = None;
+        for (index, stage) in self.stages.iter().enumerate() {
+            if let Some(event) = stage.next_event()
+                && next.is_none_or(|(_, earliest)| event <= earliest)
+            {
+                next = Some((index, event));
+            }
+        }
+        next
+    }
+
+    /// Lets a second packet into the given stage, after the first has gone on.
+    fn double(&mut self, first: usize, now: Time, item: Item<P>) {
+        self.held = self.held.plus(item.size);
+        self.tell(now, item.clone(), Fate::Doubled);
+        self.twins.push_back((first, now, item));
+    }
+
+    /// Lets a packet into the given stage and on through those that hold nothing back.
+    #[inline]
+    fn enter(&mut self, first: usize, now: Time, item: Item<P>) {
+        self.pass(first, now, item);
+        while let Some((first, now, twin)) = self.twins.pop_front() {
+            self.pass(first, now, twin);
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self, first: usize, now: Time, mut item: Item<P>) {
+        for index in first..self.stages.len() {
+            match &mut self.stages[index] {
+                Stage::Loss(loss) => {
+                    if loss.strikes(now) {
+                        return self.finish(now, item, Fate::Dropped(DropReason::Loss));
+                    }
+                }
+                Stage::Bottleneck(bottleneck) => match bottleneck.accept(now, item) {
+                    Admission::Queued => {
+                        self.drop_given_up(index, now);
+                        return self.queue_changed(index, now);
+                    }
+                    Admission::Refused(item, reason) => {
+                        return self.finish(now, item, Fate::Dropped(reason));
+                    }
+                    Admission::Passed(passed) => {
+                        item = Item {
+                            released: now,
+                            ..passed
+                        };
+                        self.left(index, now, item.size);
+                    }
+                },
+                Stage::Delay(delay) => return delay.accept(now, item),
+                Stage::Duplication(damage) => {
+                    if damage.strikes() {
+                        self.double(index + 1, now, item.clone());
+                    }
+                }
+                Stage::Corruption(damage) => {
+                    if let Some(bit) = damage.bit(item.size) {
+                        item.corrupt(bit);
+                    }
+                }
+            }
+        }
+        self.finish(now, item, Fate::Delivered);
+    }
+
+    /// Tells of the packets that a queue has given up.
+    #[inline]
+    fn drop_given_up(&mut self, index: usize, now: Time) {
+        while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
+            && let Some((item, reason)) = bottleneck.next_dropped()
+        {
+            self.finish(now, item, Fate::Dropped(reason));
+        }
+    }
+
+    fn finish(&mut self, now: Time, item: Item<P>, fate: Fate) {
+        self.held = self.held.less(item.size);
+        if let Some(meter) = &mut self.meter {
+            match fate {
+                Fate::Dropped(reason) => meter.dropped(now, reason),
+                Fate::Delivered if self.metered.is_none() => {
+                    meter.left(now, item.size, QueueLevel::default())
+                }
+                Fate::Delivered | Fate::Doubled => {}
+            }
+        }
+        self.tell(now, item, fate);
+    }
+
+    fn tell(&mut self, now: Time, item: Item<P>, fate: Fate) {
+        self.outcomes.push_back(Outcome {
+            corrupt_bit: item.corrupt_bit(),
+            packet: item.packet,
+            size: item.size,
+            arrived: item.arrived,
+            released: item.released,
+            departed: now,
+            fate,
+            marked: item.marked,
+        });
+    }
+
+    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
+    fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
+        let event = stage.next_event();
+        match (stage, self.pending.front()) {
+            (Stage::Bottleneck(bottleneck), Some(pending))
+                if bottleneck.level().packets > Packets(0) =>
+            {
+                Some(event.map_or(pending.at, |event| event.min(pending.at)))
+            }
+            _ => event,
+        }
+    }
+
+    fn queue_changed(&mut self, index: usize, now: Time) {
+        if self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.queue(now, level);
+            }
+        }
+    }
+
+    fn left(&mut self, index: usize, now: Time, size: Bytes) {
+        if self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.left(now, size, level);
+            }
+        }
+    }
+
+    fn bottleneck(&self) -> Option<&Bottleneck<P>> {
+        match &self.stages[self.metered?] {
+            Stage::Bottleneck(bottleneck) => Some(bottleneck),
+            _ => None,
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        self.bottleneck()
+            .map_or(Offer::Unlimited, Bottleneck::offer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! Probabilities.
+
+/// A probability: a number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+impl Probability {
+    /// What never happens.
+    pub const NEVER: Self = Self(0.0);
+
+    /// The probability, or `None` if `value` is not a number from 0 to 1.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// The value, 0 to 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_probability_is_refused() {
+        assert!(
+            [-0.1, 1.1, f64::NAN, f64::INFINITY]
+                .iter()
+                .all(|&value| Probability::new(value).is_none())
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! Controlled delay (RFC 8289): packets are dropped or marked where they leave, by the time that they have waited.
+
+use super::fifo::Line;
+use super::{Dropped, Limit, QueueLevel, Surcharge};
+use crate::outcome::DropReason;
+use crate::stage::Item;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, MTU};
+
+/// CoDel's parameters (RFC 8289 §4.2 to 4.4). The default is the RFC's: 5 ms, 100 ms, no limit, no marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoDelConfig {
+    /// The least sojourn time that is acceptable as a standing queue (`TARGET`).
+    pub target: Duration,
+    /// How long the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`): about the
+    /// longest usual round-trip time.
+    pub interval: Duration,
+    /// Nothing is dropped while no more than this waits behind the packet (`MAXPACKET`).
+    pub mtu: Bytes,
+    /// Whether packets of ECN-capable transports are marked in place of being dropped. A marked packet is the one that is
+    /// sent next, as in Linux; the pseudocode of the RFC knows drops only.
+    pub ecn: bool,
+    /// How much waits at most; what exceeds it is dropped on arrival.
+    pub limit: Limit,
+}
+
+impl Default for CoDelConfig {
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            mtu: MTU,
+            ecn: false,
+            limit: Limit::default(),
+        }
+    }
+}
+
+/// A line of packets that CoDel takes from.
+pub(crate) trait Source<P> {
+    /// Takes the next packet.
+    fn take(&mut self) -> Option<Item<P>>;
+    /// Bytes that wait.
+    fn backlog(&self) -> Bytes;
+}
+
+impl<P> Source<P> for Line<P> {
+    fn take(&mut self) -> Option<Item<P>> {
+        self.pop()
+    }
+
+    fn backlog(&self) -> Bytes {
+        self.level().bytes
+    }
+}
+
+/// The state of the control loop, named as in RFC 8289 §5.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Control {
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+/// What `dodequeue` of the RFC gives: the packet, and whether it may be dropped.
+struct Candidate<P> {
+    item: Option<Item<P>>,
+    ok_to_drop: bool,
+}
+
+impl Control {
+    /// The packet to be sent at `now` (RFC 8289 §5.5).
+    pub(crate) fn dequeue<P>(
+        &mut self,
+        now: Time,
+        config: &CoDelConfig,
+        source: &mut impl Source<P>,
+        dropped: &mut Dropped<P>,
+    ) -> Option<Item<P>> {
+        let mut candidate = self.candidate(now, config, source);
+        if self.dropping {
+            self.dropping = candidate.ok_to_drop;
+            while self.dropping && now >= self.drop_next {
+                self.count = self.count.saturating_add(1);
+                let marked = signal(config, &mut candidate, dropped);
+                if !marked {
+                    candidate = self.candidate(now, config, source);
+                    self.dropping = candidate.ok_to_drop;
+                }
+                if self.dropping {
+                    self.drop_next = self.control_law(self.drop_next, config);
+                }
+                if marked {
+                    break;
+                }
+            }
+        } else if candidate.ok_to_drop {
+            if !signal(config, &mut candidate, dropped) {
+                candidate = self.candidate(now, config, source);
+            }
+            self.dropping = true;
+            // If dropping ended a short while ago, the rate that controlled the queue then is a good one to begin with.
+            let delta = self.count.saturating_sub(self.last_count);
+            let recently = self.last_count > 0
+                && now.since(self.drop_next)
+                    < Duration::from_nanos(config.interval.as_nanos().saturating_mul(16));
+            self.count = if delta > 1 && recently { delta } else { 1 };
+            self.drop_next = self.control_law(now, config);
+            self.last_count = self.count;
+        }
+        candidate.item
+    }
+
+    /// More signals are due: packets were dropped elsewhere (`fq_codel_drop` of Linux).
+    pub(crate) fn strengthen(&mut self, drops: u32) {
+        self.count = self.count.saturating_add(drops);
+    }
+
+    fn candidate<P>(
+        &mut self,
+        now: Time,
+        config: &CoDelConfig,
+        source: &mut impl Source<P>,
+    ) -> Candidate<P> {
+        let item = source.take();
+        let above = item.as_ref().is_some_and(|item| {
+            now.since(item.entered) >= config.target && source.backlog() > config.mtu
+        });
+        let mut ok_to_drop = false;
+        match (above, self.first_above) {
+            (false, _) => self.first_above = None,
+            (true, None) => self.first_above = Some(now + config.interval),
+            (true, Some(first_above)) => ok_to_drop = now >= first_above,
+        }
+        Candidate { item, ok_to_drop }
+    }
+
+    /// The next drop: t + interval / √count.
+    fn control_law(&self, t: Time, config: &CoDelConfig) -> Time {
+        let step = config.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
+        t + Duration::from_nanos(step as u64)
+    }
+}
+
+/// Marks the packet, or drops it. Returns whether it was marked, and so is still there.
+fn signal<P>(config: &CoDelConfig, candidate: &mut Candidate<P>, dropped: &mut Dropped<P>) -> bool {
+    let marked = config.ecn && candidate.item.as_mut().is_some_and(Item::mark);
+    if !marked {
+        let item = candidate.item.take();
+        dropped.extend(item.map(|item| (item, DropReason::Congestion)));
+    }
+    marked
+}
+
+/// One line under control.
+#[derive(Clone, Debug)]
+pub(crate) struct CoDel<P> {
+    config: CoDelConfig,
+    line: Line<P>,
+    control: Control,
+}
+
+impl<P> CoDel<P> {
+    pub(crate) fn new(config: CoDelConfig) -> Self {
+        Self {
+            config,
+            line: Line::new(),
+            control: Control::default(),
+        }
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        self.line.push_within(&self.config.limit, item, surcharge)
+    }
+
+    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        self.control
+            .dequeue(now, &self.config, &mut self.line, dropped)
+    }
+
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        self.line.level()
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.control = Control::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Ecn, Tag};
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when packets
+    /// were dropped, and when marked, in ns.
+    fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
+        let mut queue = CoDel::new(config);
+        let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
+        for now in (20..millis).map(ms) {
+            while queue.level().packets.0 < 40 {
+                let item = Item::new((), Bytes(1500), now - Duration::from_millis(20))
+                    .tagged(Tag { flow: 0, ecn });
+                queue.push(item, Surcharge::default()).unwrap();
+            }
+            let sent = queue.pop(now, &mut dropped).unwrap();
+            drops.extend(dropped.drain(..).map(|_| now.as_nanos() / 1_000_000));
+            marks.extend(sent.marked.then(|| now.as_nanos() / 1_000_000));
+        }
+        (drops, marks)
+    }
+
+    /// The times of RFC 8289 §5.3, with drops on the first whole millisecond at or after drop_next.
+    fn law(first: u64, until: u64) -> Vec<u64> {
+        let (mut next, mut count, mut times) = (first as f64, 1.0f64, vec![first]);
+        loop {
+            next += 100.0 / count.sqrt();
+            if next > until as f64 {
+                return times;
+            }
+            times.push(next.ceil() as u64);
+            count += 1.0;
+        }
+    }
+
+    #[test]
+    fn drops_follow_the_control_law() {
+        let (drops, marks) = overload(CoDelConfig::default(), Ecn::NotEct, 1000);
+        // First above target at 20 ms, first drop an interval later; then after 100, 70.7, 57.7, 50, 44.7, … ms.
+        assert_eq!(drops[..6], [120, 220, 291, 349, 399, 444]);
+        assert_eq!(drops, law(120, 999));
+        assert!(marks.is_empty());
+    }
+
+    #[test]
+    fn capable_packets_are_marked_at_the_times_of_the_drops() {
+        let config = CoDelConfig {
+            ecn: true,
+            ..CoDelConfig::default()
+        };
+        assert_eq!(
+            overload(config.clone(), Ecn::Ect0, 1000),
+            (vec![], law(120, 999))
+        );
+        assert_eq!(overload(config, Ecn::NotEct, 1000), (law(120, 999), vec![]));
+    }
+
+    #[test]
+    fn a_drop_rate_is_taken_up_again_within_16_intervals() {
+        let config = CoDelConfig::default();
+        for (pause, spacing) in [(500, 25), (3000, 100)] {
+            let mut control = Control {
+                // 17 drops, the last of them due at 1000 ms; then the queue emptied
+                count: 17,
+                last_count: 1,
+                drop_next: ms(1000),
+                ..Control::default()
+            };
+            let mut line = Line::new();
+            let (start, mut drops) = (1000 + pause, Vec::new());
+            for now in start..start + 300 {
+                while line.level().packets.0 < 10 {
+                    line.push(Item::new((), Bytes(1500), ms(now - 20)));
+                }
+                let mut dropped = Dropped::new();
+                control.dequeue(ms(now), &config, &mut line, &mut dropped);
+                drops.extend(dropped.iter().map(|_| now));
+            }
+            assert_eq!(drops[0], start + 100);
+            assert_eq!(drops[1], start + 100 + spacing, "100 / √16 or 100 ms");
+        }
+    }
+
+    #[test]
+    fn a_burst_shorter_than_an_interval_and_a_last_packet_pass() {
+        let mut queue = CoDel::new(CoDelConfig::default());
+        let mut dropped = Dropped::new();
+        for _ in 0..90 {
+            queue
+                .push(Item::new((), Bytes(1500), ms(0)), Surcharge::default())
+                .unwrap();
+        }
+        for now in 1..=90 {
+            assert!(queue.pop(ms(now), &mut dropped).is_some());
+        }
+        // never more than an MTU behind the packet, however long it waited
+        for now in (1000..5000).step_by(100) {
+            for _ in 0..2 {
+                queue
+                    .push(
+                        Item::new((), Bytes(1500), ms(now - 500)),
+                        Surcharge::default(),
+                    )
+                    .unwrap();
+            }
+            while queue.pop(ms(now), &mut dropped).is_some() {}
+        }
+        assert!(dropped.is_empty());
+    }
+
+    #[test]
+    fn a_queue_that_drains_ends_the_dropping() {
+        let mut control = Control {
+            dropping: true,
+            first_above: Some(ms(0)),
+            drop_next: ms(10),
+            count: 3,
+            ..Control::default()
+        };
+        let mut line: Line<char> = Line::new();
+        for packet in ['a', 'b', 'c', 'd'] {
+            line.push(Item::new(packet, Bytes(1000), ms(0)));
+        }
+        let mut dropped = Dropped::new();
+        let sent = control.dequeue(ms(200), &CoDelConfig::default(), &mut line, &mut dropped);
+        // a and b may go; c has only 1000 bytes behind it, which ends the dropping
+        assert_eq!(sent.map(|item| item.packet), Some('c'));
+        assert_eq!(dropped.len(), 2);
+        assert!(!control.dropping && control.first_above.is_none());
+        assert_eq!(control.count, 5, "remembered for the next time");
+    }
+}

@@ -1,0 +1,343 @@
+//! Flow queueing with controlled delay (RFC 8290): a CoDel queue per flow, served by deficit round robin.
+
+use std::collections::VecDeque;
+
+use super::codel::{CoDelConfig, Control};
+use super::fifo::Line;
+use super::{Dropped, Limit, QueueLevel, Surcharge};
+use crate::outcome::DropReason;
+use crate::random::Seed;
+use crate::stage::Item;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets};
+
+/// At most so many packets are dropped at once from the longest flow (RFC 8290 §4.1).
+const DROP_BATCH: u32 = 64;
+
+/// FQ-CoDel's parameters (RFC 8290 §4.1.2, §5.2). The default is the RFC's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FqCoDelConfig {
+    /// Queues that flows are hashed to (1024).
+    pub flows: u16,
+    /// Bytes that a flow may send before it is the next one's turn (1514).
+    pub quantum: Bytes,
+    /// CoDel in each flow. Its own limit is not used.
+    pub codel: CoDelConfig,
+    /// How much waits at most: 10240 packets and 32 MiB. Beyond it, the longest flow loses packets from its head.
+    pub limit: Limit,
+    /// What the hash is stirred with.
+    pub seed: Seed,
+}
+
+impl Default for FqCoDelConfig {
+    fn default() -> Self {
+        Self {
+            flows: 1024,
+            quantum: Bytes(1514),
+            codel: CoDelConfig {
+                ecn: true,
+                target: Duration::from_millis(5),
+                ..CoDelConfig::default()
+            },
+            limit: Limit {
+                packets: Some(Packets(10_240)),
+                bytes: Some(Bytes(32 << 20)),
+            },
+            seed: Seed::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Idle,
+    New,
+    Old,
+}
+
+#[derive(Clone, Debug)]
+struct Flow<P> {
+    line: Line<P>,
+    control: Control,
+    deficit: i64,
+    place: Place,
+}
+
+/// All flows.
+#[derive(Clone, Debug)]
+pub(crate) struct FqCoDel<P> {
+    config: FqCoDelConfig,
+    flows: Vec<Flow<P>>,
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    level: QueueLevel,
+}
+
+impl<P> FqCoDel<P> {
+    pub(crate) fn new(config: FqCoDelConfig) -> Self {
+        let flow = || Flow {
+            line: Line::new(),
+            control: Control::default(),
+            deficit: 0,
+            place: Place::Idle,
+        };
+        Self {
+            flows: std::iter::repeat_with(flow)
+                .take(usize::from(config.flows.max(1)))
+                .collect(),
+            config,
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            level: QueueLevel::default(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
+        let index = self.slot(item.flow);
+        let flow = &mut self.flows[usize::from(index)];
+        self.level = self.level.plus(item.size);
+        flow.line.push(item);
+        if flow.place == Place::Idle {
+            flow.place = Place::New;
+            flow.deficit = quantum(&self.config);
+            self.new.push_back(index);
+        }
+        while !self.config.limit.holds(surcharge.on(self.level)) && self.level.packets.0 > 0 {
+            self.relieve(dropped);
+        }
+    }
+
+    /// The scheduler of RFC 8290 §4.2.
+    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        let quantum = quantum(&self.config);
+        loop {
+            let from_new = !self.new.is_empty();
+            let index = *self.new.front().or(self.old.front())?;
+            let flow = &mut self.flows[usize::from(index)];
+            if flow.deficit <= 0 {
+                flow.deficit += quantum;
+                self.demote(index, from_new);
+                continue;
+            }
+            let before = (flow.line.level(), dropped.len());
+            let item = flow
+                .control
+                .dequeue(now, &self.config.codel, &mut flow.line, dropped);
+            let gone = before.0.bytes.0.saturating_sub(flow.line.level().bytes.0);
+            let packets = before.0.packets.0 - flow.line.level().packets.0;
+            self.level = QueueLevel {
+                packets: Packets(self.level.packets.0.saturating_sub(packets)),
+                bytes: Bytes(self.level.bytes.0.saturating_sub(gone)),
+            };
+            let Some(item) = item else {
+                // A new flow that ran empty goes to the end of the old ones once, lest it starve them by coming back.
+                if from_new && !self.old.is_empty() {
+                    self.demote(index, true);
+                } else {
+                    self.list(from_new).pop_front();
+                    self.flows[usize::from(index)].place = Place::Idle;
+                }
+                continue;
+            };
+            flow.deficit -= item.size.0.min(u64::from(u16::MAX)) as i64; // the longest IP packet
+            return Some(item);
+        }
+    }
+
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        let index = *self.new.front().or(self.old.front())?;
+        match self.flows[usize::from(index)].line.pop() {
+            Some(item) => {
+                self.level = self.level.less(item.size);
+                Some(item)
+            }
+            None => {
+                let from_new = !self.new.is_empty();
+                self.list(from_new).pop_front();
+                self.flows[usize::from(index)].place = Place::Idle;
+                self.remove()
+            }
+        }
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        self.level
+    }
+
+    pub(crate) fn restart(&mut self) {
+        for flow in &mut self.flows {
+            flow.control = Control::default();
+            flow.deficit = quantum(&self.config);
+        }
+        // flows without a packet leave the lists; the others keep their order
+        let flows = &mut self.flows;
+        for list in [&mut self.new, &mut self.old] {
+            list.retain(|&index| {
+                let flow = &mut flows[usize::from(index)];
+                if flow.line.is_empty() {
+                    flow.place = Place::Idle;
+                }
+                flow.place != Place::Idle
+            });
+        }
+    }
+
+    fn slot(&self, key: u64) -> u16 {
+        let mixed = mix(key ^ mix(self.config.seed.0));
+        ((u128::from(mixed) * self.flows.len() as u128) >> 64) as u16 // below the number of flows
+    }
+
+    fn list(&mut self, new: bool) -> &mut VecDeque<u16> {
+        if new { &mut self.new } else { &mut self.old }
+    }
+
+    fn demote(&mut self, index: u16, from_new: bool) {
+        self.list(from_new).pop_front();
+        self.flows[usize::from(index)].place = Place::Old;
+        self.old.push_back(index);
+    }
+
+    /// Drops from the head of the flow with most bytes half of what it has, at most 64 packets (RFC 8290 §4.1).
+    fn relieve(&mut self, dropped: &mut Dropped<P>) {
+        let bytes = |flow: &Flow<P>| flow.line.level();
+        let Some(longest) = self.flows.iter_mut().reduce(|longest, flow| {
+            let (one, other) = (bytes(longest), bytes(flow));
+            if (other.bytes, other.packets) > (one.bytes, one.packets) {
+                flow
+            } else {
+                longest
+            }
+        }) else {
+            return;
+        };
+        let (half, mut gone, mut drops) = (longest.line.level().bytes.0 / 2, 0, 0);
+        while let Some(item) = longest.line.pop() {
+            gone = item.size.0.saturating_add(gone);
+            drops += 1;
+            self.level = self.level.less(item.size);
+            dropped.push_back((item, DropReason::QueueFull));
+            if drops >= DROP_BATCH || gone >= half {
+                break;
+            }
+        }
+        longest.control.strengthen(drops);
+    }
+}
+
+/// At least 256 bytes, as in Linux, so that a turn comes after few rounds.
+fn quantum(config: &FqCoDelConfig) -> i64 {
+    config.quantum.0.clamp(256, 1 << 32) as i64
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+fn mix(key: u64) -> u64 {
+    let key = key.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let key = (key ^ (key >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let key = (key ^ (key >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    key ^ (key >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Ecn, Tag};
+
+    fn item(flow: u64, packet: u32, size: u64) -> Item<(u64, u32)> {
+        Item::new((flow, packet), Bytes(size), Time::ZERO).tagged(Tag {
+            flow,
+            ecn: Ecn::NotEct,
+        })
+    }
+
+    fn fill(queue: &mut FqCoDel<(u64, u32)>, flow: u64, packets: u32, size: u64) -> usize {
+        let mut dropped = Dropped::new();
+        for packet in 0..packets {
+            queue.push(item(flow, packet, size), Surcharge::default(), &mut dropped);
+        }
+        dropped.len()
+    }
+
+    fn drain(queue: &mut FqCoDel<(u64, u32)>, packets: usize) -> Vec<u64> {
+        let mut dropped = Dropped::new();
+        let order = std::iter::from_fn(|| queue.pop(Time::ZERO, &mut dropped));
+        order.take(packets).map(|item| item.packet.0).collect()
+    }
+
+    #[test]
+    fn flows_share_bytes_rather_than_packets() {
+        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        fill(&mut queue, 1, 200, 1500);
+        fill(&mut queue, 2, 2000, 150);
+        let order = drain(&mut queue, 1100);
+        let count = |flow| order.iter().filter(|&&other| other == flow).count() as i64;
+        // equal bytes: 100 · 1500 = 1000 · 150, give or take a quantum
+        assert!(
+            (count(1) * 1500 - count(2) * 150).abs() <= 2 * 1514 + 1500,
+            "{}",
+            count(1)
+        );
+    }
+
+    #[test]
+    fn a_new_flow_goes_before_old_ones() {
+        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        fill(&mut queue, 1, 50, 1500);
+        fill(&mut queue, 2, 50, 1500);
+        drain(&mut queue, 10); // both are old by now
+        fill(&mut queue, 3, 1, 100);
+        assert_eq!(drain(&mut queue, 1), [3]);
+        // it may go on until its quantum is used up, and then it is an old flow like the others
+        fill(&mut queue, 3, 40, 100);
+        let order = drain(&mut queue, 40);
+        let first_other = order.iter().position(|&flow| flow != 3);
+        assert_eq!(first_other, Some(15), "16 packets of 100 bytes use up 1514");
+        let others = order[15..].iter().filter(|&&flow| flow != 3).count();
+        assert!(others >= 2, "{order:?}");
+    }
+
+    #[test]
+    fn beyond_the_limit_the_longest_flow_loses_half_of_what_it_has() {
+        let mut queue = FqCoDel::new(FqCoDelConfig {
+            limit: Limit {
+                packets: Some(Packets(100)),
+                bytes: None,
+            },
+            ..FqCoDelConfig::default()
+        });
+        assert_eq!(fill(&mut queue, 1, 90, 1000), 0);
+        assert_eq!(fill(&mut queue, 2, 10, 1000), 0);
+        assert_eq!(
+            fill(&mut queue, 2, 1, 1000),
+            45,
+            "half of the 90 of the other flow"
+        );
+        assert_eq!(queue.level().packets, Packets(56));
+        let order = drain(&mut queue, 200);
+        assert_eq!(order.iter().filter(|&&flow| flow == 2).count(), 11);
+    }
+
+    #[test]
+    fn within_a_flow_the_order_is_kept() {
+        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        for flow in 0..20 {
+            fill(&mut queue, flow, 30, 700);
+        }
+        let mut dropped = Dropped::new();
+        let mut next = [0; 20];
+        while let Some(item) = queue.pop(Time::ZERO, &mut dropped) {
+            let (flow, packet) = item.packet;
+            assert_eq!(next[flow as usize], packet);
+            next[flow as usize] += 1;
+        }
+        assert_eq!(next, [30; 20]);
+        assert_eq!(queue.level(), QueueLevel::default());
+    }
+
+    #[test]
+    fn hashing_spreads_neighbouring_keys() {
+        let queue: FqCoDel<()> = FqCoDel::new(FqCoDelConfig::default());
+        let slots: std::collections::HashSet<u16> = (0..1024).map(|key| queue.slot(key)).collect();
+        // 1024 keys into 1024 places leave 1 − 1/e of them used: 647 ± 4 · 9.8
+        assert!((608..=687).contains(&slots.len()), "{}", slots.len());
+    }
+}

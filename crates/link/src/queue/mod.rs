@@ -1,0 +1,269 @@
+//! The bottleneck queue: which packets may wait, in what order, and which are dropped or marked.
+
+mod codel;
+mod dualpi2;
+mod fifo;
+mod fq_codel;
+mod pie;
+mod red;
+
+use std::collections::VecDeque;
+
+pub use codel::CoDelConfig;
+pub use dualpi2::DualPi2Config;
+pub use fq_codel::FqCoDelConfig;
+pub use pie::PieConfig;
+pub use red::{Adaptation, RedConfig};
+
+use crate::outcome::DropReason;
+use crate::stage::Item;
+use crate::time::Time;
+use crate::units::{Bytes, Packets};
+use codel::CoDel;
+use dualpi2::DualPi2;
+use fifo::Fifo;
+use fq_codel::FqCoDel;
+use pie::Pie;
+use red::Red;
+
+/// What a queue does when packets come faster than they leave.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Discipline {
+    /// Every packet waits.
+    #[default]
+    Infinite,
+    /// A packet that would exceed a limit is dropped on arrival. The limits count every packet that has not left the
+    /// bottleneck, the one in service included (but see [`Clock::Milliseconds`](crate::bottleneck::Clock)); `None`
+    /// does not limit.
+    DropTail {
+        /// Most packets held.
+        packets: Option<Packets>,
+        /// Most bytes held. A single packet larger than this never passes.
+        bytes: Option<Bytes>,
+    },
+    /// Every packet enters, and those that have waited longest are dropped until the limits hold. The packet in service
+    /// counts, but is not dropped.
+    DropHead {
+        /// Most packets held.
+        packets: Option<Packets>,
+        /// Most bytes held. A single packet larger than this never passes.
+        bytes: Option<Bytes>,
+    },
+    /// Controlled delay (RFC 8289).
+    CoDel(CoDelConfig),
+    /// Flow queueing with CoDel in each flow (RFC 8290).
+    FqCoDel(FqCoDelConfig),
+    /// Proportional integral controller enhanced (RFC 8033).
+    Pie(PieConfig),
+    /// Random early detection, plain or adaptive.
+    Red(RedConfig),
+    /// The coupled dual queue of L4S (RFC 9332).
+    DualPi2(DualPi2Config),
+}
+
+/// How much a queue with active management holds at most. The packet in service counts as with
+/// [`Discipline::DropTail`]; `None` does not limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Limit {
+    /// Most packets held.
+    pub packets: Option<Packets>,
+    /// Most bytes held.
+    pub bytes: Option<Bytes>,
+}
+
+impl Limit {
+    pub(crate) fn holds(&self, level: QueueLevel) -> bool {
+        self.packets.is_none_or(|limit| level.packets <= limit)
+            && self.bytes.is_none_or(|limit| level.bytes <= limit)
+    }
+}
+
+/// How full a queue is, the packet in service included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QueueLevel {
+    /// Packets held.
+    pub packets: Packets,
+    /// Bytes held.
+    pub bytes: Bytes,
+}
+
+impl QueueLevel {
+    pub(crate) fn plus(self, size: Bytes) -> Self {
+        Self {
+            packets: Packets(self.packets.0.saturating_add(1)),
+            bytes: self.bytes + size,
+        }
+    }
+
+    pub(crate) fn less(self, size: Bytes) -> Self {
+        Self {
+            packets: Packets(self.packets.0.saturating_sub(1)),
+            bytes: Bytes(self.bytes.0.saturating_sub(size.0)),
+        }
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            packets: Packets(self.packets.0.saturating_add(other.packets.0)),
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+/// Packets that a queue has given up, with the reason.
+pub(crate) type Dropped<P> = VecDeque<(Item<P>, DropReason)>;
+
+/// What counts against the limits beside the packets that wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Surcharge {
+    /// The packet in service, where it counts.
+    pub(crate) serving: QueueLevel,
+    /// Bytes per packet beyond its size.
+    pub(crate) overhead: Bytes,
+}
+
+impl Surcharge {
+    /// What the limits are held against.
+    pub(crate) fn on(&self, waiting: QueueLevel) -> QueueLevel {
+        let mut level = waiting.and(self.serving);
+        level.bytes += Bytes(self.overhead.0.saturating_mul(waiting.packets.0));
+        level
+    }
+}
+
+/// The packets that wait, without the one in service. Its memory grows to the longest queue seen and stays.
+#[derive(Clone, Debug)]
+pub(crate) enum Queue<P> {
+    Fifo(Fifo<P>),
+    CoDel(CoDel<P>),
+    FqCoDel(Box<FqCoDel<P>>),
+    Pie(Pie<P>),
+    Red(Red<P>),
+    DualPi2(DualPi2<P>),
+}
+
+impl<P> Queue<P> {
+    pub(crate) fn new(discipline: &Discipline, zero: Time) -> Self {
+        match discipline {
+            Discipline::Infinite => Self::Fifo(Fifo::drop_tail(Limit::default())),
+            Discipline::DropTail { packets, bytes } => Self::Fifo(Fifo::drop_tail(Limit {
+                packets: *packets,
+                bytes: *bytes,
+            })),
+            Discipline::DropHead { packets, bytes } => Self::Fifo(Fifo::drop_head(Limit {
+                packets: *packets,
+                bytes: *bytes,
+            })),
+            Discipline::CoDel(config) => Self::CoDel(CoDel::new(config.clone())),
+            Discipline::FqCoDel(config) => Self::FqCoDel(Box::new(FqCoDel::new(config.clone()))),
+            Discipline::Pie(config) => Self::Pie(Pie::new(config.clone(), zero)),
+            Discipline::Red(config) => Self::Red(Red::new(config.clone(), zero)),
+            Discipline::DualPi2(config) => Self::DualPi2(DualPi2::new(config.clone(), zero)),
+        }
+    }
+
+    /// Whether the packet that is served next can still change while the server waits for the schedule. If not, the
+    /// head is committed as soon as the one before has left, which spares an event per packet.
+    pub(crate) fn decides_late(&self) -> bool {
+        match self {
+            Self::Fifo(queue) => queue.drops_head(),
+            _ => true,
+        }
+    }
+
+    /// Whether an empty queue that does not decide late takes a packet in.
+    pub(crate) fn admits(&self, size: Bytes) -> bool {
+        match self {
+            Self::Fifo(queue) => queue.admits(size),
+            _ => false,
+        }
+    }
+
+    /// Takes the packet in, or gives it back with the reason; what else it costs goes to `dropped`.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        match self {
+            Self::Fifo(queue) => queue.push(item, surcharge, dropped),
+            Self::CoDel(queue) => queue.push(item, surcharge),
+            Self::FqCoDel(queue) => {
+                queue.push(item, surcharge, dropped);
+                Ok(())
+            }
+            Self::Pie(queue) => queue.push(now, item, surcharge),
+            Self::Red(queue) => queue.push(now, item, surcharge),
+            Self::DualPi2(queue) => queue.push(now, item, surcharge),
+        }
+    }
+
+    /// The packet to be served from `now` on; those dropped on the way to it go to `dropped`.
+    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        match self {
+            Self::Fifo(queue) => queue.pop(),
+            Self::CoDel(queue) => queue.pop(now, dropped),
+            Self::FqCoDel(queue) => queue.pop(now, dropped),
+            Self::Pie(queue) => queue.pop(now),
+            Self::Red(queue) => queue.pop(now),
+            Self::DualPi2(queue) => queue.pop(now, dropped),
+        }
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        match self {
+            Self::Fifo(queue) => queue.level(),
+            Self::CoDel(queue) => queue.level(),
+            Self::FqCoDel(queue) => queue.level(),
+            Self::Pie(queue) => queue.level(),
+            Self::Red(queue) => queue.level(),
+            Self::DualPi2(queue) => queue.level(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.level().packets.0 == 0
+    }
+
+    /// Forgets what the discipline has learnt and starts its generators and timers anew; the packets stay.
+    pub(crate) fn restart(&mut self, zero: Time) {
+        match self {
+            Self::Fifo(_) => {}
+            Self::CoDel(queue) => queue.restart(),
+            Self::FqCoDel(queue) => queue.restart(),
+            Self::Pie(queue) => queue.restart(zero),
+            Self::Red(queue) => queue.restart(zero),
+            Self::DualPi2(queue) => queue.restart(zero),
+        }
+    }
+
+    /// Takes out a packet without any decision, to move it to another queue.
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        match self {
+            Self::Fifo(queue) => queue.pop(),
+            Self::CoDel(queue) => queue.remove(),
+            Self::FqCoDel(queue) => queue.remove(),
+            Self::Pie(queue) => queue.remove(),
+            Self::Red(queue) => queue.remove(),
+            Self::DualPi2(queue) => queue.remove(),
+        }
+    }
+
+    /// Takes over a packet that waited in another queue: only the limit is applied, nothing is drawn.
+    pub(crate) fn adopt(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
+        let refused = match self {
+            Self::Fifo(queue) => queue.push(item, surcharge, dropped),
+            Self::CoDel(queue) => queue.push(item, surcharge),
+            Self::FqCoDel(queue) => {
+                queue.push(item, surcharge, dropped);
+                Ok(())
+            }
+            Self::Pie(queue) => queue.adopt(item, surcharge),
+            Self::Red(queue) => queue.adopt(item, surcharge),
+            Self::DualPi2(queue) => queue.adopt(item, surcharge),
+        };
+        dropped.extend(refused.err());
+    }
+}

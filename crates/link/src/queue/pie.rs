@@ -1,0 +1,356 @@
+//! Proportional integral controller enhanced (RFC 8033): packets are dropped or marked where they enter, with a
+//! probability that follows the queueing delay.
+
+use super::fifo::Line;
+use super::{Limit, QueueLevel, Surcharge};
+use crate::outcome::DropReason;
+use crate::random::{Random, Seed};
+use crate::stage::Item;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, MTU};
+
+/// PIE's parameters (RFC 8033 §4 and §5). The default is the RFC's, without a limit.
+///
+/// The queueing delay is how long the packet at the head has waited at the instant of the update (RFC 8033 §5.2 leaves
+/// the choice between that and an estimate by departure rate; Linux, too, uses time stamps unless told otherwise).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PieConfig {
+    /// The delay that is aimed at (`QDELAY_REF`, 15 ms).
+    pub target: Duration,
+    /// How often the probability is computed (`T_UPDATE`, 15 ms).
+    pub update: Duration,
+    /// Gain on the distance from the target, per second (0.125).
+    pub alpha: f64,
+    /// Gain on the change of the delay, per second (1.25).
+    pub beta: f64,
+    /// How long after a quiet time nothing is dropped (`MAX_BURST`, 150 ms).
+    pub burst: Duration,
+    /// Up to which drop probability packets of ECN-capable transports are marked instead (`MARK_ECNTH`, 0.1); `None`
+    /// never marks.
+    pub mark_below: Option<f64>,
+    /// Nothing is dropped while no more than twice this waits.
+    pub mtu: Bytes,
+    /// How much waits at most; what exceeds it is dropped on arrival.
+    pub limit: Limit,
+    /// Seed of the drops.
+    pub seed: Seed,
+}
+
+impl Default for PieConfig {
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(15),
+            update: Duration::from_millis(15),
+            alpha: 0.125,
+            beta: 1.25,
+            burst: Duration::from_millis(150),
+            mark_below: None,
+            mtu: MTU,
+            limit: Limit::default(),
+            seed: Seed::default(),
+        }
+    }
+}
+
+/// The control loop, names as in the RFC's Appendix A.
+#[derive(Clone, Debug)]
+struct Control {
+    drop_prob: f64,
+    accu_prob: f64,
+    /// Delay at the last update, s.
+    qdelay_old: f64,
+    /// What is left of the burst allowance, s.
+    burst_allowance: f64,
+}
+
+impl Control {
+    fn new(config: &PieConfig) -> Self {
+        Self {
+            drop_prob: 0.0,
+            accu_prob: 0.0,
+            qdelay_old: 0.0,
+            burst_allowance: config.burst.as_secs_f64(),
+        }
+    }
+
+    /// `calculate_drop_prob` of RFC 8033 Appendix A, with the delay now, s.
+    fn update(&mut self, config: &PieConfig, qdelay: f64) {
+        let target = config.target.as_secs_f64();
+        let mut step = config.alpha * (qdelay - target) + config.beta * (qdelay - self.qdelay_old);
+        step *= auto_tuning(self.drop_prob);
+        if self.drop_prob >= 0.1 && step > 0.02 {
+            step = 0.02;
+        }
+        self.drop_prob += step;
+        if qdelay == 0.0 && self.qdelay_old == 0.0 {
+            self.drop_prob *= 0.98;
+        }
+        self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
+        let quiet =
+            self.drop_prob == 0.0 && qdelay < target / 2.0 && self.qdelay_old < target / 2.0;
+        self.qdelay_old = qdelay;
+        self.burst_allowance = if quiet {
+            config.burst.as_secs_f64()
+        } else {
+            (self.burst_allowance - config.update.as_secs_f64()).max(0.0)
+        };
+    }
+
+    /// `drop_early` of RFC 8033 Appendix A, with the de-randomisation of §5.4.
+    fn drops(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
+        let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
+        let few = backlog.0 <= config.mtu.0.saturating_mul(2);
+        if self.burst_allowance > 0.0 || low || few {
+            return false;
+        }
+        if self.drop_prob == 0.0 {
+            self.accu_prob = 0.0;
+        }
+        self.accu_prob += self.drop_prob;
+        if self.accu_prob < 0.85 {
+            return false;
+        }
+        let drops = self.accu_prob >= 8.5 || random.unit() < self.drop_prob;
+        if drops {
+            self.accu_prob = 0.0;
+        }
+        drops
+    }
+}
+
+/// How much smaller the steps are while the probability is small (RFC 8033 §4.2 and Appendix A).
+fn auto_tuning(drop_prob: f64) -> f64 {
+    const SCALES: [(f64, f64); 6] = [
+        (0.000_001, 2048.0),
+        (0.000_01, 512.0),
+        (0.000_1, 128.0),
+        (0.001, 32.0),
+        (0.01, 8.0),
+        (0.1, 2.0),
+    ];
+    SCALES
+        .iter()
+        .find(|&&(below, _)| drop_prob < below)
+        .map_or(1.0, |&(_, divisor)| 1.0 / divisor)
+}
+
+/// One line under control.
+#[derive(Clone, Debug)]
+pub(crate) struct Pie<P> {
+    config: PieConfig,
+    line: Line<P>,
+    control: Control,
+    random: Random,
+    timer: Timer,
+}
+
+impl<P> Pie<P> {
+    pub(crate) fn new(config: PieConfig, zero: Time) -> Self {
+        Self {
+            line: Line::new(),
+            control: Control::new(&config),
+            random: Random::new(config.seed),
+            timer: Timer::new(zero, config.update),
+            config,
+        }
+    }
+
+    pub(crate) fn restart(&mut self, zero: Time) {
+        self.control = Control::new(&self.config);
+        self.random = Random::new(self.config.seed);
+        self.timer = Timer::new(zero, self.config.update);
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        mut item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        self.update(now);
+        let fits = surcharge.on(self.line.level().plus(item.size));
+        if !self.config.limit.holds(fits) {
+            self.control.accu_prob = 0.0;
+            return Err((item, DropReason::QueueFull));
+        }
+        let backlog = self.line.level().bytes;
+        if self.control.drops(&self.config, backlog, &mut self.random) {
+            let may_mark = self
+                .config
+                .mark_below
+                .is_some_and(|threshold| self.control.drop_prob <= threshold);
+            if !(may_mark && item.mark()) {
+                return Err((item, DropReason::Congestion));
+            }
+        }
+        self.line.push(item);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Item<P>> {
+        self.update(now);
+        self.line.pop()
+    }
+
+    pub(crate) fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        self.line.push_within(&self.config.limit, item, surcharge)
+    }
+
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        self.line.level()
+    }
+
+    /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
+    fn update(&mut self, now: Time) {
+        while let Some(at) = self.timer.due(now) {
+            let delay = match self.line.head() {
+                Some(head) => at.since(head.entered).as_secs_f64(),
+                None => 0.0,
+            };
+            self.control.update(&self.config, delay);
+            // With nothing waiting and nothing learnt, further updates change nothing.
+            let control = &self.control;
+            if self.line.is_empty() && control.drop_prob == 0.0 && control.qdelay_old == 0.0 {
+                self.timer.skip_to(now);
+            }
+        }
+    }
+}
+
+/// The instants of a periodic update: zero + period, zero + 2 periods, …
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    next: Time,
+    period: Duration,
+}
+
+impl Timer {
+    /// A period of less than a microsecond counts as one.
+    pub(crate) fn new(zero: Time, period: Duration) -> Self {
+        let period = period.max(Duration::from_nanos(1000));
+        Self {
+            next: zero + period,
+            period,
+        }
+    }
+
+    /// The next instant, if it lies before `now`. An update at the very instant of a packet comes after it.
+    ///
+    /// Of very many that were missed only the last ten thousand count: by then any controller has settled.
+    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
+        let backlog = Duration::from_nanos(self.period.as_nanos().saturating_mul(10_000));
+        self.skip_to(now - backlog);
+        let due = self.next;
+        if due >= now {
+            return None;
+        }
+        self.next += self.period;
+        Some(due)
+    }
+
+    /// Leaves out all instants before `now`.
+    pub(crate) fn skip_to(&mut self, now: Time) {
+        if self.next < now {
+            let missed = now
+                .since(self.next)
+                .as_nanos()
+                .div_ceil(self.period.as_nanos());
+            self.next += Duration::from_nanos(missed.saturating_mul(self.period.as_nanos()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_those_of_the_rfc() {
+        let config = PieConfig::default();
+        let mut control = Control::new(&config);
+        control.drop_prob = 0.2;
+        control.update(&config, 0.020);
+        // 0.125 · 0.005 + 1.25 · 0.020 = 0.025625, but at most 2 % at once above 10 %
+        assert!((control.drop_prob - 0.22).abs() < 1e-12);
+        control.update(&config, 0.018);
+        // + 0.125 · 0.003 − 1.25 · 0.002
+        assert!((control.drop_prob - 0.217_875).abs() < 1e-12);
+        control.drop_prob = 0.005;
+        control.update(&config, 0.018);
+        // + 0.125 · 0.003 / 8, as below 1 %
+        assert!((control.drop_prob - 0.005_046_875).abs() < 1e-12);
+    }
+
+    #[test]
+    fn small_probabilities_take_small_steps() {
+        let scales = [5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 0.5].map(|p| 1.0 / auto_tuning(p));
+        assert_eq!(scales, [2048.0, 512.0, 128.0, 32.0, 8.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn an_idle_queue_forgets() {
+        let config = PieConfig::default();
+        let mut control = Control::new(&config);
+        control.drop_prob = 0.5;
+        control.update(&config, 0.0);
+        // (0.5 − 0.125 · 0.015) · 0.98
+        assert!((control.drop_prob - 0.488_162_5).abs() < 1e-12);
+        (0..1000).for_each(|_| control.update(&config, 0.0));
+        assert_eq!(control.drop_prob, 0.0);
+        assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
+    }
+
+    /// Verdicts on packets that find a long queue, with the probability held.
+    fn verdicts(drop_prob: f64, packets: usize) -> Vec<bool> {
+        let config = PieConfig::default();
+        let mut random = Random::new(Seed(1));
+        let mut control = Control::new(&config);
+        control.burst_allowance = 0.0;
+        control.qdelay_old = 0.015;
+        control.drop_prob = drop_prob;
+        (0..packets)
+            .map(|_| control.drops(&config, Bytes(100_000), &mut random))
+            .collect()
+    }
+
+    #[test]
+    fn drops_are_neither_bunched_nor_far_apart() {
+        let verdicts = verdicts(0.1, 100_000);
+        let drops: Vec<usize> = (0..verdicts.len())
+            .filter(|&packet| verdicts[packet])
+            .collect();
+        let gaps: Vec<usize> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // §5.4: none before the probabilities add up to 0.85, and one for certain at 8.5
+        assert_eq!(gaps.iter().min(), Some(&9));
+        assert!(gaps.iter().all(|&gap| gap <= 86));
+        // 8 packets that pass, then one in ten: a mean gap of 18
+        let mean = gaps.iter().sum::<usize>() as f64 / gaps.len() as f64;
+        assert!((mean - 18.0).abs() < 0.5, "{mean}");
+    }
+
+    #[test]
+    fn nothing_is_dropped_in_a_burst_at_low_delay_or_from_a_short_queue() {
+        let config = PieConfig::default();
+        let mut random = Random::new(Seed(1));
+        let mut drops = |burst: f64, qdelay: f64, prob: f64, backlog: u64| {
+            let mut control = Control::new(&config);
+            control.burst_allowance = burst;
+            control.qdelay_old = qdelay;
+            control.drop_prob = prob;
+            (0..100).any(|_| control.drops(&config, Bytes(backlog), &mut random))
+        };
+        assert!(drops(0.0, 0.015, 0.19, 3001));
+        assert!(!drops(0.001, 0.015, 0.19, 3001));
+        assert!(!drops(0.0, 0.007, 0.19, 3001));
+        assert!(drops(0.0, 0.007, 0.21, 3001));
+        assert!(!drops(0.0, 0.015, 0.19, 3000));
+    }
+}

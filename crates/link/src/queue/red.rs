@@ -1,0 +1,380 @@
+//! Random early detection (Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", IEEE/ACM
+//! Transactions on Networking 1(4), 1993), and its adaptive form (Floyd, Gummadi and Shenker, "Adaptive RED: An
+//! Algorithm for Increasing the Robustness of RED's Active Queue Management", 2001).
+
+use super::fifo::Line;
+use super::pie::Timer;
+use super::{Limit, QueueLevel, Surcharge};
+use crate::outcome::DropReason;
+use crate::random::{Random, Seed};
+use crate::stage::Item;
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
+
+/// RED's parameters. The average queue is measured in bytes, and the probability does not depend on the packet's size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedConfig {
+    /// Average queue below which nothing is dropped (`min_th`).
+    pub minimum: Bytes,
+    /// Average queue above which everything is dropped, or twice of which where `gentle` (`max_th`).
+    pub maximum: Bytes,
+    /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
+    pub probability: f64,
+    /// Weight of a packet's arrival in the average (`w_q`).
+    pub weight: f64,
+    /// How long a typical packet takes to send (`s`): the average falls by one step per such span of an idle queue.
+    pub service: Duration,
+    /// Whether the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
+    /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
+    pub gentle: bool,
+    /// Whether `probability` follows the queue.
+    pub adaptation: Option<Adaptation>,
+    /// Whether packets of ECN-capable transports are marked in place of being dropped, as long as the probability is
+    /// below 1.
+    pub ecn: bool,
+    /// How much waits at most; what exceeds it is dropped on arrival.
+    pub limit: Limit,
+    /// Seed of the drops.
+    pub seed: Seed,
+}
+
+/// How Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure 1). The
+/// default is the paper's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adaptation {
+    /// How often (0.5 s).
+    pub interval: Duration,
+    /// Added where the average is above the target, but at most a quarter of `max_p` (α, 0.01).
+    pub increment: f64,
+    /// Factor where it is below (β, 0.9).
+    pub factor: f64,
+}
+
+impl Default for Adaptation {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(500),
+            increment: 0.01,
+            factor: 0.9,
+        }
+    }
+}
+
+impl RedConfig {
+    /// Plain RED between two thresholds, with the values that its authors recommend: w_q 0.002, max_p 0.1 and gentle.
+    pub fn new(minimum: Bytes, maximum: Bytes, service: Duration) -> Self {
+        Self {
+            minimum,
+            maximum,
+            probability: 0.1,
+            weight: 0.002,
+            service,
+            gentle: true,
+            adaptation: None,
+            ecn: false,
+            limit: Limit::default(),
+            seed: Seed::default(),
+        }
+    }
+
+    /// Adaptive RED for a link that sends `rate` packets a second: w_q = 1 − e^(−1 / rate) (Adaptive RED §4.3) and max_p
+    /// adapted within 0.01 and 0.5.
+    pub fn adaptive(minimum: Bytes, maximum: Bytes, service: Duration) -> Self {
+        Self {
+            weight: 1.0 - (-service.as_secs_f64()).exp(),
+            adaptation: Some(Adaptation::default()),
+            ..Self::new(minimum, maximum, service)
+        }
+    }
+}
+
+/// What becomes of an arriving packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Enter,
+    Signal,
+    Drop,
+}
+
+/// The control loop, names as in the paper.
+#[derive(Clone, Debug)]
+struct Control {
+    /// Average queue, bytes.
+    avg: f64,
+    /// Packets since the last drop; `None` while the average is below the lower threshold.
+    count: Option<u32>,
+    max_p: f64,
+    /// Since when the queue has been empty.
+    q_time: Option<Time>,
+}
+
+impl Control {
+    fn new(config: &RedConfig, zero: Time) -> Self {
+        Self {
+            avg: 0.0,
+            count: None,
+            max_p: config.probability,
+            q_time: Some(zero),
+        }
+    }
+
+    /// The average on arrival of a packet that finds `backlog`.
+    fn average(&mut self, config: &RedConfig, backlog: Bytes, now: Time) {
+        match self.q_time.take() {
+            Some(since) if backlog.0 == 0 => {
+                let service = config.service.max(Duration::from_nanos(1)).as_secs_f64();
+                let missed = now.since(since).as_secs_f64() / service;
+                self.avg *= (1.0 - config.weight).powf(missed);
+                self.q_time = Some(now);
+            }
+            _ => self.avg += config.weight * (backlog.0 as f64 - self.avg),
+        }
+    }
+
+    /// p_b of the paper, with the slope of `gentle` above the upper threshold.
+    fn base_probability(&self, config: &RedConfig) -> f64 {
+        let (minimum, maximum) = (config.minimum.0 as f64, config.maximum.0 as f64);
+        if self.avg < minimum {
+            0.0
+        } else if self.avg < maximum {
+            self.max_p * (self.avg - minimum) / (maximum - minimum)
+        } else if config.gentle && self.avg < 2.0 * maximum {
+            self.max_p + (1.0 - self.max_p) * (self.avg - maximum) / maximum
+        } else {
+            1.0
+        }
+    }
+
+    fn judge(&mut self, config: &RedConfig, random: &mut Random) -> Verdict {
+        let base = self.base_probability(config);
+        if base <= 0.0 {
+            self.count = None;
+            return Verdict::Enter;
+        }
+        if base >= 1.0 {
+            self.count = Some(0);
+            return Verdict::Drop;
+        }
+        let count = self.count.map_or(0, |count| count.saturating_add(1));
+        self.count = Some(count);
+        // p_a = p_b / (1 − count · p_b): the gaps between drops are uniform up to 1 / p_b (§7)
+        let spread = 1.0 - f64::from(count) * base;
+        if spread <= 0.0 || random.unit() < base / spread {
+            self.count = Some(0);
+            return Verdict::Signal;
+        }
+        Verdict::Enter
+    }
+
+    fn adapt(&mut self, config: &RedConfig, adaptation: &Adaptation) {
+        let (minimum, maximum) = (config.minimum.0 as f64, config.maximum.0 as f64);
+        let part = |share: f64| minimum + share * (maximum - minimum);
+        if self.avg > part(0.6) && self.max_p <= 0.5 {
+            self.max_p += adaptation.increment.min(self.max_p / 4.0);
+        } else if self.avg < part(0.4) && self.max_p >= 0.01 {
+            self.max_p *= adaptation.factor;
+        }
+    }
+}
+
+/// One line under control.
+#[derive(Clone, Debug)]
+pub(crate) struct Red<P> {
+    config: RedConfig,
+    line: Line<P>,
+    control: Control,
+    random: Random,
+    timer: Timer,
+}
+
+impl<P> Red<P> {
+    pub(crate) fn new(config: RedConfig, zero: Time) -> Self {
+        Self {
+            line: Line::new(),
+            control: Control::new(&config, zero),
+            random: Random::new(config.seed),
+            timer: timer(&config, zero),
+            config,
+        }
+    }
+
+    pub(crate) fn restart(&mut self, zero: Time) {
+        self.control = Control::new(&self.config, zero);
+        if !self.line.is_empty() {
+            self.control.q_time = None;
+        }
+        self.random = Random::new(self.config.seed);
+        self.timer = timer(&self.config, zero);
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        mut item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        self.adapt(now);
+        let backlog = self.line.level().bytes;
+        self.control.average(&self.config, backlog, now);
+        if !self
+            .config
+            .limit
+            .holds(surcharge.on(self.line.level().plus(item.size)))
+        {
+            return Err((item, DropReason::QueueFull));
+        }
+        match self.control.judge(&self.config, &mut self.random) {
+            Verdict::Enter => {}
+            Verdict::Signal if self.config.ecn && item.mark() => {}
+            Verdict::Signal | Verdict::Drop => return Err((item, DropReason::Congestion)),
+        }
+        self.control.q_time = None;
+        self.line.push(item);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Item<P>> {
+        let item = self.line.pop();
+        if self.line.is_empty() {
+            self.control.q_time = Some(now);
+        }
+        item
+    }
+
+    pub(crate) fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), (Item<P>, DropReason)> {
+        self.control.q_time = None;
+        self.line.push_within(&self.config.limit, item, surcharge)
+    }
+
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    pub(crate) fn level(&self) -> QueueLevel {
+        self.line.level()
+    }
+
+    /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
+    fn adapt(&mut self, now: Time) {
+        let Some(adaptation) = self.config.adaptation else {
+            return;
+        };
+        while self.timer.due(now).is_some() {
+            let before = self.control.max_p;
+            self.control.adapt(&self.config, &adaptation);
+            if self.control.max_p == before {
+                self.timer.skip_to(now);
+            }
+        }
+    }
+}
+
+fn timer(config: &RedConfig, zero: Time) -> Timer {
+    Timer::new(zero, config.adaptation.unwrap_or_default().interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> RedConfig {
+        RedConfig::new(Bytes(5_000), Bytes(15_000), Duration::from_millis(1))
+    }
+
+    #[test]
+    fn the_average_is_that_of_the_paper() {
+        let config = config();
+        let mut control = Control::new(&config, Time::ZERO);
+        control.q_time = None;
+        for _ in 0..1000 {
+            control.average(&config, Bytes(10_000), Time::ZERO);
+        }
+        let expected = 10_000.0 * (1.0 - 0.998f64.powi(1000)); // 8649.6
+        assert!((control.avg - expected).abs() < 1e-6, "{}", control.avg);
+        // idle for 500 ms, in which 500 typical packets could have been sent
+        control.q_time = Some(Time::ZERO);
+        control.average(&config, Bytes(0), Time::from_millis(500));
+        assert!((control.avg - expected * 0.998f64.powi(500)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_gaps_between_drops_are_uniform() {
+        let config = config();
+        let mut random = Random::new(Seed(1));
+        let mut control = Control::new(&config, Time::ZERO);
+        control.avg = 7_000.0; // p_b = 0.1 · 2/10 = 0.02: the gaps are uniform on 1 … 1 / p_b − 1 (§7, method 2; Figure 2)
+        let (mut gaps, mut gap) = (vec![0u32; 51], 0);
+        for packet in 0..510_000 {
+            gap += 1;
+            if control.judge(&config, &mut random) == Verdict::Signal {
+                if packet > 100 {
+                    gaps[gap] += 1;
+                }
+                gap = 0;
+            }
+        }
+        let drops: u32 = gaps.iter().sum();
+        // mean gap 25 → 20 400 drops, 416 of each gap ± 5 standard deviations
+        assert!((20_100..20_700).contains(&drops), "{drops}");
+        assert!(
+            gaps[1..50].iter().all(|&count| (316..516).contains(&count)),
+            "{gaps:?}"
+        );
+    }
+
+    #[test]
+    fn the_probability_rises_with_the_average() {
+        let gentle = config();
+        let plain = RedConfig {
+            gentle: false,
+            ..config()
+        };
+        let base = |config: &RedConfig, avg: f64| {
+            let mut control = Control::new(config, Time::ZERO);
+            control.avg = avg;
+            control.base_probability(config)
+        };
+        for (avg, probability) in [(4_999.0, 0.0), (10_000.0, 0.05), (14_999.0, 0.099_99)] {
+            assert!((base(&gentle, avg) - probability).abs() < 1e-9);
+            assert!((base(&plain, avg) - probability).abs() < 1e-9);
+        }
+        assert!((base(&gentle, 22_500.0) - 0.55).abs() < 1e-9);
+        assert_eq!(base(&gentle, 30_000.0), 1.0);
+        assert_eq!(base(&plain, 15_000.0), 1.0);
+    }
+
+    #[test]
+    fn max_p_adapts_as_the_paper_says() {
+        let config = RedConfig::adaptive(Bytes(5_000), Bytes(15_000), Duration::from_millis(1));
+        let adaptation = Adaptation::default();
+        let mut control = Control::new(&config, Time::ZERO);
+        let mut after = |avg: f64, times: usize| {
+            control.avg = avg;
+            (0..times).for_each(|_| control.adapt(&config, &adaptation));
+            control.max_p
+        };
+        assert_eq!(
+            after(10_000.0, 10),
+            0.1,
+            "within the target of 9000 to 11000"
+        );
+        assert!((after(12_000.0, 1) - 0.11).abs() < 1e-12);
+        let most = after(12_000.0, 100);
+        assert!(
+            (0.5..=0.511).contains(&most),
+            "the first step beyond 0.5 is the last: {most}"
+        );
+        assert!((after(8_000.0, 1) - most * 0.9).abs() < 1e-9);
+        let least = after(8_000.0, 100);
+        assert!((0.009..0.01).contains(&least), "{least}");
+        assert!(
+            (after(12_000.0, 1) - least * 1.25).abs() < 1e-12,
+            "by a quarter while it is small"
+        );
+        assert!((config.weight - 0.001).abs() < 1e-6, "1 − exp(−1 / 1000)");
+    }
+}

@@ -1,0 +1,206 @@
+//! Stages that change while packets are in them.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn constant(megabits: u64) -> BottleneckConfig {
+    BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))
+}
+
+fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<(P, Time, Fate)> {
+    let mut outcomes = Vec::new();
+    while let Some(event) = direction.next_event() {
+        while let Some(outcome) = direction.poll(event) {
+            outcomes.push((outcome.packet, outcome.departed, outcome.fate));
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn what_was_sent_of_a_packet_stays_sent() {
+    // 1500 bytes take 1 ms at 12 Mbit/s; from 2.5 ms on twice that time
+    let mut direction = Direction::new(vec![constant(12).into()], Time::ZERO);
+    direction
+        .change(Time::from_micros(2500), 0, constant(6).into())
+        .unwrap();
+    for packet in 0..4 {
+        direction.accept(ms(0), packet, MTU);
+    }
+    let departures: Vec<_> = drain(&mut direction)
+        .iter()
+        .map(|outcome| outcome.1)
+        .collect();
+    assert_eq!(departures, [1000, 2000, 3500, 5500].map(Time::from_micros));
+}
+
+#[test]
+fn schedules_of_all_kinds_take_over_from_each_other() {
+    let trace = Schedule::looped(Arc::new(Trace::from_millis([10]).unwrap()));
+    let series = RateSeries::new(vec![(Duration::ZERO, BitRate(12_000_000))], None).unwrap();
+    let series = Schedule::Series {
+        series: Arc::new(series),
+        offset: Duration::ZERO,
+    };
+    let bucket = Schedule::TokenBucket {
+        rate: BitRate(12_000_000),
+        burst: Bytes(0),
+    };
+    let mut direction = Direction::new(vec![constant(12).into()], Time::ZERO);
+    let changes = [
+        (1, trace),
+        (25, series),
+        (27, bucket),
+        (29, Schedule::Unlimited),
+    ];
+    for (at, schedule) in changes {
+        let half = Time::from_micros(at * 1000 + 500);
+        direction
+            .change(half, 0, BottleneckConfig::new(schedule).into())
+            .unwrap();
+    }
+    for packet in 0..9 {
+        direction.accept(ms(0), packet, MTU);
+    }
+    let departures: Vec<_> = drain(&mut direction)
+        .iter()
+        .map(|outcome| outcome.1)
+        .collect();
+    // One is half sent at 1.5 ms. The trace takes its rest and the half of the next with each opportunity; the series the half
+    // that is left at 25.5; the bucket is empty and holds no packet, so that each leaves at once and leaves a debt.
+    let expected = [
+        1000, 10_000, 20_000, 26_000, 27_000, 27_500, 28_000, 29_000, 29_500,
+    ];
+    assert_eq!(departures, expected.map(Time::from_micros));
+}
+
+#[test]
+fn a_smaller_limit_drops_what_has_no_room() {
+    let with = |queue| StageConfig::from(constant(12).with_queue(queue));
+    let tail = with(Discipline::DropTail {
+        packets: Some(Packets(3)),
+        bytes: None,
+    });
+    let head = with(Discipline::DropHead {
+        packets: Some(Packets(3)),
+        bytes: None,
+    });
+    for (config, dropped) in [(tail, [3, 4, 5]), (head, [1, 2, 3])] {
+        let mut direction = Direction::new(vec![with(Discipline::Infinite)], Time::ZERO);
+        for packet in 0..6 {
+            direction.accept(ms(0), packet, MTU);
+        }
+        direction.change(Time::from_micros(500), 0, config).unwrap();
+        let outcomes = drain(&mut direction);
+        let lost: Vec<_> = outcomes
+            .iter()
+            .filter(|outcome| outcome.2 == Fate::Dropped(DropReason::QueueFull))
+            .map(|outcome| (outcome.0, outcome.1))
+            .collect();
+        assert_eq!(lost, dropped.map(|packet| (packet, Time::from_micros(500))));
+        assert_eq!(outcomes.len(), 6);
+        assert_eq!(outcomes.last().map(|outcome| outcome.1), Some(ms(3)));
+    }
+}
+
+#[test]
+fn a_shorter_delay_does_not_let_packets_overtake() {
+    let delay = |millis| StageConfig::from(DelayConfig::Fixed(span(millis)));
+    let mut direction = Direction::new(vec![delay(100)], Time::ZERO);
+    direction.change(ms(50), 0, delay(1)).unwrap();
+    direction.accept(ms(49), 'a', MTU);
+    assert_eq!(direction.next_event(), Some(ms(149)));
+    direction.accept(ms(50), 'b', MTU);
+    direction.accept(ms(200), 'c', MTU);
+    let departures: Vec<_> = drain(&mut direction)
+        .iter()
+        .map(|outcome| outcome.1)
+        .collect();
+    assert_eq!(departures, [149, 149, 201].map(ms));
+}
+
+#[test]
+fn changes_known_beforehand_follow_every_start() {
+    let faster = Change {
+        at: span(2),
+        stage: 0,
+        config: constant(24).into(),
+    };
+    let mut direction = Direction::new(vec![constant(12).into()], Time::ZERO)
+        .with_changes(vec![faster])
+        .unwrap();
+    for zero in [0, 100, 1000] {
+        direction.restart(ms(zero), Duration::ZERO);
+        for packet in 0..4 {
+            direction.accept(ms(zero), packet, MTU);
+        }
+        let since: Vec<_> = drain(&mut direction)
+            .iter()
+            .map(|outcome| (outcome.1 - ms(zero)).as_nanos() / 1000)
+            .collect();
+        assert_eq!(since, [1000, 2000, 2500, 3000]);
+    }
+}
+
+#[test]
+fn the_meter_s_capacity_follows() {
+    let mut direction = Direction::new(vec![constant(12).into()], Time::ZERO).with_meter();
+    direction.accept(ms(0), (), MTU);
+    direction.change(ms(20), 0, constant(24).into()).unwrap();
+    let capacity: Vec<_> = direction
+        .finished_bins(ms(40))
+        .map(|bin| bin.capacity.unwrap().0)
+        .collect();
+    assert_eq!(capacity, [15_000, 15_000, 30_000, 30_000]);
+}
+
+#[test]
+fn a_change_to_what_is_not_there_is_refused() {
+    let mut direction: Direction<()> = Direction::new(vec![constant(12).into()], Time::ZERO);
+    let delay = StageConfig::from(DelayConfig::Fixed(span(1)));
+    assert_eq!(
+        direction.change(ms(0), 0, delay.clone()),
+        Err(ChangeError::OtherKind { stage: 0 })
+    );
+    assert_eq!(
+        direction.change(ms(0), 1, delay),
+        Err(ChangeError::NoSuchStage {
+            stage: 1,
+            stages: 1
+        })
+    );
+}
+
+#[test]
+fn a_doubled_packet_is_told_of_before_it_comes_twice() {
+    let always = Probability::new(1.0).unwrap();
+    let double = DuplicationConfig {
+        probability: always,
+        seed: Seed(1),
+    };
+    let stages = vec![
+        constant(12).into(),
+        double.into(),
+        DelayConfig::Fixed(span(5)).into(),
+    ];
+    let mut direction = Direction::new(stages, Time::ZERO);
+    direction.accept(ms(0), 'a', MTU);
+    assert_eq!(
+        drain(&mut direction),
+        [
+            ('a', ms(1), Fate::Doubled),
+            ('a', ms(6), Fate::Delivered),
+            ('a', ms(6), Fate::Delivered)
+        ]
+    );
+    assert_eq!(direction.held(), QueueLevel::default());
+}

@@ -1,0 +1,488 @@
+//! What holds for every queue discipline, schedule, loss and delay, also while they change.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const HORIZON: u64 = 60_000 * MS;
+
+fn span(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let trace = prop::collection::vec(0..20u64, 2..30).prop_map(|steps| {
+        let stamps = steps.iter().scan(1, |stamp, step| {
+            *stamp += step;
+            Some(*stamp)
+        });
+        Schedule::looped(Arc::new(Trace::from_millis(stamps).unwrap()))
+    });
+    let rate = || prop_oneof![1 => Just(0), 9 => 100_000..50_000_000u64].prop_map(BitRate);
+    let series = (
+        prop::collection::vec((1..50 * MS, rate()), 1..8),
+        prop::option::of(1..30 * MS),
+        0..300 * MS,
+    )
+        .prop_map(|(steps, tail, offset)| {
+            let mut end = 0;
+            let steps: Vec<_> = steps
+                .into_iter()
+                .enumerate()
+                .map(|(index, (wait, rate))| {
+                    end += if index == 0 { 0 } else { wait };
+                    (span(end), rate)
+                })
+                .collect();
+            let series = RateSeries::new(steps, tail.map(|tail| span(end + tail))).unwrap();
+            Schedule::Series {
+                series: Arc::new(series),
+                offset: span(offset),
+            }
+        });
+    prop_oneof![
+        3 => trace,
+        2 => series,
+        2 => rate().prop_map(Schedule::Constant),
+        2 => (rate(), 0..10_000u64).prop_map(|(rate, burst)| Schedule::TokenBucket { rate, burst: Bytes(burst) }),
+        1 => Just(Schedule::Unlimited),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    (
+        prop::option::of(1..20u64),
+        prop::option::of(1000..30_000u64),
+    )
+        .prop_map(|(packets, bytes)| Limit {
+            packets: packets.map(Packets),
+            bytes: bytes.map(Bytes),
+        })
+}
+
+/// Disciplines that never let a packet overtake, quick enough to act within a test.
+fn fifo() -> impl Strategy<Value = Discipline> {
+    let codel = (limit(), any::<bool>()).prop_map(|(limit, ecn)| CoDelConfig {
+        target: span(MS),
+        interval: span(10 * MS),
+        ecn,
+        limit,
+        ..CoDelConfig::default()
+    });
+    let pie = (limit(), prop::option::of(Just(0.5)), any::<u64>()).prop_map(
+        |(limit, mark_below, seed)| PieConfig {
+            target: span(2 * MS),
+            update: span(2 * MS),
+            alpha: 12.5,
+            beta: 125.0,
+            burst: span(5 * MS),
+            mark_below,
+            limit,
+            seed: Seed(seed),
+            ..PieConfig::default()
+        },
+    );
+    let red = (limit(), any::<[bool; 3]>(), any::<u64>()).prop_map(
+        |(limit, [gentle, adaptive, ecn], seed)| RedConfig {
+            weight: 0.2,
+            gentle,
+            adaptation: adaptive.then(Adaptation::default),
+            ecn,
+            limit,
+            seed: Seed(seed),
+            ..RedConfig::new(Bytes(3000), Bytes(12_000), span(MS))
+        },
+    );
+    prop_oneof![
+        Just(Discipline::Infinite),
+        limit().prop_map(|Limit { packets, bytes }| Discipline::DropTail { packets, bytes }),
+        limit().prop_map(|Limit { packets, bytes }| Discipline::DropHead { packets, bytes }),
+        codel.prop_map(Discipline::CoDel),
+        pie.prop_map(Discipline::Pie),
+        red.prop_map(Discipline::Red),
+    ]
+}
+
+fn fair() -> impl Strategy<Value = Discipline> {
+    let fq_codel = (limit(), 1..6u16).prop_map(|(limit, flows)| FqCoDelConfig {
+        flows,
+        limit,
+        codel: CoDelConfig {
+            target: span(MS),
+            interval: span(10 * MS),
+            ..CoDelConfig::default()
+        },
+        ..FqCoDelConfig::default()
+    });
+    let dual = (limit(), 0..100u8).prop_map(|(limit, classic_share)| DualPi2Config {
+        target: span(MS),
+        update: span(2 * MS),
+        alpha: 16.0,
+        beta: 320.0,
+        classic_share,
+        limit,
+        ..DualPi2Config::default()
+    });
+    prop_oneof![
+        fq_codel.prop_map(Discipline::FqCoDel),
+        dual.prop_map(Discipline::DualPi2)
+    ]
+}
+
+fn bottleneck(queue: impl Strategy<Value = Discipline>) -> impl Strategy<Value = StageConfig> {
+    (schedule(), queue, any::<bool>()).prop_map(|(schedule, queue, mahimahi)| {
+        let config = if mahimahi {
+            BottleneckConfig::mahimahi(schedule)
+        } else {
+            BottleneckConfig::new(schedule)
+        };
+        config.with_queue(queue).into()
+    })
+}
+
+fn probability(range: std::ops::Range<f64>) -> impl Strategy<Value = Probability> {
+    range.prop_map(|value| Probability::new(value).unwrap())
+}
+
+fn loss() -> impl Strategy<Value = StageConfig> {
+    let spell = || {
+        prop_oneof![
+            (0..30 * MS).prop_map(|length| Spell::Fixed(span(length))),
+            (0..30 * MS).prop_map(|mean| Spell::Exponential(span(mean))),
+        ]
+    };
+    let p = || probability(0.0..0.5);
+    let config = prop_oneof![
+        (p(), any::<u64>()).prop_map(|(probability, seed)| LossConfig::Independent {
+            probability,
+            seed: Seed(seed)
+        }),
+        (p(), p(), p(), p(), any::<u64>()).prop_map(
+            |(to_bad, to_good, loss_good, loss_bad, seed)| {
+                LossConfig::GilbertElliott {
+                    to_bad,
+                    to_good,
+                    loss_good,
+                    loss_bad,
+                    seed: Seed(seed),
+                }
+            }
+        ),
+        (spell(), spell(), any::<u64>()).prop_map(|(on, off, seed)| LossConfig::OnOff {
+            on,
+            off,
+            seed: Seed(seed)
+        }),
+        (
+            prop::collection::btree_map(0..100 * MS, p(), 1..5),
+            any::<u64>()
+        )
+            .prop_map(|(steps, seed)| {
+                let steps = steps
+                    .into_iter()
+                    .map(|(at, probability)| (span(at), probability))
+                    .collect();
+                LossConfig::Series {
+                    series: Arc::new(LossSeries::new(steps).unwrap()),
+                    seed: Seed(seed),
+                }
+            }),
+    ];
+    config.prop_map(StageConfig::from)
+}
+
+fn delay(may_reorder: bool) -> impl Strategy<Value = StageConfig> {
+    let distribution =
+        (0..30 * MS, 0..20 * MS, 0..4u8).prop_map(|(mean, width, kind)| match kind {
+            0 => Distribution::Uniform {
+                mean: span(mean),
+                spread: span(width),
+            },
+            1 => Distribution::Normal {
+                mean: span(mean),
+                deviation: span(width),
+            },
+            2 => Distribution::Pareto {
+                mean: span(mean),
+                deviation: span(width),
+            },
+            _ => Distribution::empirical(vec![span(mean), span(width)]).unwrap(),
+        });
+    let random = (
+        distribution,
+        probability(0.0..1.0),
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(move |(distribution, correlation, reorder, seed)| {
+            DelayConfig::Random(RandomDelay {
+                distribution,
+                correlation,
+                reorder: reorder && may_reorder,
+                seed: Seed(seed),
+            })
+        });
+    prop_oneof![
+        (0..30 * MS).prop_map(|delay| DelayConfig::Fixed(span(delay))),
+        random
+    ]
+    .prop_map(StageConfig::from)
+}
+
+fn damage() -> impl Strategy<Value = StageConfig> {
+    prop_oneof![
+        (probability(0.0..0.5), any::<u64>()).prop_map(|(probability, seed)| DuplicationConfig {
+            probability,
+            seed: Seed(seed)
+        }
+        .into()),
+        (probability(0.0..0.5), any::<u64>()).prop_map(|(probability, seed)| CorruptionConfig {
+            probability,
+            seed: Seed(seed)
+        }
+        .into()),
+    ]
+}
+
+/// Stages that keep the order.
+fn ordered() -> impl Strategy<Value = Vec<StageConfig>> {
+    prop::collection::vec(
+        prop_oneof![2 => bottleneck(fifo()), 1 => loss(), 1 => delay(false), 1 => damage()],
+        1..5,
+    )
+}
+
+/// Any stages.
+fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
+    let queue = || prop_oneof![fifo(), fair()];
+    prop::collection::vec(
+        prop_oneof![3 => bottleneck(queue()), 1 => loss(), 1 => delay(true), 1 => damage()],
+        1..5,
+    )
+}
+
+#[derive(Clone, Debug)]
+enum Call {
+    Accept(u64, Tag),
+    /// After ns: the stage (modulo their number) takes over one of these, that of its kind.
+    Change(u64, usize, Vec<StageConfig>),
+    Restart(u64),
+}
+
+fn calls(changes: bool) -> impl Strategy<Value = Vec<(u64, Call)>> {
+    let wait = prop_oneof![6 => Just(0), 4 => 0..MS, 1 => 0..60 * MS];
+    let tag = (0..4u64, 0..4u8).prop_map(|(flow, octet)| Tag {
+        flow,
+        ecn: Ecn::of_traffic_class(octet),
+    });
+    let accept = (prop_oneof![Just(1500u64), 1..200u64, 1..3000u64], tag)
+        .prop_map(|(size, tag)| Call::Accept(size, tag));
+    let one_of_each = (
+        bottleneck(prop_oneof![fifo(), fair()]),
+        loss(),
+        delay(true),
+        damage(),
+    )
+        .prop_map(|(bottleneck, loss, delay, damage)| vec![bottleneck, loss, delay, damage]);
+    let change = (0..40 * MS, 0..5usize, one_of_each)
+        .prop_map(|(after, stage, configs)| Call::Change(after, stage, configs));
+    let often = if changes { 1 } else { 0 };
+    let call = prop_oneof![40 => accept, often * 2 => change, often => (0..40 * MS).prop_map(Call::Restart)];
+    prop::collection::vec((wait, call), 1..120).prop_map(|steps| {
+        let mut now = 0;
+        let at = |(wait, call)| {
+            now += wait;
+            (now, call)
+        };
+        steps.into_iter().map(at).collect()
+    })
+}
+
+/// Makes a call, and returns the bytes that it put in.
+fn make(direction: &mut Direction<usize>, stages: usize, index: usize, call: &(u64, Call)) -> u64 {
+    let now = Time::from_nanos(call.0);
+    match &call.1 {
+        Call::Accept(size, tag) => {
+            direction.accept_tagged(now, index, Bytes(*size), *tag);
+            return *size;
+        }
+        Call::Change(after, stage, configs) => {
+            let changed = |config: &StageConfig| {
+                direction.change(now + span(*after), stage % stages, config.clone())
+            };
+            let kinds = configs.iter().map(changed).filter(Result::is_ok).count();
+            assert!(kinds <= 1, "only its own kind");
+        }
+        Call::Restart(after) => direction.restart(now + span(*after), Duration::ZERO),
+    }
+    0
+}
+
+fn exactly(stages: &[StageConfig], calls: &[(u64, Call)]) -> Vec<Outcome<usize>> {
+    let mut direction = Direction::new(stages.to_vec(), Time::ZERO);
+    let mut outcomes = Vec::new();
+    let mut visit = |direction: &mut Direction<usize>, until: u64| {
+        while let Some(event) = direction
+            .next_event()
+            .filter(|&event| event <= Time::from_nanos(until))
+        {
+            while let Some(outcome) = direction.poll(event) {
+                assert!(
+                    outcome.fate != Fate::Delivered || outcome.departed == event,
+                    "{outcome:?} told at {event}"
+                );
+                outcomes.push(outcome);
+            }
+        }
+    };
+    for (index, call) in calls.iter().enumerate() {
+        visit(&mut direction, call.0);
+        make(&mut direction, stages.len(), index, call);
+    }
+    visit(&mut direction, HORIZON);
+    outcomes.extend(std::iter::from_fn(|| {
+        direction.poll(Time::from_nanos(HORIZON))
+    }));
+    outcomes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_and_nothing_made_up(stages in any_stages(), calls in calls(true)) {
+        let mut direction = Direction::new(stages.clone(), Time::ZERO);
+        let (mut entered, mut ended) = (0, 0);
+        let mut lives = vec![0i32; calls.len()];
+        let mut count = |outcome: Outcome<usize>, entered: &mut u64, ended: &mut u64| match outcome.fate {
+            Fate::Doubled => { *entered += outcome.size.0; lives[outcome.packet] += 1; }
+            Fate::Delivered | Fate::Dropped(_) => { *ended += outcome.size.0; lives[outcome.packet] -= 1; }
+        };
+        for (index, call) in calls.iter().enumerate() {
+            entered += make(&mut direction, stages.len(), index, call);
+            while let Some(outcome) = direction.poll(Time::from_nanos(call.0)) {
+                count(outcome, &mut entered, &mut ended);
+            }
+            prop_assert_eq!(entered, ended + direction.held().bytes.0);
+        }
+        while let Some(outcome) = direction.poll(Time::from_nanos(HORIZON)) {
+            count(outcome, &mut entered, &mut ended);
+        }
+        prop_assert_eq!(entered, ended + direction.held().bytes.0);
+        prop_assert!(lives.iter().all(|&lives| lives >= -1), "no packet ends more often than it began");
+    }
+
+    #[test]
+    fn when_the_caller_looks_changes_nothing(stages in any_stages(), calls in calls(true), looks in prop::collection::vec(0..2_000 * MS, 0..20)) {
+        let exact = exactly(&stages, &calls);
+        let mut direction = Direction::new(stages.clone(), Time::ZERO);
+        let mut looks = looks;
+        looks.sort_unstable();
+        let mut looks = looks.into_iter().peekable();
+        let mut outcomes = Vec::new();
+        for (index, call) in calls.iter().enumerate() {
+            while let Some(look) = looks.next_if(|&look| look <= call.0) {
+                outcomes.extend(direction.poll(Time::from_nanos(look)));
+            }
+            make(&mut direction, stages.len(), index, call);
+        }
+        outcomes.extend(std::iter::from_fn(|| direction.poll(Time::from_nanos(HORIZON))));
+        prop_assert_eq!(outcomes, exact);
+    }
+
+    #[test]
+    fn the_order_is_kept_where_it_is_promised(stages in ordered(), calls in calls(false)) {
+        let outcomes = exactly(&stages, &calls);
+        let delivered: Vec<_> = outcomes.iter().filter(|outcome| outcome.fate == Fate::Delivered).collect();
+        prop_assert!(delivered.is_sorted_by_key(|outcome| outcome.packet));
+    }
+
+    #[test]
+    fn outcomes_come_in_order_of_time_and_flows_keep_theirs(schedule in schedule(), queue in fair(), calls in calls(false)) {
+        let stages = [BottleneckConfig::new(schedule).with_queue(queue).into()];
+        let outcomes = exactly(&stages, &calls);
+        prop_assert!(outcomes.is_sorted_by_key(|outcome| outcome.departed));
+        // of a flow and a queue of it, if there are two
+        for flow in 0..4 {
+            for is_low_latency in [false, true] {
+                let of_flow = |packet: usize| matches!(calls[packet].1, Call::Accept(_, tag) if tag.flow == flow && tag.ecn.is_low_latency() == is_low_latency);
+                let order = outcomes.iter().filter(|outcome| outcome.fate == Fate::Delivered && of_flow(outcome.packet));
+                prop_assert!(order.map(|outcome| outcome.packet).is_sorted());
+            }
+        }
+    }
+
+    #[test]
+    fn only_capable_packets_are_marked_and_bits_lie_within(stages in any_stages(), calls in calls(true)) {
+        for outcome in exactly(&stages, &calls) {
+            let Call::Accept(size, tag) = calls[outcome.packet].1 else { unreachable!() };
+            prop_assert!(!outcome.marked || tag.ecn.is_capable());
+            prop_assert!(outcome.corrupt_bit.is_none_or(|bit| u64::from(bit) < 8 * size));
+            prop_assert!(outcome.arrived <= outcome.released && outcome.released <= outcome.departed);
+        }
+    }
+
+    #[test]
+    fn no_schedule_releases_more_than_it_allows(schedule in schedule(), queue in prop_oneof![fifo(), fair()], calls in calls(false)) {
+        let stages = [BottleneckConfig::new(schedule.clone()).with_queue(queue).into()];
+        let outcomes: Vec<_> = exactly(&stages, &calls).into_iter().filter(|outcome| outcome.fate == Fate::Delivered).collect();
+        let allowed = |from: Time, to: Time| -> f64 {
+            let seconds = (to - from).as_secs_f64();
+            match &schedule {
+                Schedule::Trace { trace, .. } => trace.capacity(from - Time::ZERO, (to - Time::ZERO) + span(1)).0 as f64,
+                Schedule::Constant(rate) => rate.0 as f64 * seconds / 8.0 + 1.0,
+                // what a packet larger than the bucket takes beyond it is owed afterwards
+                Schedule::TokenBucket { rate, burst } => burst.0.max(3000) as f64 + rate.0 as f64 * seconds / 8.0 + 1.0,
+                Schedule::Series { .. } | Schedule::Unlimited => f64::INFINITY,
+            }
+        };
+        for (index, first) in outcomes.iter().enumerate() {
+            let mut sent = 0;
+            for last in &outcomes[index + 1..] {
+                sent += last.size.0;
+                prop_assert!(sent as f64 <= allowed(first.released, last.released), "{sent} bytes from {} to {}", first.released, last.released);
+            }
+        }
+    }
+
+    #[test]
+    fn a_restart_repeats_everything(stages in any_stages(), calls in calls(false)) {
+        let mut direction = Direction::new(stages.clone(), Time::ZERO);
+        let mut pass = |zero: u64| {
+            direction.restart(Time::from_nanos(zero), Duration::ZERO);
+            for (index, (at, call)) in calls.iter().enumerate() {
+                make(&mut direction, stages.len(), index, &(zero + at, call.clone()));
+            }
+            let outcomes = std::iter::from_fn(|| direction.poll(Time::from_nanos(zero + HORIZON)));
+            let outcomes: Vec<_> = outcomes.map(|outcome| (outcome.packet, outcome.departed - Time::from_nanos(zero), outcome.fate, outcome.marked, outcome.corrupt_bit)).collect();
+            (outcomes, direction.held().packets)
+        };
+        let first = pass(0);
+        prop_assume!(first.1 == Packets(0)); // none stuck at a rate of zero
+        prop_assert_eq!(first, pass(HORIZON + 7 * MS));
+    }
+
+    #[test]
+    fn no_call_panics(
+        stages in any_stages(),
+        with in prop::collection::vec((any::<u64>(), any::<u64>(), 0..5u8), 0..40),
+        change in calls(true),
+    ) {
+        let mut direction = Direction::new(stages.clone(), Time::ZERO).with_meter();
+        for (index, (at, value, call)) in with.into_iter().enumerate() {
+            let now = Time::from_nanos(at);
+            match call {
+                0 | 1 => direction.accept_tagged(now, index, Bytes(value), Tag { flow: value, ecn: Ecn::of_traffic_class(value as u8) }),
+                2 => drop(direction.poll(now)),
+                3 => direction.restart(now, span(value)),
+                _ => {
+                    make(&mut direction, stages.len(), index, &change[index % change.len()]);
+                    direction.finished_bins(now).take(10).count();
+                }
+            }
+            direction.next_event();
+        }
+    }
+}

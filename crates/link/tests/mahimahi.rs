@@ -1,0 +1,170 @@
+//! The accounting of Mahimahi, against a log written by hand and against the algorithm as its source tells it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cellbed_link::*;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+fn direction(millis: &[u64], looped: bool, queue: Discipline) -> Direction<usize> {
+    let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
+    let schedule = if looped {
+        Schedule::looped(trace)
+    } else {
+        Schedule::once(trace)
+    };
+    let config = BottleneckConfig::mahimahi(schedule).with_queue(queue);
+    Direction::new(vec![config.into()], Time::ZERO)
+}
+
+/// What became of each packet (arrival in ns, IP length): departure in ms, or `None` if it was dropped.
+fn ends(mut direction: Direction<usize>, packets: &[(u64, u64)]) -> Vec<Option<u64>> {
+    let mut ends = vec![None; packets.len()];
+    for (index, &(arrival, size)) in packets.iter().enumerate() {
+        direction.accept(Time::from_nanos(arrival), index, Bytes(size));
+    }
+    let horizon = packets.last().map_or(0, |packet| packet.0) + 100_000 * MS;
+    while let Some(outcome) = direction.poll(Time::from_nanos(horizon)) {
+        if outcome.fate == Fate::Delivered {
+            assert_eq!(outcome.departed.as_nanos() % MS, 0);
+            ends[outcome.packet] = Some(outcome.departed.as_nanos() / MS);
+        }
+    }
+    ends
+}
+
+#[test]
+fn a_log_written_by_hand() {
+    // opportunities at 2, 5, 5, 9 | 11, 14, 14, 18 | …, each of 1504 bytes
+    let link = || direction(&[2, 5, 5, 9], true, Discipline::Infinite);
+    let packets = [
+        (0, 1500),         // 0 + 1504 → 2 # 1504, 2 - 1504 2
+        (1_900_000, 100),  // 1 + 104: the opportunity of 2 ms is used up → 5 - 104 4
+        (2_000_000, 1396), // 2 + 1400: the 1400 bytes left of the first of 5 ms → 5 - 1400 3
+        (5_000_000, 1500), // 5 + 1504: both of 5 ms are spent before it is enqueued → 9
+        (8_999_999, 746),  // 8 + 750 → 11
+        (8_999_999, 750),  // 8 + 754: 754 left → 11
+        (9_000_001, 1500), // 9 + 1504 → 14
+        (9_000_001, 1500), // → the second of 14 ms
+        (9_000_001, 6),    // → 18, alone; the rest of that opportunity is lost
+        (18_500_000, 6),   // 18 + 10 → 20
+    ];
+    assert_eq!(
+        ends(link(), &packets),
+        [2, 5, 5, 9, 11, 11, 14, 14, 18, 20].map(Some)
+    );
+}
+
+#[test]
+fn limits_leave_out_the_packet_in_service_and_count_its_header() {
+    let limit = |packets, bytes| Discipline::DropTail { packets, bytes };
+    let bytes = limit(None, Some(Bytes(1508)));
+    // With an opportunity of 1504 bytes at 2, 5, 7, … ms: a and b wait with 1000 + 500 and twice 4 bytes, c is one byte too
+    // large beside them. At 2 ms a leaves and b but for 4 bytes, which is in service then and leaves d all the room.
+    let packets = [(0, 1000), (0, 500), (0, 1), (2 * MS, 1500)];
+    let link = direction(&[2, 5], true, bytes);
+    assert_eq!(ends(link, &packets), [Some(2), Some(5), None, Some(7)]);
+    // A packet in service does not count: 3000 bytes in two opportunities, of which the first has begun it.
+    let one = limit(Some(Packets(1)), None);
+    let link = direction(&[2, 5], true, one);
+    let packets = [(0, 1502), (MS, 40), (3 * MS, 40), (4 * MS, 40)];
+    assert_eq!(ends(link, &packets), [Some(5), None, Some(5), None]);
+}
+
+/// `LinkQueue` of Mahimahi as one reads it: at every opportunity up to the millisecond of an arrival, then the arrival.
+struct LinkQueue<'a> {
+    schedule: &'a [u64],
+    next: usize,
+    base: u64,
+    queue: VecDeque<(usize, u64)>,
+    in_transit: Option<(usize, u64)>,
+    departures: Vec<Option<u64>>,
+}
+
+impl LinkQueue<'_> {
+    fn rationalize(&mut self, now: u64) {
+        while self.base + self.schedule[self.next] <= now {
+            let time = self.base + self.schedule[self.next];
+            self.next += 1;
+            if self.next == self.schedule.len() {
+                self.next = 0;
+                self.base += self.schedule[self.schedule.len() - 1];
+            }
+            let mut left = 1504;
+            while left > 0 {
+                let Some((index, owed)) = self.in_transit.take().or_else(|| self.queue.pop_front())
+                else {
+                    break;
+                };
+                if owed > left {
+                    self.in_transit = Some((index, owed - left));
+                    break;
+                }
+                left -= owed;
+                self.departures[index] = Some(time);
+            }
+        }
+    }
+}
+
+fn reference(
+    schedule: &[u64],
+    limit: (Option<u64>, Option<u64>),
+    drop_head: bool,
+    packets: &[(u64, u64)],
+) -> Vec<Option<u64>> {
+    let mut link = LinkQueue {
+        schedule,
+        next: 0,
+        base: 0,
+        queue: VecDeque::new(),
+        in_transit: None,
+        departures: vec![None; packets.len()],
+    };
+    for (index, &(arrival, size)) in packets.iter().enumerate() {
+        link.rationalize(arrival / MS);
+        link.queue.push_back((index, size + 4));
+        let good = |queue: &VecDeque<(usize, u64)>| {
+            limit.0.is_none_or(|limit| queue.len() as u64 <= limit)
+                && limit
+                    .1
+                    .is_none_or(|limit| queue.iter().map(|packet| packet.1).sum::<u64>() <= limit)
+        };
+        while !good(&link.queue) {
+            if drop_head {
+                link.queue.pop_front();
+            } else {
+                link.queue.pop_back();
+            }
+        }
+    }
+    link.rationalize(packets.last().map_or(0, |packet| packet.0) / MS + 100_000);
+    link.departures
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn departures_are_the_original_s(
+        steps in prop::collection::vec(prop_oneof![3 => Just(0), 6 => 1..4u64, 1 => 1..60u64], 1..30),
+        packets in prop::collection::vec((prop_oneof![3 => Just(0), 3 => 0..MS, 3 => 0..6 * MS, 1 => 0..90 * MS], prop_oneof![Just(1500), 20..200u64, 20..=1500u64]), 1..80),
+        limit in (prop::option::of(1..6u64), prop::option::of(1504..9000u64)),
+        drop_head: bool,
+    ) {
+        let mut stamp = 1;
+        let schedule: Vec<u64> = steps.into_iter().map(|step| { stamp += step; stamp }).collect();
+        let mut now = 0;
+        let packets: Vec<(u64, u64)> = packets.into_iter().map(|(wait, size)| { now += wait; (now, size) }).collect();
+        let (most_packets, most_bytes) = (limit.0.map(Packets), limit.1.map(Bytes));
+        let queue = if drop_head {
+            Discipline::DropHead { packets: most_packets, bytes: most_bytes }
+        } else {
+            Discipline::DropTail { packets: most_packets, bytes: most_bytes }
+        };
+        let expected = reference(&schedule, limit, drop_head, &packets);
+        prop_assert_eq!(ends(direction(&schedule, true, queue), &packets), expected);
+    }
+}
