@@ -80,7 +80,7 @@ fn dualpi2_holds_its_target() {
         "{}",
         classic.dropped
     );
-    // Marks do not slow this sender down: at saturation the low-latency queue drops, too (RFC 9332 §4.2.3).
+    // Marks do not slow this sender down: at saturation the low-latency queue drops, too (RFC 9332).
     let scalable = overload(queue(), 1.2, Ecn::Ect1);
     assert!((scalable.delay - 15.0).abs() < 2.0, "{} ms", scalable.delay);
     assert!(scalable.dropped > 0.16 && scalable.marked > 0.99);

@@ -210,7 +210,7 @@ impl<P> DualPi2<P> {
         self.low.level().and(self.classic.level())
     }
 
-    /// The weighted round robin of RFC 9332 §4.2.2 as Linux has it: each byte of L adds C's weight to the credit, each of C
+    /// Weighted round robin, as Linux has it: each byte of L adds C's weight to the credit, each of C
     /// takes L's away.
     fn next(&mut self) -> Option<(Item<P>, bool)> {
         let is_low = !self.low.is_empty() && (self.classic.is_empty() || self.credit <= 0);

@@ -11,7 +11,7 @@ use crate::units::{Bytes, MTU};
 
 /// PIE's parameters (RFC 8033 §4 and §5). The default is the RFC's, without a limit.
 ///
-/// The queueing delay is how long the packet at the head has waited at the instant of the update (RFC 8033 §5.2 leaves
+/// The queueing delay is how long the packet at the head has waited at the instant of the update (RFC 8033 leaves
 /// the choice between that and an estimate by departure rate; Linux, too, uses time stamps unless told otherwise).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PieConfig {
