@@ -18,7 +18,9 @@ mod lateness;
 mod namespace;
 mod netlink;
 mod node;
+mod offload;
 mod orders;
+mod outbox;
 mod packet;
 mod pool;
 mod probe;
@@ -27,6 +29,7 @@ mod records;
 mod router;
 mod stages;
 mod tun;
+mod wake;
 mod writer;
 
 pub use control::emulate;
