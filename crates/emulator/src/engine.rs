@@ -4,6 +4,7 @@
 //! that very instant, however late the loop comes to look. Only at the edges does the clock rule: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -71,8 +72,10 @@ pub struct Engine {
     /// Vertices of which the outbox is not empty.
     waiting: Vec<usize>,
     batch: Duration,
-    /// Nothing is written before.
+    /// No departure wakes the loop before.
     gate: Time,
+    /// By when to write what waits, even if there is more to read.
+    write_by: Time,
 }
 
 impl Engine {
@@ -128,6 +131,7 @@ impl Engine {
             waiting: Vec::new(),
             batch: Duration::from_nanos(config.release_batch_ns),
             gate: zero,
+            write_by: zero,
             ports: tuns.into_iter().map(port).collect(),
             lanes,
             orders,
@@ -158,7 +162,12 @@ impl Engine {
             }
             let now = now();
             self.advance(now);
-            self.write_due(now);
+            if !self.waiting.is_empty() {
+                if called.is_empty() {
+                    self.gate = now + self.batch;
+                }
+                self.write_all();
+            }
             if now >= flush {
                 self.flush(now);
                 flush = now + FLUSH;
@@ -166,13 +175,12 @@ impl Engine {
         }
     }
 
-    /// When there is something to do, if no packet comes: not before the gate opens.
+    /// When there is something to do, if no packet comes.
+    ///
+    /// Departures soon after others were written wait until the gate opens, so that a fast link does not wake the loop for
+    /// each packet. Packets that come in do wake it: what has departed by then leaves with them.
     fn next_work(&self) -> Option<Time> {
-        match (self.waiting.is_empty(), self.agenda.first()) {
-            (false, _) => Some(self.gate),
-            (true, Some((time, _))) => Some(time.max(self.gate)),
-            (true, None) => None,
-        }
+        self.agenda.first().map(|(time, _)| time.max(self.gate))
     }
 
     /// Does what it is asked; `true` if that was to stop.
@@ -198,6 +206,7 @@ impl Engine {
 
     /// Reads what waits at the device of `vertex` into the path model.
     fn ingest(&mut self, vertex: usize) -> Result<()> {
+        self.write_by = now() + self.batch;
         for _ in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
                 return Ok(());
@@ -227,7 +236,9 @@ impl Engine {
                 }
             }
             self.advance(now);
-            self.write_due(now);
+            if now >= self.write_by && !self.waiting.is_empty() {
+                self.write_all();
+            }
         }
         Ok(())
     }
@@ -320,14 +331,7 @@ impl Engine {
         }
     }
 
-    /// Writes what has left the model, if the last writing is long enough ago.
-    fn write_due(&mut self, now: Time) {
-        if now >= self.gate && !self.waiting.is_empty() {
-            self.write_all();
-            self.gate = now + self.batch;
-        }
-    }
-
+    /// Writes what has left the model.
     fn write_all(&mut self) {
         for vertex in self.waiting.drain(..) {
             let Port {
@@ -343,8 +347,11 @@ impl Engine {
                     self.lateness.record(observed.since(outcome.departed));
                 }
             };
-            self.refused += outbox.write(tun.as_deref(), &mut self.pool, about_to);
+            // Nobody is there any more to take what goes to a device that was deleted.
+            let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
+            self.refused += outbox.write(&mut self.pool, about_to, send);
         }
+        self.write_by = now() + self.batch;
     }
 
     fn restart(&mut self, zero: Time, offset: Duration) {

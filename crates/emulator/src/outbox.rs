@@ -4,7 +4,6 @@ use std::io::IoSlice;
 
 use crate::offload::{MOST_HEADER, Run, VNET_BYTES, write_header};
 use crate::pool::{Pool, Segment};
-use crate::tun::Tun;
 
 /// Pieces of packets in one super-packet at most: the kernel takes 1024 slices in a write, and copies each.
 const MOST_PIECES: usize = 64;
@@ -63,14 +62,15 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
-    /// Writes everything to `tun`, or throws it away if that is gone. The segments that the kernel refused.
+    /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments that
+    /// it did not take.
     ///
     /// Before each super-packet `about_to` is told how many of the waiting segments it has.
     pub fn write(
         &mut self,
-        tun: Option<&Tun>,
         pool: &mut Pool,
         mut about_to: impl FnMut(&Pool, u16),
+        mut send: impl FnMut(&[IoSlice<'_>]) -> bool,
     ) -> u64 {
         let mut refused = 0;
         let mut rest = self.pieces.as_slice();
@@ -79,7 +79,7 @@ impl Outbox {
             let (pieces, behind) = rest.split_at(count);
             rest = behind;
             about_to(pool, run.segments());
-            if tun.is_some_and(|tun| !write_run(tun, run, pieces, pool)) {
+            if !write_run(run, pieces, pool, &mut send) {
                 refused += u64::from(run.segments());
             }
             for piece in pieces {
@@ -93,13 +93,18 @@ impl Outbox {
     }
 }
 
-/// Writes one super-packet; `false` when the kernel does not take it.
-fn write_run(tun: &Tun, run: &Run, pieces: &[Piece], pool: &Pool) -> bool {
+/// Gives one super-packet to `send`, and its answer back.
+fn write_run(
+    run: &Run,
+    pieces: &[Piece],
+    pool: &Pool,
+    mut send: impl FnMut(&[IoSlice<'_>]) -> bool,
+) -> bool {
     let (first, last) = (pieces[0].first, pieces[pieces.len() - 1].last);
     let packet = pool.packet(first.slot);
     if run.segments() == packet.layout.segments() && pieces.len() == 1 && !first.marked {
         let length = VNET_BYTES + packet.layout.length as usize;
-        return tun.send(&[IoSlice::new(&pool.space(first.slot)[..length])]);
+        return send(&[IoSlice::new(&pool.space(first.slot)[..length])]);
     }
     let mut header = [0; MOST_HEADER];
     let shape = run.shape(pool.view(last));
@@ -113,5 +118,5 @@ fn write_run(tun: &Tun, run: &Run, pieces: &[Piece], pool: &Pool) -> bool {
         let end = layout.start(piece.last.index) + layout.payload(piece.last.index);
         *slice = IoSlice::new(&pool.bytes(piece.first.slot)[layout.start(piece.first.index)..end]);
     }
-    tun.send(&slices[..pieces.len() + 2])
+    send(&slices[..pieces.len() + 2])
 }

@@ -179,7 +179,10 @@ impl Pool {
     pub fn landing(&mut self) -> Option<[&mut [u8]; 2]> {
         let (small, large) = (self.landing[0]?, self.landing[1]?);
         let [shelf, .., large_shelf] = &mut self.shelves;
-        Some([shelf.space(small), &mut large_shelf.space(large)[SIZES[0]..]])
+        Some([
+            shelf.space(small),
+            &mut large_shelf.space(large)[SIZES[0]..],
+        ])
     }
 
     /// Keeps what was read, `length` bytes with the device's header: its slot, with one reference.
@@ -283,7 +286,10 @@ fn slot_of(size: usize, index: u32) -> u32 {
 }
 
 fn parts(slot: u32) -> (usize, u32) {
-    ((slot >> SIZE_SHIFT) as usize, slot & ((1 << SIZE_SHIFT) - 1))
+    (
+        (slot >> SIZE_SHIFT) as usize,
+        slot & ((1 << SIZE_SHIFT) - 1),
+    )
 }
 
 #[cfg(test)]
@@ -312,12 +318,20 @@ mod tests {
             let Some(slot) = read(&mut pool, length, mark) else {
                 break;
             };
-            assert_eq!(kept.insert(slot, (length, mark)), None, "a slot given twice");
+            assert_eq!(
+                kept.insert(slot, (length, mark)),
+                None,
+                "a slot given twice"
+            );
         }
         for (slot, (length, mark)) in &kept {
             assert!(pool.space(*slot)[..*length].iter().all(|byte| byte == mark));
         }
-        let slot = *kept.iter().find(|(_, (length, _))| *length == 65_545).unwrap().0;
+        let slot = *kept
+            .iter()
+            .find(|(_, (length, _))| *length == 65_545)
+            .unwrap()
+            .0;
         pool.refer(slot, 2);
         pool.release(slot, 2);
         assert_eq!(read(&mut pool, 65_545, 1), None);

@@ -64,8 +64,7 @@ impl Tun {
             *to = from as libc::c_char;
         }
         let header = if offload { libc::IFF_VNET_HDR } else { 0 };
-        request.ifr_ifru.ifru_flags =
-            (libc::IFF_TUN | libc::IFF_NO_PI | header) as libc::c_short;
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | header) as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call, on a descriptor of the TUN driver.
         unsafe { ioctl(&descriptor, Updater::<{ libc::TUNSETIFF as _ }, libc::ifreq>::new(&mut request)) }.trying_or(
             || format!("create the network interface {name}"),
@@ -104,10 +103,7 @@ impl Tun {
             head[..VNET_BYTES].copy_from_slice(&Vnet::default().to_bytes());
             before = VNET_BYTES;
         }
-        let mut space = [
-            IoSliceMut::new(&mut head[before..]),
-            IoSliceMut::new(rest),
-        ];
+        let mut space = [IoSliceMut::new(&mut head[before..]), IoSliceMut::new(rest)];
         match rustix::io::readv(&self.descriptor, &mut space) {
             Ok(length) => Ok(Received::Packet(before + length)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Received::Nothing),

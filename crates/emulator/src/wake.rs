@@ -59,11 +59,8 @@ impl Wake {
     /// back earlier with nothing.
     pub fn wait(&mut self, deadline: Time, called: &mut Vec<u64>) -> Result<()> {
         called.clear();
-        let asleep_until = Time::from_nanos(
-            deadline
-                .as_nanos()
-                .saturating_sub(self.spin.as_nanos()),
-        );
+        let asleep_until =
+            Time::from_nanos(deadline.as_nanos().saturating_sub(self.spin.as_nanos()));
         if now() < asleep_until {
             self.alarm.set(Some(asleep_until))?;
             return self.look(None, called);

@@ -111,7 +111,12 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
 
 /// The ones' complement sum of RFC 1071 over an even number of bytes.
 pub(super) fn sum(bytes: &[u8]) -> u16 {
-    fold(bytes.chunks_exact(2).map(|pair| u32::from(get(pair, 0))).sum())
+    fold(
+        bytes
+            .chunks_exact(2)
+            .map(|pair| u32::from(get(pair, 0)))
+            .sum(),
+    )
 }
 
 pub(super) fn fold(mut sum: u32) -> u16 {

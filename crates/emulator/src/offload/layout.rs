@@ -79,19 +79,13 @@ impl Layout {
                     CHECKSUM_OF_UDP => UDP,
                     _ => return None,
                 };
-                (
-                    true,
-                    if plain { *packet.get(6)? } else { protocol },
-                    plain,
-                )
+                (true, if plain { *packet.get(6)? } else { protocol }, plain)
             }
             _ => return None,
         };
         let transport = packet.get(network..)?;
         let (kind, header) = match (protocol, vnet.checksum_offset) {
-            (TCP, CHECKSUM_OF_TCP) => {
-                (Transport::Tcp, usize::from(*transport.get(12)? >> 4) * 4)
-            }
+            (TCP, CHECKSUM_OF_TCP) => (Transport::Tcp, usize::from(*transport.get(12)? >> 4) * 4),
             (UDP, CHECKSUM_OF_UDP) => (Transport::Udp, 8),
             _ => return None,
         };

@@ -10,6 +10,10 @@ mod layout;
 mod run;
 mod vnet;
 
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
 
 pub use header::{MOST_HEADER, write_header};
 pub use layout::Layout;

@@ -38,7 +38,11 @@ impl Run {
     /// A run of one segment.
     pub fn new(view: View<'_>) -> Self {
         let opaque = view.layout.transport == Transport::Opaque;
-        let payload = if opaque { 0 } else { view.layout.payload(view.index) };
+        let payload = if opaque {
+            0
+        } else {
+            view.layout.payload(view.index)
+        };
         Self {
             first: view.index,
             segments: 1,
