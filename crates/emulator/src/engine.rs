@@ -34,6 +34,12 @@ const BATCH: usize = 64;
 /// How often finished bins and records go to their files.
 const FLUSH: Duration = Duration::from_millis(100);
 
+/// A pause between two looks at the devices, once packets have come at shorter intervals all the time.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// So many looks at the devices at shorter intervals than a pause are "all the time".
+const HURRIED: u32 = 32;
+
 /// The token of the mailbox; a device has the number of its vertex.
 const MAILBOX: u64 = u64::MAX - 1;
 
@@ -74,6 +80,9 @@ pub struct Engine {
     batch: Duration,
     /// No departure wakes the loop before.
     gate: Time,
+    /// When packets came last, and how often without a pause before.
+    came: Time,
+    hurried: u32,
     /// By when to write what waits, even if there is more to read.
     write_by: Time,
 }
@@ -131,6 +140,8 @@ impl Engine {
             waiting: Vec::new(),
             batch: Duration::from_nanos(config.release_batch_ns),
             gate: zero,
+            came: zero,
+            hurried: 0,
             write_by: zero,
             ports: tuns.into_iter().map(port).collect(),
             lanes,
@@ -144,6 +155,7 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.scheduling = run_first();
+        self.wake.scheduled(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         loop {
@@ -152,6 +164,7 @@ impl Engine {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
+            self.rest(deadline);
             self.wake.wait(deadline, &mut called)?;
             for &token in &called {
                 if token != MAILBOX {
@@ -162,6 +175,9 @@ impl Engine {
             }
             let now = now();
             self.advance(now);
+            if !called.is_empty() {
+                self.hurry(now);
+            }
             if !self.waiting.is_empty() {
                 if called.is_empty() {
                     self.gate = now + self.batch;
@@ -181,6 +197,24 @@ impl Engine {
     /// each packet. Packets that come in do wake it: what has departed by then leaves with them.
     fn next_work(&self) -> Option<Time> {
         self.agenda.first().map(|(time, _)| time.max(self.gate))
+    }
+
+    /// Leaves the devices alone for a moment if packets come one by one in quick succession, so that more come at a time:
+    /// to wake up for each of a hundred thousand a second would cost a processor, and the sender as much.
+    fn rest(&mut self, deadline: Time) {
+        if self.hurried > HURRIED {
+            self.wake.pause(deadline.min(self.came + PAUSE));
+        }
+    }
+
+    /// Counts looks at the devices in quick succession.
+    fn hurry(&mut self, now: Time) {
+        if now < self.came + PAUSE + PAUSE {
+            self.hurried += 1;
+        } else {
+            self.hurried = 0;
+        }
+        self.came = now;
     }
 
     /// Does what it is asked; `true` if that was to stop.

@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use cellbed_link::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
 use crate::clock::{Alarm, now};
 use crate::error::{Result, Trying};
+use crate::process::Scheduling;
 
 /// The token of the alarm, which no descriptor that is watched may have.
 const ALARM: u64 = u64::MAX;
@@ -26,6 +28,8 @@ pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
     spin: Duration,
+    /// Whether a timeout of the wait itself is as exact as the alarm: the kernel rounds those of ordinary threads.
+    exact: bool,
 }
 
 impl Wake {
@@ -38,9 +42,15 @@ impl Wake {
             epoll,
             alarm: Alarm::new()?,
             spin,
+            exact: false,
         };
         wake.watch(&wake.alarm, ALARM)?;
         Ok(wake)
+    }
+
+    /// Says how the kernel schedules the calling thread: it decides what is the cheapest exact way to sleep.
+    pub fn scheduled(&mut self, scheduling: Scheduling) {
+        self.exact = scheduling == Scheduling::Fifo;
     }
 
     /// Tells of `descriptor` by `token` when it is readable.
@@ -61,16 +71,36 @@ impl Wake {
         called.clear();
         let asleep_until =
             Time::from_nanos(deadline.as_nanos().saturating_sub(self.spin.as_nanos()));
-        if now() < asleep_until {
-            self.alarm.set(Some(asleep_until))?;
-            return self.look(None, called);
+        let now = self::now();
+        if now < asleep_until {
+            if !self.exact {
+                self.alarm.set(Some(asleep_until))?;
+                return self.look(None, called);
+            }
+            let span = asleep_until.since(now).as_nanos();
+            let timeout = Timespec {
+                tv_sec: (span / 1_000_000_000) as i64,
+                tv_nsec: (span % 1_000_000_000) as i64,
+            };
+            return self.look(Some(&timeout), called);
         }
         loop {
             self.look(Some(&AT_ONCE), called)?;
-            if !called.is_empty() || now() >= deadline {
+            if !called.is_empty() || self::now() >= deadline {
                 return Ok(());
             }
         }
+    }
+
+    /// Sleeps until `deadline`, whatever happens meanwhile.
+    pub fn pause(&self, deadline: Time) {
+        let nanos = deadline.as_nanos();
+        let until = Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        };
+        // Interrupted or not, what follows looks at the clock.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }
 
     /// Sleeps until `deadline` or until `also` is readable, whatever the watched descriptors say.
