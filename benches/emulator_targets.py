@@ -39,6 +39,7 @@ from cellbed.testbed.emulator import Emulator
 
 Figures = dict[str, float]
 Case = Callable[[float], Figures]
+Stages = list[dict[str, Any]]
 
 #: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
 RECEIVE_UDP = """
@@ -78,7 +79,7 @@ def write_trace(folder: Path, bit_rate: int) -> Path:
     return path
 
 
-def traced(path: Path, queue_bytes: int) -> list[dict[str, Any]]:
+def traced(path: Path, queue_bytes: int) -> Stages:
     """A bottleneck that plays a trace."""
     return [
         {
@@ -93,9 +94,12 @@ def fixed(milliseconds: float) -> dict[str, Any]:
     return {"kind": "delay", "fixed_ns": round(milliseconds * 1e6)}
 
 
-def flow_over(stages: list[dict[str, Any]], bit_rate: int, back: list[dict[str, Any]] | None = None, **changes: Any) -> Case:
-    """One TCP flow over `stages`, and the way back. Its window fills a path of 100 ms, and no queue is shorter: that the
-    sender recovers from losses is not the emulator's merit or fault."""
+def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
+    """One TCP flow over `stages`, and the way back.
+
+    Its window fills a path of 100 ms and no queue is shorter: how the sender recovers from losses is not the
+    emulator's merit or fault.
+    """
     window = max(4_000_000, bit_rate // 80)
 
     def measure(seconds: float) -> Figures:
@@ -123,7 +127,9 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
             stages = traced(write_trace(folder, rate), max(8_000_000, rate // 40))
             if delay:
                 stages.append(fixed(delay))
-            cases[f"trace, {gigabits:g} Gbit/s" + (f", {delay} ms" if delay else "")] = flow_over(stages, rate, **changes)
+            cases[f"trace, {gigabits:g} Gbit/s" + (f", {delay} ms" if delay else "")] = flow_over(
+                stages, rate, **changes
+            )
     return cases
 
 
@@ -148,7 +154,9 @@ def datagrams(over_veth: bool) -> Case:
                 connect_by_veth(emulator, True)
             address = (VETH_ADDRESSES if over_veth else ADDRESSES)["edge"]
             reader = subprocess.Popen(
-                [sys.executable, "-c", RECEIVE_UDP, address], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE
+                [sys.executable, "-c", RECEIVE_UDP, address],
+                preexec_fn=inside(emulator, "edge"),
+                stdout=subprocess.PIPE,
             )
             assert reader.stdout is not None
             reader.stdout.readline()
@@ -177,7 +185,11 @@ def datagrams(over_veth: bool) -> Case:
 def received(emulator: Emulator) -> tuple[int, int]:
     """Datagrams that reached the receiving socket, those included that found its buffer full; those read."""
     text = subprocess.run(
-        ["cat", "/proc/self/net/snmp"], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE, check=True, text=True
+        ["cat", "/proc/self/net/snmp"],
+        preexec_fn=inside(emulator, "edge"),
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
     ).stdout
     names, values = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
     table = dict(zip(names[1:], values[1:], strict=True))
@@ -260,7 +272,10 @@ def delay_error(load: int = 0, **changes: Any) -> Case:
             "duration_ns": round(seconds * 1e9),
             "family": 4,
         }
-        with tempfile.TemporaryDirectory() as folder, running(configuration([fixed(20)], Path(folder)) | changes) as emulator:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running(configuration([fixed(20)], Path(folder)) | changes) as emulator,
+        ):
             with background(emulator, load) if load else contextlib.nullcontext():
                 busy, begin = cpu_seconds(emulator.pid), time.monotonic()
                 timer = subprocess.Popen(
@@ -288,11 +303,25 @@ def delay_error(load: int = 0, **changes: Any) -> Case:
     return measure
 
 
+GROUPS = ("trace", "reference", "log", "chain", "datagrams", "idle", "links", "delay")
+
+
+def logged(folder: Path) -> dict[str, Case]:
+    """1 Gbit/s of a trace without and with the files of a run."""
+    stages = traced(write_trace(folder, 10**9), 25_000_000)
+    files = {"series": str(folder / "series.bin"), "packet_log": str(folder / "packets.bin")}
+    return {
+        "1 Gbit/s, no log": flow_over(stages, 10**9),
+        "1 Gbit/s, log": flow_over(stages, 10**9, **files),
+    }
+
+
 def groups(folder: Path) -> dict[str, dict[str, Case]]:
     spin = {"spin_ns": 50_000}
     return {
         "trace": {"veth": veth_case} | trace_cases(folder),
         "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
+        "log": logged(folder),
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
         "idle": {"idle": idle},
@@ -310,7 +339,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=4, help="length of each measurement (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions of each case (default: %(default)s)")
-    parser.add_argument("--only", action="append", help="a group: trace, reference, chain, datagrams, idle, links, delay")
+    parser.add_argument(
+        "--only", action="append", help="a group: trace, reference, chain, datagrams, idle, links, delay"
+    )
     parser.add_argument("--match", default="", help="only cases with this in their name")
     arguments = parser.parse_args()
     print(f"{socket.gethostname()}: {os.cpu_count()} cores; medians of {arguments.repeat} (range); delays in µs")

@@ -112,7 +112,7 @@ def connect_by_veth(emulator: Emulator, offload: bool) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Time on a processor of all threads, from the scheduler's own clock: counting ticks deceives where work is periodic."""
+    """Processor time of all threads, by the scheduler's own clock: counting ticks deceives where work is periodic."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

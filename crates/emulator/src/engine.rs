@@ -15,14 +15,15 @@ use crate::agenda::Agenda;
 use crate::clock::now;
 use crate::config::Config;
 use crate::error::Result;
+use crate::journal;
 use crate::lateness::Lateness;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::orders::{Account, Counters, Order, Status};
 use crate::outbox::Outbox;
+use crate::pace::Pace;
 use crate::packet::Header;
 use crate::pool::{Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
-use crate::records::{PacketRecord, SeriesRecord};
 use crate::router::Router;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
@@ -33,12 +34,6 @@ const BATCH: usize = 64;
 
 /// How often finished bins and records go to their files.
 const FLUSH: Duration = Duration::from_millis(100);
-
-/// A pause between two looks at the devices, once packets have come at shorter intervals all the time.
-const PAUSE: Duration = Duration::from_micros(50);
-
-/// So many looks at the devices at shorter intervals than a pause are "all the time".
-const HURRIED: u32 = 32;
 
 /// The token of the mailbox; a device has the number of its vertex.
 const MAILBOX: u64 = u64::MAX - 1;
@@ -77,12 +72,7 @@ pub struct Engine {
     crowded: bool,
     /// Vertices of which the outbox is not empty.
     waiting: Vec<usize>,
-    batch: Duration,
-    /// No departure wakes the loop before.
-    gate: Time,
-    /// When packets came last, and how often without a pause before.
-    came: Time,
-    hurried: u32,
+    pace: Pace,
     /// By when to write what waits, even if there is more to read.
     write_by: Time,
 }
@@ -138,10 +128,7 @@ impl Engine {
             refused: 0,
             crowded: false,
             waiting: Vec::new(),
-            batch: Duration::from_nanos(config.release_batch_ns),
-            gate: zero,
-            came: zero,
-            hurried: 0,
+            pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
             write_by: zero,
             ports: tuns.into_iter().map(port).collect(),
             lanes,
@@ -159,12 +146,18 @@ impl Engine {
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         loop {
-            let deadline = self.next_work().map_or(flush, |time| time.min(flush));
+            let departure = self
+                .agenda
+                .first()
+                .map(|(time, _)| self.pace.deadline(time));
+            let deadline = departure.map_or(flush, |time| time.min(flush));
             if std::mem::take(&mut self.crowded) {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
-            self.rest(deadline);
+            if let Some(until) = self.pace.pause() {
+                self.wake.pause(deadline.min(until));
+            }
             self.wake.wait(deadline, &mut called)?;
             for &token in &called {
                 if token != MAILBOX {
@@ -176,11 +169,11 @@ impl Engine {
             let now = now();
             self.advance(now);
             if !called.is_empty() {
-                self.hurry(now);
+                self.pace.looked(now);
             }
             if !self.waiting.is_empty() {
                 if called.is_empty() {
-                    self.gate = now + self.batch;
+                    self.pace.departed(now);
                 }
                 self.write_all();
             }
@@ -189,32 +182,6 @@ impl Engine {
                 flush = now + FLUSH;
             }
         }
-    }
-
-    /// When there is something to do, if no packet comes.
-    ///
-    /// Departures soon after others were written wait until the gate opens, so that a fast link does not wake the loop for
-    /// each packet. Packets that come in do wake it: what has departed by then leaves with them.
-    fn next_work(&self) -> Option<Time> {
-        self.agenda.first().map(|(time, _)| time.max(self.gate))
-    }
-
-    /// Leaves the devices alone for a moment if packets come one by one in quick succession, so that more come at a time:
-    /// to wake up for each of a hundred thousand a second would cost a processor, and the sender as much.
-    fn rest(&mut self, deadline: Time) {
-        if self.hurried > HURRIED {
-            self.wake.pause(deadline.min(self.came + PAUSE));
-        }
-    }
-
-    /// Counts looks at the devices in quick succession.
-    fn hurry(&mut self, now: Time) {
-        if now < self.came + PAUSE + PAUSE {
-            self.hurried += 1;
-        } else {
-            self.hurried = 0;
-        }
-        self.came = now;
     }
 
     /// Does what it is asked; `true` if that was to stop.
@@ -240,7 +207,7 @@ impl Engine {
 
     /// Reads what waits at the device of `vertex` into the path model.
     fn ingest(&mut self, vertex: usize) -> Result<()> {
-        self.write_by = now() + self.batch;
+        self.write_by = now() + self.pace.batch();
         for _ in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
                 return Ok(());
@@ -354,7 +321,7 @@ impl Engine {
             port.leaving.push((lane as u16, *outcome));
             return;
         }
-        record(&mut self.records, &self.pool, lane as u16, outcome, now);
+        journal::passage(&mut self.records, &self.pool, lane as u16, outcome, now);
         match self.router.next(to, destination) {
             Some(next) if outcome.fate == Fate::Delivered => {
                 let direction = &mut self.lanes[next].direction;
@@ -377,7 +344,7 @@ impl Engine {
             let about_to = |pool: &Pool, segments: u16| {
                 let observed = now();
                 for (lane, outcome) in leaving.by_ref().take(usize::from(segments)) {
-                    record(&mut self.records, pool, lane, &outcome, observed);
+                    journal::passage(&mut self.records, pool, lane, &outcome, observed);
                     self.lateness.record(observed.since(outcome.departed));
                 }
             };
@@ -385,7 +352,7 @@ impl Engine {
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }
-        self.write_by = now() + self.batch;
+        self.write_by = now() + self.pace.batch();
     }
 
     fn restart(&mut self, zero: Time, offset: Duration) {
@@ -412,24 +379,7 @@ impl Engine {
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let Some(series) = &mut self.records.series else {
-                break;
-            };
-            for bin in lane.direction.finished_bins(now) {
-                let record = SeriesRecord {
-                    start: bin.start,
-                    direction: index as u32,
-                    queue_packets: bin.queue.packets.0 as u32,
-                    queue_bytes: bin.queue.bytes.0,
-                    queue_peak_bytes: bin.peak.0,
-                    capacity: bin.capacity.map(|bytes| bytes.0),
-                    used: bin.used.0,
-                    arrived: bin.arrived.0,
-                    dropped_queue: bin.queue_full.0 as u32,
-                    dropped_loss: bin.lost.0 as u32,
-                };
-                series.push(record.to_bytes());
-            }
+            journal::bins(&mut self.records, index, &mut lane.direction, now);
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
         }
@@ -450,41 +400,4 @@ impl Engine {
             scheduling: self.scheduling,
         })
     }
-}
-
-/// Notes a passage in the log, if there is one.
-fn record(
-    records: &mut Records,
-    pool: &Pool,
-    lane: u16,
-    outcome: &Outcome<Segment>,
-    observed: Time,
-) {
-    let Some(file) = &mut records.packets else {
-        return;
-    };
-    let Segment { slot, index, .. } = outcome.packet;
-    let packet = pool.packet(slot);
-    let (payload, tcp_sequence) = packet.part(index);
-    let record = PacketRecord {
-        packet: packet.number + u64::from(index),
-        arrived: outcome.arrived,
-        released: outcome.released,
-        departed: outcome.departed,
-        observed,
-        direction: lane,
-        drop: match outcome.fate {
-            Fate::Delivered => 0,
-            Fate::Dropped(reason) => reason as u8,
-        },
-        protocol: packet.protocol,
-        bytes: outcome.size.0 as u32,
-        source_port: packet.source_port,
-        destination_port: packet.destination_port,
-        tcp_sequence,
-        payload,
-        source_vertex: packet.source,
-        destination_vertex: packet.destination,
-    };
-    file.push(record.to_bytes());
 }

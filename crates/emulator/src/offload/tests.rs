@@ -65,7 +65,7 @@ fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u
     if flow.tcp {
         packet.extend(sequence.to_be_bytes());
         packet.extend(77u32.to_be_bytes());
-        packet.extend([((20 + flow.tcp_options) / 4 << 4) as u8, draft.flags]);
+        packet.extend([(((20 + flow.tcp_options) / 4) << 4) as u8, draft.flags]);
         packet.extend(draft.window.to_be_bytes());
         packet.extend([0; 4]);
         packet.resize(transport + 20 + flow.tcp_options, 1);
