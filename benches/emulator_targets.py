@@ -303,7 +303,7 @@ def delay_error(load: int = 0, **changes: Any) -> Case:
     return measure
 
 
-GROUPS = ("trace", "reference", "log", "chain", "datagrams", "idle", "links", "delay")
+GROUPS = ("trace", "reference", "modes", "log", "chain", "datagrams", "idle", "links", "delay")
 
 
 def logged(folder: Path) -> dict[str, Case]:
@@ -316,11 +316,27 @@ def logged(folder: Path) -> dict[str, Case]:
     }
 
 
+def modes(folder: Path) -> dict[str, Case]:
+    """Flows that meet full queues and losses, with super-packets and cut by the kernel beforehand."""
+    trace = write_trace(folder, 10**8)
+    loss = {"kind": "loss", "probability": 0.0005, "seed": 1}
+    links = {
+        "drop-tail of 375 kB": [*traced(trace, 375_000), fixed(20)],
+        "loss of 0.05 %": [loss, *traced(trace, 8_000_000), fixed(20)],
+    }
+    return {
+        f"100 Mbit/s, {name}, {mode}": flow_over(stages, 10**8, back=[fixed(20)], offload=mode == "fast")
+        for name, stages in links.items()
+        for mode in ("fast", "reference")
+    }
+
+
 def groups(folder: Path) -> dict[str, dict[str, Case]]:
     spin = {"spin_ns": 50_000}
     return {
         "trace": {"veth": veth_case} | trace_cases(folder),
         "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
+        "modes": modes(folder),
         "log": logged(folder),
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
@@ -355,7 +371,7 @@ def main() -> None:
                 for name, case in chosen.items():
                     runs[name].append(case(arguments.seconds))
             for name, figures in runs.items():
-                print(f"{name:36}", ", ".join(show(figures, key) for key in figures[0]), flush=True)
+                print(f"{name:44}", ", ".join(show(figures, key) for key in figures[0]), flush=True)
 
 
 def show(figures: list[Figures], key: str) -> str:

@@ -118,7 +118,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def one_flow(emulator: Emulator, address: str, seconds: float) -> dict[str, float]:
-    """One TCP flow from endpoint to edge, its first second left out: Mbit/s of payload, share of a core."""
+    """One TCP flow from endpoint to edge, its first second left out: Mbit/s of payload, share of a core, RTT in ms."""
     server = subprocess.Popen(
         ["iperf3", "-s", "-1", "--forceflush"], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE, text=True
     )
@@ -137,7 +137,14 @@ def one_flow(emulator: Emulator, address: str, seconds: float) -> dict[str, floa
     result = json.loads(client.stdout)
     if "error" in result:
         sys.exit(f"error: iperf3: {result['error']}")
-    return {"goodput": result["end"]["sum_received"]["bits_per_second"] / 1e6, "cpu": share}
+    sender = result["end"]["streams"][0]["sender"]
+    return {
+        "goodput": result["end"]["sum_received"]["bits_per_second"] / 1e6,
+        "cpu": share,
+        "retransmits": sender.get("retransmits", 0),
+        "rtt": sender.get("mean_rtt", 0) / 1e3,
+        "longest_rtt": sender.get("max_rtt", 0) / 1e3,
+    }
 
 
 @contextlib.contextmanager
