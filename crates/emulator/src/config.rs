@@ -193,9 +193,8 @@ pub struct Config {
     /// Whether the devices hand over super-packets and take them back. The path model decides for each segment all the same.
     #[serde(default = "yes")]
     pub offload: bool,
-    /// The shortest time between two writes of packets, ns: a packet that would leave sooner after others were
-    /// written waits, so that fewer wake-ups carry more packets. No packet is later than this on that account, and one that
-    /// comes alone is not late at all.
+    /// How long after a writing the next departure may wake the emulator, ns: so fewer wake-ups carry more packets. No
+    /// packet is later than this on that account, and one that comes alone is not late at all.
     #[serde(default = "release_batch")]
     pub release_batch_ns: u64,
     /// How long before a departure the emulator stops sleeping and watches the clock, ns.

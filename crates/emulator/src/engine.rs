@@ -172,9 +172,7 @@ impl Engine {
                 self.pace.looked(now);
             }
             if !self.waiting.is_empty() {
-                if called.is_empty() {
-                    self.pace.departed(now);
-                }
+                self.pace.departed(now);
                 self.write_all();
             }
             if now >= flush {

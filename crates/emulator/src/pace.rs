@@ -10,8 +10,8 @@ const HURRIED: u32 = 32;
 
 /// When to wake up for departures and for arrivals.
 ///
-/// **Departures** soon after others woke the loop wait until a span (`release_batch_ns`) has passed since: a fast link
-/// does not wake it for each packet. Whenever the loop is awake, what has departed leaves. So a departure is late by that
+/// **Departures** soon after others were written wait until a span (`release_batch_ns`) has passed since: a fast link
+/// does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is late by that
 /// span at most, and not at all when none came shortly before.
 ///
 /// **Arrivals** that come one by one in quick succession are left in the kernel for 50 µs, so that more come at a time: to
@@ -49,7 +49,7 @@ impl Pace {
         (self.hurried > HURRIED).then_some(self.looked + PAUSE)
     }
 
-    /// A departure woke the loop at `now`.
+    /// Departures are written at `now`.
     pub fn departed(&mut self, now: Time) {
         self.gate = now + self.batch;
     }
