@@ -232,6 +232,24 @@ pub struct Config {
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
     pub packet_log: Option<PathBuf>,
+    /// Whether the devices hand over super-packets and take them back. The path model decides for each segment all the same.
+    #[serde(default = "yes")]
+    pub offload: bool,
+    /// How long after a writing the next departure may wake the emulator, ns: so fewer wake-ups carry more packets. No
+    /// packet is later than this on that account, and one that comes alone is not late at all.
+    #[serde(default = "release_batch")]
+    pub release_batch_ns: u64,
+    /// How long before a departure the emulator stops sleeping and watches the clock, ns.
+    #[serde(default)]
+    pub spin_ns: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn release_batch() -> u64 {
+    100_000
 }
 
 impl Config {

@@ -86,7 +86,7 @@ fn serve() -> Result<()> {
     let nodes: Vec<Option<Node>> = config
         .vertices
         .iter()
-        .map(Node::bring_up)
+        .map(|vertex| Node::bring_up(vertex, config.offload))
         .collect::<Result<_>>()?;
     let tuns = nodes
         .iter()
@@ -271,6 +271,7 @@ impl Supervisor {
             "interfaces": interfaces,
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
+            "refused": account.refused,
             "records_lost": account.records_lost,
             "scheduling": account.scheduling,
         })

@@ -4,51 +4,57 @@
 //! that very instant, however late the loop comes to look. Only at the edges does the clock rule: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, StageConfig, Time};
-use rustix::event::epoll;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 
 use crate::agenda::Agenda;
-use crate::clock::{Alarm, now};
+use crate::clock::now;
 use crate::config::Config;
-use crate::error::{Result, Trying};
+use crate::error::Result;
+use crate::journal;
 use crate::lateness::Lateness;
+use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::orders::{Account, Counters, Order, Status};
+use crate::outbox::Outbox;
+use crate::pace::Pace;
 use crate::packet::Header;
-use crate::pool::Pool;
+use crate::pool::{Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
-use crate::records::{PacketRecord, SeriesRecord};
 use crate::router::Router;
 use crate::tun::{Received, Tun};
+use crate::wake::Wake;
 use crate::writer::Records;
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
 
-/// Packet slots at the start (16 MiB).
-const SLOTS: usize = 8192;
-
 /// How often finished bins and records go to their files.
 const FLUSH: Duration = Duration::from_millis(100);
 
-const ALARM: u64 = u64::MAX;
+/// The token of the mailbox; a device has the number of its vertex.
 const MAILBOX: u64 = u64::MAX - 1;
 
 struct Lane {
-    direction: Direction<u32>,
+    direction: Direction<Segment>,
     to: usize,
     counters: Counters,
 }
 
+/// A vertex with a device.
+struct Port {
+    tun: Option<Arc<Tun>>,
+    outbox: Outbox,
+    /// What is in the outbox came out of these directions, in the same order.
+    leaving: Vec<(u16, Outcome<Segment>)>,
+}
+
 /// The event loop and all it owns. Nothing of it is shared with another thread.
 pub struct Engine {
-    tuns: Vec<Option<Arc<Tun>>>,
+    ports: Vec<Port>,
     lanes: Vec<Lane>,
     agenda: Agenda,
     router: Router,
@@ -56,14 +62,19 @@ pub struct Engine {
     records: Records,
     orders: Receiver<Order>,
     mailbox: Arc<OwnedFd>,
-    alarm: Alarm,
-    epoll: OwnedFd,
+    wake: Wake,
     lateness: Lateness,
     scheduling: Scheduling,
     read: u64,
     unroutable: u64,
+    refused: u64,
     /// No slot is free: devices are not read until one is.
     crowded: bool,
+    /// Vertices of which the outbox is not empty.
+    waiting: Vec<usize>,
+    pace: Pace,
+    /// By when to write what waits, even if there is more to read.
+    write_by: Time,
 }
 
 impl Engine {
@@ -92,45 +103,38 @@ impl Engine {
                 counters: Counters::default(),
             })
             .collect();
-        let alarm = Alarm::new()?;
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).trying(|| "create an event queue".into())?;
-        let watch = |descriptor: &dyn AsFd, token| {
-            epoll::add(
-                &epoll,
-                descriptor.as_fd(),
-                epoll::EventData::new_u64(token),
-                epoll::EventFlags::IN,
-            )
-            .trying(|| "watch a device".into())
-        };
-        watch(&alarm, ALARM)?;
-        watch(&mailbox, MAILBOX)?;
+        let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
+        wake.watch(&*mailbox, MAILBOX)?;
         for (vertex, tun) in tuns.iter().enumerate() {
             if let Some(tun) = tun {
-                watch(&**tun, vertex as u64)?;
+                wake.watch(&**tun, vertex as u64)?;
             }
         }
+        let port = |tun| Port {
+            tun,
+            outbox: Outbox::default(),
+            leaving: Vec::new(),
+        };
         Ok(Self {
             agenda: Agenda::new(lanes.len()),
             router: Router::new(config),
             // A quarter of the memory, so that an infinite queue under a flood cannot take the machine down.
-            pool: Pool::new(
-                SLOTS,
-                (total_memory() / 4 / crate::pool::SLOT_BYTES as u64) as usize,
-            ),
+            pool: Pool::new((total_memory() / 4) as usize),
             records,
             lateness: Lateness::default(),
             scheduling: Scheduling::Ordinary,
             read: 0,
             unroutable: 0,
+            refused: 0,
             crowded: false,
-            tuns,
+            waiting: Vec::new(),
+            pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
+            write_by: zero,
+            ports: tuns.into_iter().map(port).collect(),
             lanes,
             orders,
             mailbox,
-            alarm,
-            epoll,
+            wake,
         })
     }
 
@@ -138,41 +142,39 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.scheduling = run_first();
-        let mut events = Vec::with_capacity(64);
+        self.wake.scheduled(self.scheduling);
+        let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         loop {
-            let deadline = self
+            let departure = self
                 .agenda
                 .first()
-                .map_or(flush, |(time, _)| time.min(flush));
-            self.alarm.set(Some(deadline))?;
-            self.wait(&mut events)?;
-            for event in events.drain(..) {
-                match event.data.u64() {
-                    ALARM => self.alarm.acknowledge(),
-                    MAILBOX => {
-                        let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
-                        while let Ok(order) = self.orders.try_recv() {
-                            match order {
-                                Order::Restart { zero, offset, done } => {
-                                    self.restart(zero, offset);
-                                    let _ = done.send(());
-                                }
-                                Order::Status(answer) => {
-                                    let _ = answer.send(self.status());
-                                }
-                                Order::Stop(answer) => {
-                                    let _ = answer.send(self.finish());
-                                    return Ok(());
-                                }
-                            }
-                        }
-                    }
-                    vertex => self.ingest(vertex as usize)?,
+                .map(|(time, _)| self.pace.deadline(time));
+            let deadline = departure.map_or(flush, |time| time.min(flush));
+            if std::mem::take(&mut self.crowded) {
+                // Devices stay readable while nobody reads them; only time makes room.
+                self.wake.nap(deadline, &*self.mailbox)?;
+            }
+            if let Some(until) = self.pace.pause() {
+                self.wake.pause(deadline.min(until));
+            }
+            self.wake.wait(deadline, &mut called)?;
+            for &token in &called {
+                if token != MAILBOX {
+                    self.ingest(token as usize)?;
+                } else if self.obey() {
+                    return Ok(());
                 }
             }
             let now = now();
             self.advance(now);
+            if !called.is_empty() {
+                self.pace.looked(now);
+            }
+            if !self.waiting.is_empty() {
+                self.pace.departed(now);
+                self.write_all();
+            }
             if now >= flush {
                 self.flush(now);
                 flush = now + FLUSH;
@@ -180,78 +182,84 @@ impl Engine {
         }
     }
 
-    /// Sleeps until a device, the alarm or an order calls.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> Result<()> {
-        if self.crowded {
-            // Devices stay readable while nobody reads them; only time makes room.
-            let mut watched = [
-                PollFd::new(&self.alarm, PollFlags::IN),
-                PollFd::new(&self.mailbox, PollFlags::IN),
-            ];
-            let waited = poll(&mut watched, None);
-            self.crowded = false;
-            interrupted_is_fine(waited).trying(|| "wait for room".into())?;
+    /// Does what it is asked; `true` if that was to stop.
+    fn obey(&mut self) -> bool {
+        let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Restart { zero, offset, done } => {
+                    self.restart(zero, offset);
+                    let _ = done.send(());
+                }
+                Order::Status(answer) => {
+                    let _ = answer.send(self.status());
+                }
+                Order::Stop(answer) => {
+                    let _ = answer.send(self.finish());
+                    return true;
+                }
+            }
         }
-        let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), None);
-        interrupted_is_fine(waited).trying(|| "wait for packets".into())
+        false
     }
 
     /// Reads what waits at the device of `vertex` into the path model.
     fn ingest(&mut self, vertex: usize) -> Result<()> {
+        self.write_by = now() + self.pace.batch();
         for _ in 0..BATCH {
-            let Some(tun) = &self.tuns[vertex] else {
+            let Some(tun) = &self.ports[vertex].tun else {
                 return Ok(());
             };
-            let Some(slot) = self.pool.take() else {
+            let ready = self.pool.make_ready();
+            let Some(space) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
                 return Ok(());
             };
-            let length = match tun.receive(self.pool.space(slot))? {
+            let length = match tun.receive(space)? {
                 Received::Packet(length) => length,
-                Received::Nothing => return self.leave(slot),
+                Received::Nothing => return Ok(()),
                 Received::Gone => {
                     // Its descriptor would call for ever.
-                    epoll::delete(&self.epoll, &**tun)
-                        .trying(|| format!("leave interface {}", tun.name()))?;
-                    self.tuns[vertex] = None;
-                    return self.leave(slot);
+                    self.wake.forget(&**tun)?;
+                    self.ports[vertex].tun = None;
+                    return Ok(());
                 }
             };
             let now = now();
             // What the model had to do before this packet came comes first: it may make room for it.
             self.advance(now);
-            self.read += 1;
-            match self.admit(vertex, slot, length) {
-                Some(lane) => self.pass_on(slot, lane, now),
-                None => self.pool.release(slot),
+            if let Some(slot) = self.pool.keep(length) {
+                match self.admit(vertex, slot, length) {
+                    Some((lane, segments)) => self.enter(slot, segments, lane, now),
+                    None => self.pool.release(slot, 1),
+                }
             }
             self.advance(now);
+            if now >= self.write_by && !self.waiting.is_empty() {
+                self.write_all();
+            }
         }
         Ok(())
     }
 
-    /// Gives an unused slot back.
-    fn leave(&mut self, slot: u32) -> Result<()> {
-        self.pool.release(slot);
-        Ok(())
-    }
-
-    /// Notes what is known of a packet; the direction it takes, if there is one.
-    fn admit(&mut self, vertex: usize, slot: u32, length: usize) -> Option<usize> {
-        let header = Header::parse(&self.pool.space(slot)[..length])?;
-        if header.is_link_chatter() {
-            return None;
-        }
+    /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
+    fn admit(&mut self, vertex: usize, slot: u32, length: usize) -> Option<(usize, u16)> {
+        let (vnet, packet) = self.pool.space(slot)[..length].split_first_chunk::<VNET_BYTES>()?;
+        let header = Header::parse(packet);
+        let layout = Layout::of(Vnet::parse(vnet), packet);
+        let number = self.read + 1;
+        let segments = layout.segments();
+        self.read += u64::from(segments);
+        let header = header.filter(|header| !header.is_link_chatter())?;
         let way = self.router.owner(&header.destination);
         let way = way.and_then(|to| self.router.next(vertex, to).map(|lane| (to, lane)));
         let Some((to, lane)) = way else {
-            self.unroutable += 1;
+            self.unroutable += u64::from(segments);
             return None;
         };
-        let number = self.read;
         let packet = self.pool.packet_mut(slot);
         packet.number = number;
-        packet.length = length as u16;
+        packet.layout = layout;
         packet.source = vertex as u16;
         packet.destination = to as u16;
         packet.protocol = header.protocol;
@@ -259,15 +267,23 @@ impl Engine {
         packet.destination_port = header.destination_port;
         packet.tcp_sequence = header.tcp_sequence;
         packet.payload = header.payload;
-        Some(lane)
+        Some((lane, segments))
     }
 
-    /// Gives a packet to a direction at a time of the model.
-    fn pass_on(&mut self, slot: u32, lane: usize, at: Time) {
-        let size = Bytes(u64::from(self.pool.packet(slot).length));
-        self.lanes[lane].direction.accept(at, slot, size);
-        self.agenda
-            .set(lane, self.lanes[lane].direction.next_event());
+    /// Gives all segments of a packet to a direction, in order.
+    fn enter(&mut self, slot: u32, segments: u16, lane: usize, at: Time) {
+        self.pool.refer(slot, u32::from(segments) - 1);
+        let layout = self.pool.packet(slot).layout;
+        let direction = &mut self.lanes[lane].direction;
+        for index in 0..segments {
+            let segment = Segment {
+                slot,
+                index,
+                marked: false,
+            };
+            direction.accept(at, segment, Bytes(layout.size(index) as u64));
+        }
+        self.agenda.set(lane, direction.next_event());
     }
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
@@ -277,74 +293,67 @@ impl Engine {
                 return;
             }
             while let Some(outcome) = self.lanes[lane].direction.poll(time) {
-                self.settle(lane, &outcome);
+                self.settle(lane, &outcome, now);
             }
             self.agenda
                 .set(lane, self.lanes[lane].direction.next_event());
         }
     }
 
-    /// A packet came out of a direction, or died in it.
-    fn settle(&mut self, lane: usize, outcome: &Outcome<u32>) {
-        let slot = outcome.packet;
-        let observed = now();
+    /// A segment came out of a direction, or died in it, as is seen at `now`.
+    fn settle(&mut self, lane: usize, outcome: &Outcome<Segment>, now: Time) {
+        let segment = outcome.packet;
         let Lane { to, counters, .. } = &mut self.lanes[lane];
-        let (to, destination) = (*to, usize::from(self.pool.packet(slot).destination));
-        let drop = match outcome.fate {
-            Fate::Delivered => {
-                counters.delivered += 1;
-                0
+        let (to, destination) = (*to, usize::from(self.pool.packet(segment.slot).destination));
+        match outcome.fate {
+            Fate::Delivered => counters.delivered += 1,
+            Fate::Dropped(DropReason::QueueFull | DropReason::Congestion) => {
+                counters.queue_full += 1
             }
-            Fate::Dropped(reason @ (DropReason::QueueFull | DropReason::Congestion)) => {
-                counters.queue_full += 1;
-                reason as u8
-            }
-            Fate::Dropped(reason @ DropReason::Loss) => {
-                counters.lost += 1;
-                reason as u8
-            }
+            Fate::Dropped(DropReason::Loss) => counters.lost += 1,
             Fate::Doubled => return, // no configuration makes a direction double packets yet
-        };
-        self.record(lane, outcome, observed, drop);
-        if drop != 0 {
-            self.pool.release(slot);
-        } else if to == destination {
-            if let Some(tun) = &self.tuns[to] {
-                // What the kernel refuses it counts as a drop of the device.
-                tun.send(self.pool.bytes(slot));
+        }
+        if outcome.fate == Fate::Delivered && to == destination {
+            let port = &mut self.ports[to];
+            if port.outbox.is_empty() {
+                self.waiting.push(to);
             }
-            self.lateness.record(observed.since(outcome.departed));
-            self.pool.release(slot);
-        } else if let Some(next) = self.router.next(to, destination) {
-            self.pass_on(slot, next, outcome.departed);
-        } else {
-            self.pool.release(slot);
+            port.outbox.push(segment, &self.pool);
+            port.leaving.push((lane as u16, *outcome));
+            return;
+        }
+        journal::passage(&mut self.records, &self.pool, lane as u16, outcome, now);
+        match self.router.next(to, destination) {
+            Some(next) if outcome.fate == Fate::Delivered => {
+                let direction = &mut self.lanes[next].direction;
+                direction.accept(outcome.departed, segment, outcome.size);
+                self.agenda.set(next, direction.next_event());
+            }
+            _ => self.pool.release(segment.slot, 1),
         }
     }
 
-    fn record(&mut self, lane: usize, outcome: &Outcome<u32>, observed: Time, drop: u8) {
-        let Some(file) = &mut self.records.packets else {
-            return;
-        };
-        let packet = self.pool.packet(outcome.packet);
-        let record = PacketRecord {
-            packet: packet.number,
-            arrived: outcome.arrived,
-            released: outcome.released,
-            departed: outcome.departed,
-            observed,
-            direction: lane as u16,
-            drop,
-            protocol: packet.protocol,
-            bytes: u32::from(packet.length),
-            source_port: packet.source_port,
-            destination_port: packet.destination_port,
-            tcp_sequence: packet.tcp_sequence,
-            payload: packet.payload,
-            source_vertex: packet.source,
-            destination_vertex: packet.destination,
-        };
-        file.push(record.to_bytes());
+    /// Writes what has left the model.
+    fn write_all(&mut self) {
+        for vertex in self.waiting.drain(..) {
+            let Port {
+                tun,
+                outbox,
+                leaving,
+            } = &mut self.ports[vertex];
+            let mut leaving = leaving.drain(..);
+            let about_to = |pool: &Pool, segments: u16| {
+                let observed = now();
+                for (lane, outcome) in leaving.by_ref().take(usize::from(segments)) {
+                    journal::passage(&mut self.records, pool, lane, &outcome, observed);
+                    self.lateness.record(observed.since(outcome.departed));
+                }
+            };
+            // Nobody is there any more to take what goes to a device that was deleted.
+            let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
+            self.refused += outbox.write(&mut self.pool, about_to, send);
+        }
+        self.write_by = now() + self.pace.batch();
     }
 
     fn restart(&mut self, zero: Time, offset: Duration) {
@@ -371,24 +380,7 @@ impl Engine {
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let Some(series) = &mut self.records.series else {
-                break;
-            };
-            for bin in lane.direction.finished_bins(now) {
-                let record = SeriesRecord {
-                    start: bin.start,
-                    direction: index as u32,
-                    queue_packets: bin.queue.packets.0 as u32,
-                    queue_bytes: bin.queue.bytes.0,
-                    queue_peak_bytes: bin.peak.0,
-                    capacity: bin.capacity.map(|bytes| bytes.0),
-                    used: bin.used.0,
-                    arrived: bin.arrived.0,
-                    dropped_queue: bin.queue_full.0 as u32,
-                    dropped_loss: bin.lost.0 as u32,
-                };
-                series.push(record.to_bytes());
-            }
+            journal::bins(&mut self.records, index, &mut lane.direction, now);
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
         }
@@ -398,20 +390,15 @@ impl Engine {
     fn finish(&mut self) -> Result<Account> {
         let now = now();
         self.advance(now);
+        self.write_all();
         self.flush(now);
         let records_lost = self.records.finish()?;
         Ok(Account {
             lateness: std::mem::take(&mut self.lateness),
+            refused: self.refused,
             packets: self.read,
             records_lost,
             scheduling: self.scheduling,
         })
-    }
-}
-
-fn interrupted_is_fine<T>(waited: std::result::Result<T, Errno>) -> io::Result<()> {
-    match waited {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

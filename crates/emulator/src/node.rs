@@ -41,8 +41,8 @@ pub struct Interface {
 }
 
 impl Node {
-    /// Brings up the node of a vertex; `None` for an internal one.
-    pub fn bring_up(vertex: &Vertex) -> Result<Option<Self>> {
+    /// Brings up the node of a vertex, with segmentation offload if asked; `None` for an internal one.
+    pub fn bring_up(vertex: &Vertex, offload: bool) -> Result<Option<Self>> {
         let Some(placement) = vertex.namespace else {
             return Ok(None);
         };
@@ -50,7 +50,7 @@ impl Node {
             Placement::New => NetworkNamespace::create()?,
             Placement::Current => NetworkNamespace::current()?,
         };
-        let (tun, index) = namespace.run(|| furnish(vertex, placement))?;
+        let (tun, index) = namespace.run(|| furnish(vertex, placement, offload))?;
         Ok(Some(Self {
             namespace,
             tun: Arc::new(tun),
@@ -71,13 +71,13 @@ impl Node {
 }
 
 /// Creates and configures the device in the calling thread's namespace.
-fn furnish(vertex: &Vertex, placement: Placement) -> Result<(Tun, u32)> {
+fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun, u32)> {
     let mut netlink = Netlink::open()?;
-    let tun = Tun::create(if placement == Placement::New {
-        INTERFACE
-    } else {
-        SHARED_INTERFACE
-    })?;
+    let name = match placement {
+        Placement::New => INTERFACE,
+        Placement::Current => SHARED_INTERFACE,
+    };
+    let tun = Tun::create(name, offload)?;
     let index = netlink.index(tun.name())?;
     for (key, value) in &vertex.sysctls {
         set_kernel(&vertex.name, key, value)?;

@@ -51,7 +51,9 @@ pub struct Status {
 pub struct Account {
     /// How late packets were written after their modelled departure.
     pub lateness: Lateness,
-    /// Packets read from devices.
+    /// Packets that the kernel refused when they were written.
+    pub refused: u64,
+    /// Packets read from devices, segments counted one by one.
     pub packets: u64,
     /// Records that could not be written because the disk fell behind.
     pub records_lost: u64,

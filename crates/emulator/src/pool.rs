@@ -1,21 +1,48 @@
 //! Where packets lie between their arrival and their departure.
 
-/// Bytes a slot can hold: more than the MTU of the interfaces, so that no packet is cut.
-pub const SLOT_BYTES: usize = 2048;
+use crate::offload::{Layout, VNET_BYTES, View};
 
-/// Slots are added this many at a time (2 MiB), and never moved.
-const CHUNK: usize = 1024;
+/// Sizes of the slots, each with room for the device's header. The first holds what is not a super-packet, the last
+/// the largest one. Those between keep a short super-packet that waits for long from holding 64 KiB.
+const SIZES: [usize; 4] = [2048, 8192, 32_768, 66_048];
 
-/// No slot: the end of the free list.
+/// The last size: what a packet is read into, together with the first.
+const LARGEST: usize = SIZES.len() - 1;
+
+/// Bytes that are added at a time, about. Pages of them that were never used take no memory.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A slot's number tells its size in the upper bits.
+const SIZE_SHIFT: u32 = 30;
+
+/// No slot: the end of a free list.
 const NONE: u32 = u32::MAX;
+
+/// A packet, super-packet or not, as the path model sees it: one of its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The slot of the packet.
+    pub slot: u32,
+    /// Number of the segment in it.
+    pub index: u16,
+    /// Whether it was marked "congestion experienced" on the way.
+    pub marked: bool,
+}
+
+impl Segment {
+    /// Whether the two are neighbours in one packet, this one before `next`.
+    pub fn precedes(&self, next: &Segment) -> bool {
+        self.slot == next.slot && self.index + 1 == next.index
+    }
+}
 
 /// What the emulator knows of a packet besides its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
-    /// Running number, the same in all directions that the packet crosses.
+    /// Running number of its first segment, the same in all directions that it crosses.
     pub number: u64,
-    /// IP length in bytes.
-    pub length: u16,
+    /// What it consists of.
+    pub layout: Layout,
     /// Vertex that sent it.
     pub source: u16,
     /// Vertex that it goes to.
@@ -26,11 +53,36 @@ pub struct Packet {
     pub source_port: u16,
     /// See [`crate::packet::Header`].
     pub destination_port: u16,
-    /// See [`crate::packet::Header`].
+    /// See [`crate::packet::Header`]; that of the first segment.
     pub tcp_sequence: u32,
-    /// See [`crate::packet::Header`].
+    /// See [`crate::packet::Header`]; that of all segments together.
     pub payload: u32,
+    /// Segments that have neither left nor been dropped.
+    references: u32,
     next_free: u32,
+}
+
+impl Packet {
+    /// Payload bytes and TCP sequence number of the segment at `index`.
+    pub fn part(&self, index: u16) -> (u32, u32) {
+        if self.layout.segments() == 1 {
+            return (self.payload, self.tcp_sequence);
+        }
+        let before = self.layout.start(index) - self.layout.start(0);
+        let sequence = match self.protocol {
+            6 => self.tcp_sequence.wrapping_add(before as u32),
+            _ => 0,
+        };
+        (self.layout.payload(index) as u32, sequence)
+    }
+}
+
+/// Slots of one size: a slab with a free list threaded through it.
+struct Shelf {
+    size: usize,
+    per_chunk: usize,
+    chunks: Vec<Chunk>,
+    free: u32,
 }
 
 struct Chunk {
@@ -38,38 +90,23 @@ struct Chunk {
     packets: Box<[Packet]>,
 }
 
-/// A slab of packet slots with a free list threaded through them.
-///
-/// Taking and returning a slot allocates nothing. The slab grows by a chunk when all slots are taken, which only an
-/// infinite queue or a long delay at a high rate brings about, up to a ceiling; then [`Pool::take`] says `None` and
-/// the caller leaves further packets in the kernel's queue.
-pub struct Pool {
-    chunks: Vec<Chunk>,
-    free: u32,
-    ceiling: usize,
-}
-
-impl Pool {
-    /// A pool of at least `initial` slots that never holds more than `ceiling`.
-    pub fn new(initial: usize, ceiling: usize) -> Self {
-        let ceiling = ceiling.max(1).div_ceil(CHUNK).min(NONE as usize / CHUNK);
-        let mut pool = Self {
-            chunks: Vec::with_capacity(ceiling),
+impl Shelf {
+    fn new(size: usize) -> Self {
+        Self {
+            size,
+            per_chunk: CHUNK_BYTES / size,
+            chunks: Vec::new(),
             free: NONE,
-            ceiling,
-        };
-        for _ in 0..initial.div_ceil(CHUNK).clamp(1, ceiling) {
-            pool.grow();
         }
-        pool
     }
 
     fn grow(&mut self) {
-        let first = self.chunks.len() * CHUNK;
-        let packets = (first..first + CHUNK)
-            .map(|slot| Packet {
-                next_free: if slot + 1 < first + CHUNK {
-                    slot as u32 + 1
+        let first = self.chunks.len() * self.per_chunk;
+        let last = first + self.per_chunk - 1;
+        let packets = (first..=last)
+            .map(|index| Packet {
+                next_free: if index < last {
+                    index as u32 + 1
                 } else {
                     self.free
                 },
@@ -77,84 +114,228 @@ impl Pool {
             })
             .collect();
         self.chunks.push(Chunk {
-            bytes: vec![0; CHUNK * SLOT_BYTES].into(),
+            bytes: vec![0; self.per_chunk * self.size].into(),
             packets,
         });
         self.free = first as u32;
     }
 
-    /// A free slot, or `None` when the ceiling is reached.
-    pub fn take(&mut self) -> Option<u32> {
-        if self.free == NONE {
-            if self.chunks.len() == self.ceiling {
-                return None;
+    fn packet(&mut self, index: u32) -> &mut Packet {
+        let index = index as usize;
+        &mut self.chunks[index / self.per_chunk].packets[index % self.per_chunk]
+    }
+
+    fn space(&mut self, index: u32) -> &mut [u8] {
+        let start = index as usize % self.per_chunk * self.size;
+        &mut self.chunks[index as usize / self.per_chunk].bytes[start..start + self.size]
+    }
+
+    fn release(&mut self, index: u32) {
+        let free = self.free;
+        self.packet(index).next_free = free;
+        self.free = index;
+    }
+}
+
+/// Slots for packets, in a few sizes. Each slot begins with the device's header.
+///
+/// Taking and returning a slot allocates nothing. The pool grows by a chunk when all slots of a size are taken, which only
+/// an infinite queue or a long delay at a high rate brings about, up to a ceiling; then [`Pool::make_ready`] is `false` and the
+/// caller leaves further packets in the kernel's queue.
+///
+/// A packet is read into two slots at once, its beginning into a small one and the rest into a large one behind the room for
+/// the beginning: so neither a small packet takes a large slot nor is more than the beginning of a large one copied.
+pub struct Pool {
+    shelves: [Shelf; SIZES.len()],
+    /// A free slot of the first size and one of the last, that the next packet is read into.
+    landing: [Option<u32>; 2],
+    /// Bytes that may yet be added.
+    room: usize,
+}
+
+impl Pool {
+    /// A pool that never holds more than `ceiling` bytes of packets, but always room for some.
+    pub fn new(ceiling: usize) -> Self {
+        let mut pool = Self {
+            shelves: SIZES.map(Shelf::new),
+            landing: [None; 2],
+            room: ceiling.max(8 * CHUNK_BYTES),
+        };
+        pool.make_ready();
+        pool
+    }
+
+    /// Makes sure that a packet can be read; `false` if there is no room.
+    pub fn make_ready(&mut self) -> bool {
+        for (place, size) in [(0, 0), (1, LARGEST)] {
+            if self.landing[place].is_none() {
+                self.landing[place] = self.take(size);
             }
-            self.grow();
         }
-        let slot = self.free;
-        self.free = self.packet(slot).next_free;
+        self.landing.iter().all(Option::is_some)
+    }
+
+    /// Where to read a packet with the device's header before it, in two parts, after [`Pool::make_ready`].
+    pub fn landing(&mut self) -> Option<[&mut [u8]; 2]> {
+        let (small, large) = (self.landing[0]?, self.landing[1]?);
+        let [shelf, .., large_shelf] = &mut self.shelves;
+        Some([
+            shelf.space(small),
+            &mut large_shelf.space(large)[SIZES[0]..],
+        ])
+    }
+
+    /// Keeps what was read, `length` bytes with the device's header: its slot, with one reference.
+    pub fn keep(&mut self, length: usize) -> Option<u32> {
+        let (small, large) = (self.landing[0]?, self.landing[1]?);
+        let size = SIZES.iter().position(|&size| length <= size)?;
+        let slot = if size == 0 {
+            self.landing[0] = None;
+            slot_of(0, small)
+        } else {
+            let [shelf, middle @ .., large_shelf] = &mut self.shelves;
+            let head = shelf.space(small);
+            let whole = large_shelf.space(large);
+            whole[..SIZES[0]].copy_from_slice(head);
+            let moved = match middle.get_mut(size - 1) {
+                Some(shelf) => take(shelf, size, &mut self.room).map(|index| {
+                    shelf.space(index)[..length].copy_from_slice(&whole[..length]);
+                    slot_of(size, index)
+                }),
+                None => None,
+            };
+            moved.unwrap_or_else(|| {
+                self.landing[1] = None;
+                slot_of(LARGEST, large)
+            })
+        };
+        self.packet_mut(slot).references = 1;
         Some(slot)
     }
 
-    /// Returns a slot that [`Pool::take`] gave.
-    pub fn release(&mut self, slot: u32) {
-        let free = self.free;
-        self.packet_mut(slot).next_free = free;
-        self.free = slot;
+    fn take(&mut self, size: usize) -> Option<u32> {
+        take(&mut self.shelves[size], size, &mut self.room)
+    }
+
+    /// Adds references to a slot.
+    pub fn refer(&mut self, slot: u32, more: u32) {
+        self.packet_mut(slot).references += more;
+    }
+
+    /// Takes references away; with the last one the slot is free.
+    pub fn release(&mut self, slot: u32, references: u32) {
+        let (size, index) = parts(slot);
+        let shelf = &mut self.shelves[size];
+        let packet = shelf.packet(index);
+        packet.references -= references;
+        if packet.references == 0 {
+            shelf.release(index);
+        }
     }
 
     /// The account of the packet in `slot`.
     pub fn packet(&self, slot: u32) -> &Packet {
-        &self.chunks[slot as usize / CHUNK].packets[slot as usize % CHUNK]
+        let (size, index) = parts(slot);
+        let shelf = &self.shelves[size];
+        &shelf.chunks[index as usize / shelf.per_chunk].packets[index as usize % shelf.per_chunk]
     }
 
     /// The account of the packet in `slot`, to fill in.
     pub fn packet_mut(&mut self, slot: u32) -> &mut Packet {
-        &mut self.chunks[slot as usize / CHUNK].packets[slot as usize % CHUNK]
+        let (size, index) = parts(slot);
+        self.shelves[size].packet(index)
     }
 
-    /// The bytes of the packet in `slot`.
+    /// All that was read into `slot`, up to the size of the slot: the device's header, then the packet.
+    pub fn space(&self, slot: u32) -> &[u8] {
+        let (size, index) = parts(slot);
+        let shelf = &self.shelves[size];
+        let start = index as usize % shelf.per_chunk * shelf.size;
+        &shelf.chunks[index as usize / shelf.per_chunk].bytes[start..start + shelf.size]
+    }
+
+    /// The bytes of the packet in `slot`, from the IP header on.
     pub fn bytes(&self, slot: u32) -> &[u8] {
-        let length = usize::from(self.packet(slot).length);
-        let start = slot as usize % CHUNK * SLOT_BYTES;
-        &self.chunks[slot as usize / CHUNK].bytes[start..start + length]
+        &self.space(slot)[VNET_BYTES..][..self.packet(slot).layout.length as usize]
     }
 
-    /// The whole space of `slot`, to read a packet into.
-    pub fn space(&mut self, slot: u32) -> &mut [u8] {
-        let start = slot as usize % CHUNK * SLOT_BYTES;
-        &mut self.chunks[slot as usize / CHUNK].bytes[start..start + SLOT_BYTES]
+    /// A segment with all there is to know of it.
+    pub fn view(&self, segment: Segment) -> View<'_> {
+        View {
+            packet: self.bytes(segment.slot),
+            layout: &self.packet(segment.slot).layout,
+            index: segment.index,
+            marked: segment.marked,
+        }
     }
+}
+
+fn take(shelf: &mut Shelf, size: usize, room: &mut usize) -> Option<u32> {
+    if shelf.free == NONE {
+        let bytes = shelf.per_chunk * SIZES[size];
+        *room = room.checked_sub(bytes)?;
+        shelf.grow();
+    }
+    let index = shelf.free;
+    shelf.free = shelf.packet(index).next_free;
+    Some(index)
+}
+
+fn slot_of(size: usize, index: u32) -> u32 {
+    (size as u32) << SIZE_SHIFT | index
+}
+
+fn parts(slot: u32) -> (usize, u32) {
+    (
+        (slot >> SIZE_SHIFT) as usize,
+        slot & ((1 << SIZE_SHIFT) - 1),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use std::collections::HashMap;
 
-    #[test]
-    fn slots_are_distinct_until_the_ceiling() {
-        let mut pool = Pool::new(1, 2 * CHUNK);
-        let taken: HashSet<u32> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!(taken.len(), 2 * CHUNK);
-        pool.release(7);
-        assert_eq!(pool.take(), Some(7));
-        assert_eq!(pool.take(), None);
+    /// "Reads" a packet of `length` bytes that are all `mark`.
+    fn read(pool: &mut Pool, length: usize, mark: u8) -> Option<u32> {
+        if !pool.make_ready() {
+            return None;
+        }
+        let [head, rest] = pool.landing().unwrap();
+        let split = length.min(head.len());
+        head[..split].fill(mark);
+        rest[..length - split].fill(mark);
+        pool.keep(length)
     }
 
     #[test]
-    fn packets_stay_while_the_pool_grows() {
-        let mut pool = Pool::new(1, 4 * CHUNK);
-        let slots: Vec<u32> = (0..3 * CHUNK)
-            .map(|number| {
-                let slot = pool.take().unwrap();
-                pool.space(slot)[..8].copy_from_slice(&number.to_be_bytes());
-                pool.packet_mut(slot).length = 8;
-                slot
-            })
-            .collect();
-        for (number, slot) in slots.iter().enumerate() {
-            assert_eq!(pool.bytes(*slot), number.to_be_bytes());
+    fn packets_of_all_sizes_stay_as_they_are_until_the_ceiling() {
+        let mut pool = Pool::new(20 * CHUNK_BYTES);
+        let mut kept = HashMap::new();
+        for step in 0.. {
+            let (length, mark) = ([60, 2048, 2049, 8192, 30_000, 65_545][step % 6], step as u8);
+            let Some(slot) = read(&mut pool, length, mark) else {
+                break;
+            };
+            assert_eq!(
+                kept.insert(slot, (length, mark)),
+                None,
+                "a slot given twice"
+            );
         }
+        for (slot, (length, mark)) in &kept {
+            assert!(pool.space(*slot)[..*length].iter().all(|byte| byte == mark));
+        }
+        let slot = *kept
+            .iter()
+            .find(|(_, (length, _))| *length == 65_545)
+            .unwrap()
+            .0;
+        pool.refer(slot, 2);
+        pool.release(slot, 2);
+        assert_eq!(read(&mut pool, 65_545, 1), None);
+        pool.release(slot, 1);
+        assert_eq!(read(&mut pool, 65_545, 1), Some(slot));
     }
 }

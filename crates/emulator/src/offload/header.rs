@@ -1,0 +1,127 @@
+//! The header of one segment, or of a run of them, made from that of the packet they were part of.
+
+use super::layout::{Layout, Transport};
+use super::vnet::{Cut, Vnet};
+
+/// The longest headers, network and transport together, that are taken apart.
+pub const MOST_HEADER: usize = 192;
+
+pub(super) const FIN: u8 = 0x01;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const PSH: u8 = 0x08;
+pub(super) const URG: u8 = 0x20;
+pub(super) const CWR: u8 = 0x80;
+
+/// What a run of segments has in common, beside the header it is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of the first segment in its packet.
+    pub first: u16,
+    /// Segments in the run.
+    pub segments: u16,
+    /// Payload of each but the last.
+    pub segment: u16,
+    /// Payload of all.
+    pub payload: usize,
+    /// FIN and PSH of the last segment.
+    pub ending: u8,
+    /// Whether they were marked "congestion experienced" on the way (RFC 3168).
+    pub marked: bool,
+}
+
+/// Writes the header of a run of segments into `out`, made from `packet`, which the first of them belongs to. Its length,
+/// and the header for the device.
+///
+/// As the kernel's own segmentation does: IPv4 identification and TCP sequence go on from segment to segment, FIN and
+/// PSH are on the last one only, CWR on the first. The transport checksum stays open: its field has the sum over the pseudo
+/// header, of which only the length changes.
+pub fn write_header(
+    out: &mut [u8; MOST_HEADER],
+    packet: &[u8],
+    layout: &Layout,
+    shape: &Shape,
+) -> (usize, Vnet) {
+    let length = usize::from(layout.header);
+    let header = &mut out[..length];
+    header.copy_from_slice(&packet[..length]);
+    let (network, transport) = header.split_at_mut(usize::from(layout.network));
+    if layout.v6 {
+        put(network, 4, (length - 40 + shape.payload) as u16);
+        if shape.marked {
+            network[1] |= 0x30;
+        }
+    } else {
+        put(network, 2, (length + shape.payload) as u16);
+        put(network, 4, get(network, 4).wrapping_add(shape.first));
+        if shape.marked {
+            network[1] |= 0x03;
+        }
+        put(network, 10, 0);
+        put(network, 10, !sum(network));
+    }
+
+    let before = layout.length - u32::from(layout.network);
+    let after = transport.len() + shape.payload;
+    let mut vnet = Vnet {
+        partial_checksum: true,
+        cut: None,
+        header: 0,
+        segment: 0,
+        checksum_start: layout.network,
+        checksum_offset: 6,
+    };
+    let mut cut = Cut::Udp;
+    if layout.transport == Transport::Tcp {
+        let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+        let skipped = u32::from(shape.first) * u32::from(layout.segment);
+        transport[4..8].copy_from_slice(&sequence.wrapping_add(skipped).to_be_bytes());
+        let flags = &mut transport[13];
+        *flags = *flags & !(FIN | PSH) | shape.ending;
+        if shape.first > 0 {
+            *flags &= !CWR;
+        }
+        let cwr = *flags & CWR != 0;
+        vnet.checksum_offset = 16;
+        cut = match layout.v6 {
+            false => Cut::Tcp4 { cwr },
+            true => Cut::Tcp6 { cwr },
+        };
+    } else {
+        put(transport, 4, after as u16);
+    }
+    let at = usize::from(vnet.checksum_offset);
+    let pseudo = u32::from(get(transport, at)) + u32::from(!(before as u16)) + after as u32;
+    put(transport, at, fold(pseudo));
+    if shape.segments > 1 {
+        vnet.cut = Some(cut);
+        vnet.header = layout.header;
+        vnet.segment = shape.segment;
+    }
+    (length, vnet)
+}
+
+pub(super) fn get(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// The ones' complement sum of RFC 1071 over an even number of bytes.
+pub(super) fn sum(bytes: &[u8]) -> u16 {
+    fold(
+        bytes
+            .chunks_exact(2)
+            .map(|pair| u32::from(get(pair, 0)))
+            .sum(),
+    )
+}
+
+pub(super) fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

@@ -1,0 +1,149 @@
+//! What a packet consists of: headers that each of its segments repeats, and payload.
+
+use super::header::MOST_HEADER;
+use super::vnet::{Cut, Vnet};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Where the checksum lies in the header of TCP, and in that of UDP.
+const CHECKSUM_OF_TCP: u16 = 16;
+const CHECKSUM_OF_UDP: u16 = 6;
+
+/// What can be done with a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// It passes as it is.
+    #[default]
+    Opaque,
+    /// TCP with the checksum left open.
+    Tcp,
+    /// UDP with the checksum left open.
+    Udp,
+}
+
+/// The parts of a packet. One that is no super-packet has one segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// What can be done with it.
+    pub transport: Transport,
+    /// Whether it is IPv6.
+    pub v6: bool,
+    /// No IPv4 options, no IPv6 extension headers, no fragment: its segments may join those of another packet.
+    pub plain: bool,
+    /// Bytes before the transport header.
+    pub network: u16,
+    /// Bytes before the payload; each segment has them anew.
+    pub header: u16,
+    /// Payload of each segment but the last, which has the rest.
+    pub segment: u16,
+    /// Bytes from the IP header on.
+    pub length: u32,
+}
+
+impl Layout {
+    /// The layout of a packet as the device gave it.
+    ///
+    /// Only what the kernel itself may have left unfinished is ever taken apart: TCP and UDP with an open checksum, of
+    /// which all lengths agree. All else is opaque, has one segment, and is passed on unchanged.
+    pub fn of(vnet: Vnet, packet: &[u8]) -> Self {
+        Self::of_unfinished(vnet, packet).unwrap_or(Self {
+            length: packet.len() as u32,
+            ..Self::default()
+        })
+    }
+
+    fn of_unfinished(vnet: Vnet, packet: &[u8]) -> Option<Self> {
+        if !vnet.partial_checksum {
+            return None;
+        }
+        let network = usize::from(vnet.checksum_start);
+        let (v6, protocol, plain) = match packet.first()? >> 4 {
+            4 => {
+                let header = usize::from(packet[0] & 0x0f) * 4;
+                let fragment = u16_at(packet, 6)? & 0x3fff != 0;
+                if usize::from(u16_at(packet, 2)?) != packet.len() || header != network || fragment
+                {
+                    return None;
+                }
+                (false, *packet.get(9)?, header == 20)
+            }
+            6 => {
+                if usize::from(u16_at(packet, 4)?) + 40 != packet.len() || network < 40 {
+                    return None;
+                }
+                let plain = network == 40;
+                // Behind extension headers only the place of the checksum tells the protocol.
+                let protocol = match vnet.checksum_offset {
+                    CHECKSUM_OF_TCP => TCP,
+                    CHECKSUM_OF_UDP => UDP,
+                    _ => return None,
+                };
+                (true, if plain { *packet.get(6)? } else { protocol }, plain)
+            }
+            _ => return None,
+        };
+        let transport = packet.get(network..)?;
+        let (kind, header) = match (protocol, vnet.checksum_offset) {
+            (TCP, CHECKSUM_OF_TCP) => (Transport::Tcp, usize::from(*transport.get(12)? >> 4) * 4),
+            (UDP, CHECKSUM_OF_UDP) => (Transport::Udp, 8),
+            _ => return None,
+        };
+        let least = if kind == Transport::Tcp { 20 } else { 8 };
+        let payload = transport.len().checked_sub(header)?;
+        if header < least || network + header > MOST_HEADER {
+            return None;
+        }
+        let segment = match (vnet.cut, kind, v6) {
+            (None, ..) => payload as u16, // a packet has at most 65535 bytes, or its lengths would not agree
+            (Some(Cut::Tcp4 { .. }), Transport::Tcp, false)
+            | (Some(Cut::Tcp6 { .. }), Transport::Tcp, true)
+            | (Some(Cut::Udp), Transport::Udp, _)
+                if vnet.segment > 0 =>
+            {
+                vnet.segment
+            }
+            _ => return None,
+        };
+        Some(Self {
+            transport: kind,
+            v6,
+            plain,
+            network: network as u16,
+            header: (network + header) as u16,
+            segment,
+            length: packet.len() as u32,
+        })
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> u16 {
+        let payload = self.length - u32::from(self.header);
+        match (self.transport, self.segment) {
+            (Transport::Opaque, _) | (_, 0) => 1,
+            (_, segment) => payload.div_ceil(u32::from(segment)).max(1) as u16,
+        }
+    }
+
+    /// Where the payload of the segment at `index` begins in the packet; only of a packet that is not opaque.
+    pub fn start(&self, index: u16) -> usize {
+        usize::from(self.header) + usize::from(index) * usize::from(self.segment)
+    }
+
+    /// Payload bytes of the segment at `index`; those behind the IP header of an opaque packet are not known here.
+    pub fn payload(&self, index: u16) -> usize {
+        (self.length as usize - self.start(index)).min(usize::from(self.segment))
+    }
+
+    /// IP length of the segment at `index`.
+    pub fn size(&self, index: u16) -> usize {
+        match self.transport {
+            Transport::Opaque => self.length as usize,
+            Transport::Tcp | Transport::Udp => usize::from(self.header) + self.payload(index),
+        }
+    }
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}

@@ -1,0 +1,156 @@
+//! Segments that leave together and can be written as one super-packet.
+
+use super::header::{CWR, FIN, PSH, RST, SYN, Shape, URG, get};
+use super::layout::{Layout, Transport};
+
+/// The largest IP packet in bytes.
+const LARGEST: usize = 65_535;
+
+/// Datagrams of one super-packet at most, as in the kernel's own receive offload.
+const MOST_DATAGRAMS: u16 = 64;
+
+/// One segment of a packet, with all there is to know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The packet it belongs to, from the IP header on.
+    pub packet: &'a [u8],
+    /// Its layout.
+    pub layout: &'a Layout,
+    /// Number of the segment in it.
+    pub index: u16,
+    /// Whether it was marked "congestion experienced" on the way.
+    pub marked: bool,
+}
+
+/// What a run of segments amounts to so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    first: u16,
+    segments: u16,
+    segment: usize,
+    payload: usize,
+    /// A segment shorter than the others has ended it.
+    closed: bool,
+    marked: bool,
+}
+
+impl Run {
+    /// A run of one segment.
+    pub fn new(view: View<'_>) -> Self {
+        let opaque = view.layout.transport == Transport::Opaque;
+        let payload = if opaque {
+            0
+        } else {
+            view.layout.payload(view.index)
+        };
+        Self {
+            first: view.index,
+            segments: 1,
+            segment: payload,
+            payload,
+            closed: opaque || payload == 0,
+            marked: view.marked,
+        }
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> u16 {
+        self.segments
+    }
+
+    /// The shape of the run, given its last segment.
+    pub fn shape(&self, last: View<'_>) -> Shape {
+        Shape {
+            first: self.first,
+            segments: self.segments,
+            segment: self.segment as u16,
+            payload: self.payload,
+            ending: ending(&last),
+            marked: self.marked,
+        }
+    }
+
+    /// Adds `next` if the kernel would make it again from the longer super-packet, right behind `last`, the last segment so
+    /// far. `neighbours` says that the two are neighbours in one packet.
+    pub fn join(&mut self, last: View<'_>, next: View<'_>, neighbours: bool) -> bool {
+        let layout = next.layout;
+        if self.closed || layout.transport == Transport::Opaque || self.marked != next.marked {
+            return false;
+        }
+        let payload = layout.payload(next.index);
+        let fits = payload > 0
+            && payload <= self.segment
+            && usize::from(layout.header) + self.payload + payload <= LARGEST
+            && (layout.transport == Transport::Tcp || self.segments < MOST_DATAGRAMS || neighbours);
+        if !fits || !(neighbours || continues(&last, &next)) {
+            return false;
+        }
+        self.segments += 1;
+        self.payload += payload;
+        self.closed = payload < self.segment;
+        true
+    }
+}
+
+/// Whether a segment of another packet goes on where `last` ends, under the same header.
+fn continues(last: &View<'_>, next: &View<'_>) -> bool {
+    let (one, two) = (last.layout, next.layout);
+    let alike = one.plain
+        && two.plain
+        && one.transport == two.transport
+        && one.v6 == two.v6
+        && one.header == two.header;
+    if !alike {
+        return false;
+    }
+    let network = usize::from(one.network);
+    let (a, b) = (
+        &last.packet[..usize::from(one.header)],
+        &next.packet[..usize::from(two.header)],
+    );
+    let ((a, a_transport), (b, b_transport)) = (a.split_at(network), b.split_at(network));
+    let same_network = if one.v6 {
+        a[..4] == b[..4] && a[6..] == b[6..]
+    } else {
+        let identification = |header: &[u8], index: u16| get(header, 4).wrapping_add(index);
+        a[..2] == b[..2]
+            && a[6..10] == b[6..10]
+            && a[12..] == b[12..]
+            && identification(a, last.index).wrapping_add(1) == identification(b, next.index)
+    };
+    same_network
+        && match one.transport {
+            Transport::Tcp => same_tcp(last, a_transport, next, b_transport),
+            _ => a_transport[..4] == b_transport[..4],
+        }
+}
+
+fn same_tcp(last: &View<'_>, a: &[u8], next: &View<'_>, b: &[u8]) -> bool {
+    let sequence = |header: &[u8], view: &View<'_>, behind: usize| {
+        let start = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        let before = usize::from(view.index) * usize::from(view.layout.segment) + behind;
+        start.wrapping_add(before as u32)
+    };
+    let cwr = if next.index == 0 { b[13] & CWR } else { 0 };
+    let own = FIN | PSH | CWR;
+    a[..4] == b[..4]
+        && sequence(a, last, last.layout.payload(last.index)) == sequence(b, next, 0)
+        && a[8..13] == b[8..13]
+        && a[13] & !own == b[13] & !own
+        && a[13] & (SYN | RST | URG) == 0
+        && ending(last) == 0
+        && cwr == 0
+        && a[14..16] == b[14..16]
+        && a[18..] == b[18..]
+}
+
+/// FIN and PSH, which only the last segment of a packet has.
+fn ending(view: &View<'_>) -> u8 {
+    let is_last = view.index + 1 == view.layout.segments();
+    match view.layout.transport {
+        Transport::Tcp if is_last => {
+            view.packet[usize::from(view.layout.network) + 13] & (FIN | PSH)
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,415 @@
+//! What the segmentation code makes, held against the plain one.
+
+use std::sync::Arc;
+
+use cellbed_link::{
+    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Discipline, Duration, Fate,
+    LossConfig, Packets, Probability, Schedule, Seed, StageConfig, Time, Trace,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::reference::{ones_complement, pseudo_header, wire};
+use super::vnet::Cut;
+use super::{Layout, VNET_BYTES, Vnet};
+use crate::outbox::Outbox;
+use crate::pool::{Pool, Segment};
+
+/// What a packet of a flow looks like; what is not here is the same for all.
+#[derive(Clone, Debug)]
+struct Draft {
+    payload: usize,
+    segment: usize,
+    flags: u8,
+    /// Added to what the flow's sequence and identification would be: mostly nothing.
+    gap: u16,
+    window: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    v6: bool,
+    tcp: bool,
+    /// Bytes of IPv4 options, or of an IPv6 extension header.
+    network_options: usize,
+    tcp_options: usize,
+    ecn: u8,
+}
+
+/// A packet as a device gives it.
+fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u8> {
+    let protocol = if flow.tcp { 6 } else { 17 };
+    let mut packet = if flow.v6 {
+        let next = if flow.network_options > 0 {
+            60
+        } else {
+            protocol
+        };
+        let mut header = vec![0x60, flow.ecn << 4, 0, 7, 0, 0, next, 64];
+        header.extend([0xfd, 0x63, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        header.extend([0xfd, 0x63, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        if flow.network_options > 0 {
+            header.extend([protocol, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        header
+    } else {
+        let words = (20 + flow.network_options) / 4;
+        let mut header = vec![0x40 | words as u8, flow.ecn, 0, 0];
+        header.extend(identification.to_be_bytes());
+        header.extend([0x40, 0, 64, protocol, 0, 0, 100, 64, 0, 2, 100, 64, 64, 2]);
+        header.resize(words * 4, 1);
+        header
+    };
+    let transport = packet.len();
+    packet.extend([0x30, 0x39, 0x07, 0x5b]);
+    if flow.tcp {
+        packet.extend(sequence.to_be_bytes());
+        packet.extend(77u32.to_be_bytes());
+        packet.extend([(((20 + flow.tcp_options) / 4) << 4) as u8, draft.flags]);
+        packet.extend(draft.window.to_be_bytes());
+        packet.extend([0; 4]);
+        packet.resize(transport + 20 + flow.tcp_options, 1);
+    } else {
+        packet.extend([0; 4]);
+    }
+    let headers = packet.len();
+    packet.extend((0..draft.payload).map(|at| (sequence as usize + at) as u8 ^ (at >> 8) as u8));
+    let length = packet.len();
+    if flow.v6 {
+        packet[4..6].copy_from_slice(&((length - 40) as u16).to_be_bytes());
+    } else {
+        packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        let checksum = !ones_complement(&packet[..transport], 0);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+    if !flow.tcp {
+        packet[transport + 4..transport + 6]
+            .copy_from_slice(&((length - transport) as u16).to_be_bytes());
+    }
+    let offset = if flow.tcp { 16 } else { 6 };
+    let pseudo = ones_complement(&[], pseudo_header(&packet, transport, offset, !flow.v6));
+    packet[transport + offset..transport + offset + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let cwr = draft.flags & 0x80 != 0;
+    let is_super = draft.payload > draft.segment;
+    let vnet = Vnet {
+        partial_checksum: true,
+        cut: is_super.then_some(match (flow.tcp, flow.v6) {
+            (true, false) => Cut::Tcp4 { cwr },
+            (true, true) => Cut::Tcp6 { cwr },
+            (false, _) => Cut::Udp,
+        }),
+        header: if is_super { headers as u16 } else { 0 },
+        segment: if is_super { draft.segment as u16 } else { 0 },
+        checksum_start: transport as u16,
+        checksum_offset: offset as u16,
+    };
+    [vnet.to_bytes().as_slice(), &packet].concat()
+}
+
+/// The packets of a flow, one after another.
+fn build_all(flow: Flow, drafts: &[Draft]) -> Vec<Vec<u8>> {
+    let (mut sequence, mut identification) = (u32::MAX - 20_000, u16::MAX - 20);
+    let mut packets = Vec::new();
+    for draft in drafts {
+        let draft = Draft {
+            segment: if flow.tcp {
+                draft.segment
+            } else {
+                draft.segment.min(1452)
+            },
+            ..draft.clone()
+        };
+        sequence = sequence.wrapping_add(u32::from(draft.gap));
+        identification = identification.wrapping_add(draft.gap);
+        packets.push(build(flow, &draft, sequence, identification));
+        sequence = sequence.wrapping_add(draft.payload as u32);
+        identification =
+            identification.wrapping_add(draft.payload.div_ceil(draft.segment).max(1) as u16);
+    }
+    packets
+}
+
+fn flows() -> impl Strategy<Value = Flow> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        select(vec![0, 0, 0, 8]),
+        select(vec![0, 12]),
+        0u8..4,
+    )
+        .prop_map(|(v6, tcp, network_options, tcp_options, ecn)| Flow {
+            v6,
+            tcp,
+            network_options,
+            tcp_options,
+            ecn,
+        })
+}
+
+fn drafts() -> impl Strategy<Value = Draft> {
+    let payload = prop_oneof![
+        0usize..3000,
+        Just(1448),
+        Just(1448 * 3),
+        0usize..20_000,
+        Just(64_000)
+    ];
+    let flags = select(vec![
+        0x10, 0x10, 0x10, 0x18, 0x11, 0x90, 0x98, 0x50, 0x02, 0x14, 0x30,
+    ]);
+    let gap = select(vec![0, 0, 0, 0, 1448]);
+    let window = select(vec![500, 500, 500, 501]);
+    (payload, select(vec![1448, 1448, 1000]), flags, gap, window).prop_map(
+        |(payload, segment, flags, gap, window)| Draft {
+            payload,
+            segment,
+            flags,
+            gap,
+            window,
+        },
+    )
+}
+
+/// Reads a packet into the pool as the engine does; its slot and its segments, each with a reference.
+fn read(pool: &mut Pool, bytes: &[u8]) -> (u32, u16) {
+    assert!(pool.make_ready());
+    let [head, rest] = pool.landing().unwrap();
+    let split = bytes.len().min(head.len());
+    head[..split].copy_from_slice(&bytes[..split]);
+    rest[..bytes.len() - split].copy_from_slice(&bytes[split..]);
+    let slot = pool.keep(bytes.len()).unwrap();
+    let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
+    let layout = Layout::of(vnet, &bytes[VNET_BYTES..]);
+    pool.packet_mut(slot).layout = layout;
+    pool.refer(slot, u32::from(layout.segments()) - 1);
+    (slot, layout.segments())
+}
+
+/// What an outbox writes, packet by packet.
+fn written(outbox: &mut Outbox, pool: &mut Pool) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    outbox.write(
+        pool,
+        |_, _| {},
+        |parts| {
+            packets.push(parts.iter().flat_map(|part| part.iter().copied()).collect());
+            true
+        },
+    );
+    packets
+}
+
+/// All segments of all packets.
+fn read_all(pool: &mut Pool, packets: &[Vec<u8>]) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    for bytes in packets {
+        let (slot, count) = read(pool, bytes);
+        segments.extend((0..count).map(|index| Segment {
+            slot,
+            index,
+            marked: false,
+        }));
+    }
+    segments
+}
+
+/// Marks a packet "congestion experienced".
+fn mark(packet: &mut [u8]) {
+    if packet[0] >> 4 == 4 {
+        packet[1] |= 3;
+        packet[10..12].fill(0);
+        let header = usize::from(packet[0] & 15) * 4;
+        let checksum = !ones_complement(&packet[..header], 0);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    } else {
+        packet[1] |= 0x30;
+    }
+}
+
+fn stages(seed: u64, choice: u8) -> Vec<StageConfig> {
+    let schedule = match choice % 4 {
+        0 => Schedule::Constant(BitRate(40_000_000)),
+        1 => Schedule::Unlimited,
+        _ => Schedule::looped(Arc::new(Trace::from_millis([1, 1, 2, 4, 4, 4, 9]).unwrap())),
+    };
+    let queue = Discipline::DropTail {
+        packets: (choice & 4 == 0).then_some(Packets(20)),
+        bytes: Some(Bytes(60_000)),
+    };
+    vec![
+        LossConfig::Independent {
+            probability: Probability::new(0.1).unwrap(),
+            seed: Seed(seed),
+        }
+        .into(),
+        BottleneckConfig::new(schedule).with_queue(queue).into(),
+        DelayConfig::Fixed(Duration::from_micros(700)).into(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_packet_that_leaves_whole_is_as_it_came(flow in flows(), draft in drafts()) {
+        let packets = build_all(flow, &[draft]);
+        let (mut pool, mut outbox) = (Pool::new(0), Outbox::default());
+        for segment in read_all(&mut pool, &packets) {
+            outbox.push(segment, &pool);
+        }
+        prop_assert_eq!(written(&mut outbox, &mut pool), packets);
+    }
+
+    #[test]
+    fn the_segments_that_are_left_are_the_packets_on_the_wire(
+        flow in flows(),
+        drafts in proptest::collection::vec(drafts(), 1..8),
+        fates in proptest::collection::vec(0u8..20, 400),
+        alone in any::<bool>(),
+    ) {
+        let packets = build_all(flow, &drafts);
+        let mut expected: Vec<Vec<u8>> = packets.iter().flat_map(|bytes| wire(bytes)).collect();
+        let (mut pool, mut outbox) = (Pool::new(1 << 26), Outbox::default());
+        let segments = read_all(&mut pool, &packets);
+        prop_assert_eq!(segments.len(), expected.len());
+        let mut out = Vec::new();
+        let mut left = Vec::new();
+        for (mut segment, (mut packet, fate)) in segments.into_iter().zip(expected.drain(..).zip(fates.iter().cycle())) {
+            match *fate {
+                0 => { // dropped
+                    pool.release(segment.slot, 1);
+                    continue;
+                }
+                // What has no open checksum is passed on as it is, marked or not; the kernel's packets all have one.
+                1 => {
+                    segment.marked = true;
+                    mark(&mut packet);
+                }
+                2 => out.extend(written(&mut outbox, &mut pool)),
+                _ => {}
+            }
+            outbox.push(segment, &pool);
+            left.push(packet);
+            if alone {
+                out.extend(written(&mut outbox, &mut pool));
+            }
+        }
+        out.extend(written(&mut outbox, &mut pool));
+        let on_the_wire: Vec<Vec<u8>> = out.iter().flat_map(|bytes| wire(bytes)).collect();
+        prop_assert_eq!(on_the_wire, left);
+    }
+
+    #[test]
+    fn both_modes_give_the_same_departures_and_drops(
+        flow in flows(),
+        drafts in proptest::collection::vec((drafts(), 0u64..3_000), 1..12),
+        seed in any::<u64>(),
+        choice in any::<u8>(),
+    ) {
+        let (drafts, gaps): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
+        let packets = build_all(flow, &drafts);
+        let mut fast = Direction::new(stages(seed, choice), Time::ZERO);
+        let mut plain = Direction::new(stages(seed, choice), Time::ZERO);
+        let (mut pool, mut outbox) = (Pool::new(1 << 26), Outbox::default());
+        let (mut now, mut fates, mut expected, mut out, mut expected_out) = (Time::ZERO, vec![], vec![], vec![], vec![]);
+        let end = (Vec::new(), 1_000_000_000);
+        for (bytes, gap) in packets.into_iter().zip(gaps).chain([end]) {
+            now += Duration::from_micros(gap);
+            // The loop of the emulator that has slept till now, and one that looked at each event.
+            while let Some(outcome) = fast.poll(now) {
+                fates.push((outcome.departed, outcome.released, outcome.fate));
+                match outcome.fate {
+                    Fate::Delivered => outbox.push(outcome.packet, &pool),
+                    Fate::Dropped(_) => pool.release(outcome.packet.slot, 1),
+                    Fate::Doubled => unreachable!("nothing doubles packets here"),
+                }
+            }
+            out.extend(written(&mut outbox, &mut pool).iter().flat_map(|bytes| wire(bytes)));
+            while let Some(at) = plain.next_event().filter(|&at| at <= now) {
+                while let Some(outcome) = plain.poll(at) {
+                    expected.push((outcome.departed, outcome.released, outcome.fate));
+                    if outcome.fate == Fate::Delivered {
+                        expected_out.push(outcome.packet);
+                    }
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+            for packet in wire(&bytes) {
+                let size = Bytes(packet.len() as u64);
+                plain.accept(now, packet, size);
+            }
+            for segment in read_all(&mut pool, &[bytes]) {
+                let size = pool.packet(segment.slot).layout.size(segment.index);
+                fast.accept(now, segment, Bytes(size as u64));
+            }
+        }
+        prop_assert_eq!(fates, expected);
+        prop_assert_eq!(out, expected_out);
+    }
+
+    #[test]
+    fn arbitrary_bytes_have_a_layout(vnet in any::<[u8; VNET_BYTES]>(), mut bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..6) {
+        let mut vnet = Vnet::parse(&vnet);
+        if let (Some(first), 1..) = (bytes.first_mut(), kind) {
+            *first = if kind < 4 { 0x45 } else { 0x60 };
+            vnet.partial_checksum = true;
+            vnet.checksum_start = if kind < 4 { 20 } else { 40 };
+            vnet.checksum_offset = if kind % 2 == 0 { 16 } else { 6 };
+            let length = bytes.len() as u16;
+            for (at, value) in [(2, length), (4, length.wrapping_sub(40))] {
+                if let Some(field) = bytes.get_mut(at..at + 2) {
+                    field.copy_from_slice(&value.to_be_bytes());
+                }
+            }
+            for (at, value) in [(6, 0), (7, 0), (9, if kind % 2 == 0 { 6 } else { 17 })] {
+                if let (Some(byte), 1..=3) = (bytes.get_mut(at), kind) {
+                    *byte = value;
+                }
+            }
+        }
+        let layout = Layout::of(vnet, &bytes);
+        let (mut pool, mut outbox) = (Pool::new(0), Outbox::default());
+        let raw = [vnet.to_bytes().as_slice(), &bytes].concat();
+        let segments = read_all(&mut pool, std::slice::from_ref(&raw));
+        let sizes: usize = segments.iter().map(|segment| layout.size(segment.index)).sum();
+        prop_assert_eq!(sizes, bytes.len() + (segments.len() - 1) * usize::from(layout.header));
+        for segment in segments {
+            outbox.push(segment, &pool);
+        }
+        prop_assert_eq!(written(&mut outbox, &mut pool), vec![raw]);
+    }
+}
+
+#[test]
+fn segments_of_different_packets_join() {
+    let flow = Flow {
+        v6: false,
+        tcp: true,
+        network_options: 0,
+        tcp_options: 12,
+        ecn: 0,
+    };
+    let draft = |payload, flags| Draft {
+        payload,
+        segment: 1448,
+        flags,
+        gap: 0,
+        window: 500,
+    };
+    let packets = build_all(
+        flow,
+        &[
+            draft(1448, 0x10),
+            draft(2896, 0x10),
+            draft(1000, 0x18),
+            draft(1448, 0x10),
+        ],
+    );
+    let (mut pool, mut outbox) = (Pool::new(0), Outbox::default());
+    for segment in read_all(&mut pool, &packets) {
+        outbox.push(segment, &pool);
+    }
+    let written = written(&mut outbox, &mut pool);
+    let lengths: Vec<usize> = written.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [10 + 52 + 3 * 1448 + 1000, 10 + 52 + 1448]);
+}

@@ -1,0 +1,122 @@
+//! What is to be written to a device: segments in order, those that make one super-packet together.
+
+use std::io::IoSlice;
+
+use crate::offload::{MOST_HEADER, Run, VNET_BYTES, write_header};
+use crate::pool::{Pool, Segment};
+
+/// Pieces of packets in one super-packet at most: the kernel takes 1024 slices in a write, and copies each.
+const MOST_PIECES: usize = 64;
+
+/// Neighbouring segments of one packet.
+#[derive(Clone, Copy)]
+struct Piece {
+    first: Segment,
+    last: Segment,
+    /// Whether it begins a super-packet of its own.
+    begins: bool,
+}
+
+/// The segments that wait to be written to one device.
+#[derive(Default)]
+pub struct Outbox {
+    pieces: Vec<Piece>,
+    /// The runs that begin with the pieces of which `begins` is set.
+    runs: Vec<Run>,
+    pieces_of_last: usize,
+}
+
+impl Outbox {
+    /// Appends a segment, to the super-packet before it if it goes on there.
+    pub fn push(&mut self, segment: Segment, pool: &Pool) {
+        let view = pool.view(segment);
+        if let (Some(run), Some(piece)) = (self.runs.last_mut(), self.pieces.last_mut()) {
+            let neighbours = piece.last.precedes(&segment);
+            if (neighbours || self.pieces_of_last < MOST_PIECES)
+                && run.join(pool.view(piece.last), view, neighbours)
+            {
+                if neighbours {
+                    piece.last = segment;
+                } else {
+                    self.pieces_of_last += 1;
+                    self.pieces.push(Piece {
+                        first: segment,
+                        last: segment,
+                        begins: false,
+                    });
+                }
+                return;
+            }
+        }
+        self.pieces_of_last = 1;
+        self.runs.push(Run::new(view));
+        self.pieces.push(Piece {
+            first: segment,
+            last: segment,
+            begins: true,
+        });
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments that
+    /// it did not take.
+    ///
+    /// Before each super-packet `about_to` is told how many of the waiting segments it has.
+    pub fn write(
+        &mut self,
+        pool: &mut Pool,
+        mut about_to: impl FnMut(&Pool, u16),
+        mut send: impl FnMut(&[IoSlice<'_>]) -> bool,
+    ) -> u64 {
+        let mut refused = 0;
+        let mut rest = self.pieces.as_slice();
+        for run in &self.runs {
+            let count = 1 + rest[1..].iter().take_while(|piece| !piece.begins).count();
+            let (pieces, behind) = rest.split_at(count);
+            rest = behind;
+            about_to(pool, run.segments());
+            if !write_run(run, pieces, pool, &mut send) {
+                refused += u64::from(run.segments());
+            }
+            for piece in pieces {
+                let segments = piece.last.index - piece.first.index + 1;
+                pool.release(piece.first.slot, u32::from(segments));
+            }
+        }
+        self.pieces.clear();
+        self.runs.clear();
+        refused
+    }
+}
+
+/// Gives one super-packet to `send`, and its answer back.
+fn write_run(
+    run: &Run,
+    pieces: &[Piece],
+    pool: &Pool,
+    mut send: impl FnMut(&[IoSlice<'_>]) -> bool,
+) -> bool {
+    let (first, last) = (pieces[0].first, pieces[pieces.len() - 1].last);
+    let packet = pool.packet(first.slot);
+    if run.segments() == packet.layout.segments() && pieces.len() == 1 && !first.marked {
+        let length = VNET_BYTES + packet.layout.length as usize;
+        return send(&[IoSlice::new(&pool.space(first.slot)[..length])]);
+    }
+    let mut header = [0; MOST_HEADER];
+    let shape = run.shape(pool.view(last));
+    let (length, vnet) = write_header(&mut header, pool.bytes(first.slot), &packet.layout, &shape);
+    let vnet = vnet.to_bytes();
+    let mut slices = [IoSlice::new(&[]); MOST_PIECES + 2];
+    slices[0] = IoSlice::new(&vnet);
+    slices[1] = IoSlice::new(&header[..length]);
+    for (slice, piece) in slices[2..].iter_mut().zip(pieces) {
+        let layout = &pool.packet(piece.first.slot).layout;
+        let end = layout.start(piece.last.index) + layout.payload(piece.last.index);
+        *slice = IoSlice::new(&pool.bytes(piece.first.slot)[layout.start(piece.first.index)..end]);
+    }
+    send(&slices[..pieces.len() + 2])
+}

@@ -1,0 +1,170 @@
+"""Super-packets on a real path: what programs, the packet log and a capture see."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed._core import enter
+from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
+
+#: Takes one connection and all it sends; tells how much, and whether it is what `SEND` sent.
+RECEIVE = """
+import hashlib, socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+with socket.create_server((sys.argv[1], 40007), family=family) as server:
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    digest, count = hashlib.sha256(), 0
+    while data := connection.recv(1 << 20):
+        digest.update(data)
+        count += len(data)
+    print(count, digest.hexdigest())
+"""
+SEND = """
+import hashlib, random, socket, sys
+data = random.Random(1).randbytes(int(sys.argv[2]))
+with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
+    connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+print(len(data), hashlib.sha256(data).hexdigest())
+"""
+#: Writes what passes the device to a capture file (raw IP), until its input ends.
+CAPTURE = """
+import select, socket, struct, sys, time
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+sock.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+sock.bind(("cellbed0", 0))
+with open(sys.argv[1], "wb") as file:
+    file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 17, 101))
+    print("ready", flush=True)
+    ended = False
+    while True:
+        ready, _, _ = select.select([sock] if ended else [sock, sys.stdin], [], [], 0.2 if ended else None)
+        if sock in ready:
+            packet, now = sock.recv(1 << 17), time.time_ns()
+            file.write(struct.pack("<IIII", *divmod(now, 10**9), len(packet), len(packet)) + packet)
+        elif ended:
+            break
+        ended = ended or sys.stdin in ready
+"""
+
+
+def transfer(emulator: EmulatorProcess, size: int, family: int = 4) -> None:
+    """Send `size` bytes from the endpoint to the edge and see that they are the same there."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", RECEIVE, EDGE[family]],
+        preexec_fn=emulator.inside("edge"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        sent = emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family], str(size)])
+        assert server.stdout.readline() == sent
+
+
+def lossy() -> Stages:
+    return [{"kind": "loss", "probability": 0.01, "seed": 3}, constant(200_000_000, 200_000), delay(3)]
+
+
+@pytest.mark.parametrize("offload", [True, False])
+@pytest.mark.parametrize("family", [4, 6])
+def test_data_arrives_through_loss_and_queue(family: int, offload: bool, tmp_path: Path) -> None:
+    with EmulatorProcess(line_of_two(lossy(), lossy(), tmp_path, offload=offload)) as emulator:
+        emulator.ready()
+        transfer(emulator, 4_000_000, family)
+        account = emulator.stop()
+    assert account["refused"] == 0
+    assert all(interface["dropped"] == 0 for interface in account["interfaces"].values())
+    log = packets(tmp_path)
+    assert log["bytes"].max() <= 1500
+    uplink = log[(log["direction"] == 0) & (log["protocol"] == 6)]
+    assert (uplink["drop"] == 2).any()
+    # The delivered segments cover the stream without a gap; sequence numbers are counted from the SYN's.
+    core = log[(log["direction"] == 1) & (log["protocol"] == 6)]
+    assert covered(core) == 4_000_000
+    assert (log["observed"] >= log["departed"]).all()
+
+
+def covered(log: np.ndarray[Any, np.dtype[Any]]) -> int:
+    """Bytes of the stream up to the first that is in no packet."""
+    first = int(log["tcp_sequence"][0]) + 1
+    begin = (log["tcp_sequence"].astype(np.int64) - first) % 2**32
+    reached = 0
+    for start, length in sorted(zip(begin.tolist(), log["payload"].tolist(), strict=True)):
+        if length and start <= reached:
+            reached = max(reached, start + length)
+    return reached
+
+
+def test_both_modes_cut_the_stream_into_the_same_segments(tmp_path: Path) -> None:
+    """Without loss the two differ in nothing that the path model sees of the data."""
+    sizes = {}
+    for offload in (True, False):
+        folder = tmp_path / str(offload)
+        folder.mkdir()
+        with EmulatorProcess(line_of_two([constant(100_000_000), delay(1)], [], folder, offload=offload)) as emulator:
+            emulator.ready()
+            transfer(emulator, 2_000_000)
+            emulator.stop()
+        log = packets(folder)
+        uplink = log[(log["direction"] == 0) & (log["payload"] > 0)]
+        assert covered(log[log["direction"] == 0]) == 2_000_000
+        assert (np.diff(uplink["departed"]) >= 0).all()
+        sizes[offload] = np.median(uplink["bytes"])
+    assert sizes[True] == sizes[False] == 1500
+
+
+def test_a_capture_decodes(tmp_path: Path) -> None:
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        pytest.skip("tshark is missing: cannot decode a capture")
+    capture = tmp_path / "edge.pcap"
+    with EmulatorProcess(line_of_two([constant(400_000_000), delay(2)], [delay(2)])) as emulator:
+        emulator.ready()
+
+        def inside() -> None:
+            enter(
+                user_namespace=emulator.user_namespace,
+                network_namespace=emulator.nodes["edge"]["namespace"],
+                binds=[],
+                cgroups=[],
+                keep_capabilities=True,
+            )
+
+        sniffer = subprocess.Popen(
+            [sys.executable, "-c", CAPTURE, str(capture)],
+            preexec_fn=inside,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with sniffer:
+            assert sniffer.stdout is not None
+            if sniffer.stdout.readline() != b"ready\n":
+                pytest.skip("this user may not capture packets in a node")
+            for family in (4, 6):
+                transfer(emulator, 3_000_000, family)
+            sniffer.communicate()
+    wrong = (
+        "_ws.malformed or ip.checksum.status == 0 or tcp.analysis.lost_segment or tcp.analysis.retransmission"
+        " or tcp.analysis.out_of_order or tcp.analysis.ack_lost_segment or tcp.analysis.duplicate_ack"
+    )
+    options = ["-o", "ip.check_checksum:TRUE", "-d", "tcp.port==40007,data"]
+
+    def decode(which: str) -> list[str]:
+        command = [tshark, "-r", str(capture), *options, "-Y", which, "-T", "fields", "-e", "tcp.len"]
+        return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+
+    assert decode(wrong) == []
+    lengths = [int(length) for length in decode("tcp.dstport == 40007")]
+    assert sum(lengths) == 6_000_000
+    assert max(lengths) > 1448  # or the capture shows nothing of super-packets
