@@ -36,6 +36,7 @@ lint: setup-test  ## format, lint and type checks
 
 bench: setup-test  ## figures beside a baseline measured in the same run
 	$(VENV)/python benches/emulator_throughput.py
+	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 
 clean:  ## remove what was built here, and what killed runs left
