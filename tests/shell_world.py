@@ -6,6 +6,7 @@ internet is a namespace with echo servers in IPv4 and IPv6. Nothing reaches the 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -257,24 +258,21 @@ class World:
         assert done.returncode == 0, done.stderr
 
     def _open_to_everybody(self, folder: Path) -> None:
-        """Make this Python readable for ordinary users on the host, as it would be if it were installed."""
-        closed = None
-        for place in Path(sys.base_prefix).resolve().parents:
-            if not place.stat().st_mode & 0o001:
-                closed = place
-        if closed is None:
-            return
-        inner = Path(sys.base_prefix).resolve()
-        aside = folder / "python"
-        script = f"""
-            mkdir {aside}
-            mount --bind {inner} {aside}
-            mount -t tmpfs -o mode=755 none {closed}
-            mkdir -p {inner}
-            mount --bind {aside} {inner}
-        """
-        done = self.run(["sh", "-ec", textwrap.dedent(script)])
-        assert done.returncode == 0, done.stderr
+        """Make Python and the code under test readable for ordinary users on the host, as if they were installed."""
+        package = Path(importlib.util.find_spec("cellbed").submodule_search_locations[0])  # type: ignore[union-attr]
+        places = {Path(place).resolve() for place in (sys.base_prefix, sys.prefix, package.parent)}
+        behind: dict[Path, list[Path]] = {}
+        for place in sorted(places):
+            closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
+            if closed:
+                behind.setdefault(closed[-1], []).append(place)
+        for number, (closed_place, inner) in enumerate(behind.items()):
+            aside = {place: folder / f"aside-{number}-{index}" for index, place in enumerate(inner)}
+            script = [f"mkdir {kept}; mount --bind {place} {kept}" for place, kept in aside.items()]
+            script.append(f"mount -t tmpfs -o mode=755 none {closed_place}")
+            script += [f"mkdir -p {place}; mount --bind {kept} {place}" for place, kept in aside.items()]
+            done = self.run(["sh", "-ec", "umask 022\n" + "\n".join(script)])
+            assert done.returncode == 0, done.stderr
 
 
 def cellbed(verb: str) -> list[str]:
