@@ -13,42 +13,10 @@ import numpy as np
 import pytest
 
 from cellbed._core import enter
+from cellbed.measure.links import RECORD as SERIES
+from cellbed.measure.packets import RECORD as PACKET
 
 EMULATE = "from cellbed._core import emulate; emulate()"
-
-PACKET = np.dtype(
-    [
-        ("packet", "<u8"),
-        ("arrived", "<i8"),
-        ("released", "<i8"),
-        ("departed", "<i8"),
-        ("observed", "<i8"),
-        ("direction", "<u2"),
-        ("drop", "u1"),
-        ("protocol", "u1"),
-        ("bytes", "<u4"),
-        ("source_port", "<u2"),
-        ("destination_port", "<u2"),
-        ("tcp_sequence", "<u4"),
-        ("payload", "<u4"),
-        ("source_vertex", "<u2"),
-        ("destination_vertex", "<u2"),
-    ]
-)
-SERIES = np.dtype(
-    [
-        ("start", "<i8"),
-        ("direction", "<u4"),
-        ("queue_packets", "<u4"),
-        ("queue_bytes", "<u8"),
-        ("queue_peak_bytes", "<u8"),
-        ("capacity", "<u8"),
-        ("used", "<u8"),
-        ("arrived", "<u8"),
-        ("dropped_queue", "<u4"),
-        ("dropped_loss", "<u4"),
-    ]
-)
 
 #: Addresses of the two nodes of :func:`line_of_two`, by family.
 ENDPOINT = {4: "100.64.0.2", 6: "fd63:656c:6c62:0::2"}
