@@ -83,9 +83,6 @@ class Outcomes:
         return Outcomes(*(getattr(self, it.name)[rows] for it in fields(self)))
 
 
-_DTYPES = (np.uint64, np.int64, np.int64, np.int64, np.uint32, np.uint8, np.bool_, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a link while it runs. at: since the link's start. stage: number of the stage, from 0. to: what it does
@@ -152,7 +149,7 @@ class Link:
     @property
     def held(self) -> int:
         """Packets that were sent and have neither left nor been dropped by `now`."""
-        return self._model.held[0]
+        return self._model.held
 
     @property
     def queue(self) -> tuple[int, int]:
@@ -173,9 +170,10 @@ class Link:
 
         Errors: :class:`ValueError` that says which value is wrong.
         """
-        outcomes = _outcomes(self._model.run(*_arrivals(times, sizes, flows, ecn)))
-        numbers = outcomes.packet
-        if len(numbers) and int(numbers[-1]) + 1 != len(numbers):
+        arrivals = _arrivals(times, sizes, flows, ecn)
+        outcomes = Outcomes(*self._model.run(arrivals))
+        if len(outcomes) > len(arrivals[0]):
+            numbers = outcomes.packet
             return outcomes[np.argsort(numbers, kind="stable")]
         return outcomes
 
@@ -187,15 +185,15 @@ class Link:
 
         Goes on where the last call ended: no packet may come before `now`. Arguments and errors as of :meth:`run`.
         """
-        return _outcomes(self._model.send(*_arrivals(times, sizes, flows, ecn)))
+        return Outcomes(*self._model.send(_arrivals(times, sizes, flows, ecn)))
 
     def advance(self, until: Duration) -> Outcomes:
         """Let time go on to `until`, and learn of all that left or was dropped by then."""
-        return _outcomes(self._model.advance(_time(until)))
+        return Outcomes(*self._model.advance(_time(until)))
 
     def drain(self) -> Outcomes:
         """Let time go on until the link is empty, or nothing in it moves any more; what left or was dropped meanwhile."""
-        return _outcomes(self._model.drain())
+        return Outcomes(*self._model.drain())
 
     def change(self, at: Duration, stage: int, to: Stage | Mapping[str, Any]) -> None:
         """Change what a stage does from `at` on, since the link's start. No packet is lost by it but those for which a smaller
@@ -251,7 +249,7 @@ def _time(at: Duration) -> int:
 
 def _arrivals(
     times: npt.ArrayLike, sizes: npt.ArrayLike, flows: npt.ArrayLike | None, ecn: npt.ArrayLike | None
-) -> tuple[Any, Any, Any, Any]:
+) -> _core.Arrivals:
     hint = "whole nanoseconds since the start, as (1e9 * seconds).astype('int64')"
     when = _column("times", times, np.int64, hint)
     length = len(when)
@@ -281,7 +279,3 @@ def _column(name: str, values: npt.ArrayLike, dtype: type[np.integer[Any]], hint
                 raise ValueError(f"{name} has {end}: give {hint}, from {bounds.min} to {bounds.max}")
     return np.ascontiguousarray(array, dtype)
 
-
-def _outcomes(columns: Sequence[bytearray]) -> Outcomes:
-    arrays: list[Any] = [np.frombuffer(column, dtype) for column, dtype in zip(columns, _DTYPES, strict=True)]
-    return Outcomes(*arrays)
