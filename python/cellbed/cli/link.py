@@ -97,7 +97,11 @@ def _figures(counts: dict[str, Any]) -> list[str]:
     if not counts:
         return ["", "", ""]
     dropped = ", ".join(f"{count} {why}" for why, count in counts["dropped"].items() if count) or "none"
-    return [f"{counts['delivered']} packets", dropped, SIZE.format(counts["queue_bytes"])]
+    return [
+        f"{counts['delivered']} packets",
+        dropped,
+        SIZE.format(counts["queue_bytes"]) if counts["queue_bytes"] else "empty",
+    ]
 
 
 def _print(headings: tuple[str, ...], rows: list[list[str]]) -> None:
