@@ -33,6 +33,13 @@ def shell(
     start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
     once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the random losses.")] = 1,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let a port of this machine lead to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option("--log", help="Record every packet in this file, for `cellbed log`.", show_default=False),
@@ -51,6 +58,7 @@ def shell(
     """
     from cellbed.shell import run_shell
     from cellbed.shell.options import parse_link
+    from cellbed.shell.publish import parse
 
     link: ShellLink = parse_link(
         uplink=up,
@@ -63,4 +71,5 @@ def shell(
         seed=seed,
         folder=Path.cwd(),
     )
-    raise typer.Exit(run_shell(link, command or (), offline=offline, packet_log=log))
+    published = [parse(text) for text in publish or ()]
+    raise typer.Exit(run_shell(link, command or (), offline=offline, publish=published, packet_log=log))

@@ -28,6 +28,7 @@ from cellbed.shell.addresses import (
 )
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellLink
+from cellbed.shell.publish import Published, ruleset, start_forwarder
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
@@ -67,6 +68,7 @@ def run_shell(
     command: Sequence[str] = (),
     *,
     offline: bool = False,
+    publish: Sequence[Published] = (),
     packet_log: Path | None = None,
     environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ended: Callable[[], None] | None = None,
@@ -74,6 +76,7 @@ def run_shell(
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
     offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
+    publish: ports that lead to servers inside.
     packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
     environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
     ended: called once the command has ended and the packet log is whole on the disk.
@@ -85,6 +88,8 @@ def run_shell(
         try:
             raise_on_signals()
             around = _set_up(link, way, packet_log, stack)
+            if publish:
+                _publish(around, publish, way, stack)
             status = _run(around, command, environment or (lambda _: {}))
             hold_signals()
             _stop_emulator(around.emulator)
@@ -151,6 +156,22 @@ def _open_through_helper(
     around.servants["the way out"] = process
     nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE), network), outer)
     _answer_names(around, outer, stack)
+
+
+def _publish(
+    around: _Surroundings, published: Sequence[Published], way: wayout.WayOut, stack: contextlib.ExitStack
+) -> None:
+    """Let the ports of the current network namespace lead inside."""
+    direct = way.kind == "direct"
+    process = start_forwarder(published, around.pair, None if direct else around.place(OUTSIDE))
+    stack.callback(end, process)
+    around.servants["the forwarder of published ports"] = process
+    if direct:
+        interface = around.emulator.interface(OUTSIDE)
+        try:
+            nat.add(ruleset(around.name, interface, around.pair, published, ipv6=has_ipv6_way_out()))
+        except CellbedError as error:
+            _say(f"TCP to published ports ends in a forwarder before the link, not at the server: {error}")
 
 
 def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack) -> None:
