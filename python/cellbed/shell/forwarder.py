@@ -163,7 +163,7 @@ class Datagrams:
     def _answer_from(self, ancillary: list[tuple[int, int, bytes]]) -> bytes:
         for level, kind, data in ancillary:
             if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
-                # struct in6_pktinfo: address, device. Only link-local addresses need the device to be told (RFC 3542, §6.1).
+                # struct in6_pktinfo: address, device; only link-local addresses need the device (RFC 3542, §6.1).
                 return data if data[:2] == b"\xfe\x80" else data[:16] + bytes(4)
             if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
                 # struct in_pktinfo: device, local address, address of the header (ip(7)).
