@@ -40,6 +40,13 @@ def shell(
             show_default=False,
         ),
     ] = None,
+    meter: Annotated[
+        bool, typer.Option("--meter", help="Show rate, queue, delay and drops in the last lines of the terminal.")
+    ] = False,
+    meter_to: Annotated[
+        Path | None,
+        typer.Option(help="Show them in another terminal, or write a line a second to a file.", show_default=False),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option("--log", help="Record every packet in this file, for `cellbed log`.", show_default=False),
@@ -56,7 +63,8 @@ def shell(
       cellbed shell --up "5 Mbit/s" --down "20 Mbit/s" --delay "20 ms" -- curl -sI https://example.org
       cellbed shell --delay 20 -- cellbed shell --up recordings/train.up --down recordings/train.down
     """
-    from cellbed.shell import run_shell
+    from cellbed.shell import ShellMeter, run_shell
+    from cellbed.shell.meter import open_meter
     from cellbed.shell.options import parse_link
     from cellbed.shell.publish import parse
 
@@ -72,4 +80,6 @@ def shell(
         folder=Path.cwd(),
     )
     published = [parse(text) for text in publish or ()]
-    raise typer.Exit(run_shell(link, command or (), offline=offline, publish=published, packet_log=log))
+    shown = open_meter(meter_to) if meter_to is not None else ShellMeter() if meter else None
+    status = run_shell(link, command or (), offline=offline, publish=published, packet_log=log, meter=shown)
+    raise typer.Exit(status)

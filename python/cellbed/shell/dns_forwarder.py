@@ -176,7 +176,3 @@ def main() -> None:
     datagrams, streams = sockets
     servers = task["servers"]
     asyncio.run(servant.serve(serve_datagrams(datagrams, servers), serve_streams(streams, servers)))
-
-
-if __name__ == "__main__":
-    main()

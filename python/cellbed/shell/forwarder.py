@@ -237,7 +237,3 @@ async def _serve(ports: list[socket.socket], task: dict[str, Any]) -> None:
         else:
             jobs.append(Datagrams(one, target).serve())
     await servant.serve(*jobs)
-
-
-if __name__ == "__main__":
-    main()

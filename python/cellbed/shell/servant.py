@@ -1,12 +1,13 @@
 """Processes that serve a shell beside its command: a name server, a forwarder of published ports, a meter.
 
-All have one protocol: ``python -m MODULE`` reads one JSON line with its task, says in one line how it went
+All have one protocol: ``main`` of a module reads one JSON line with its task, says in one line how it went
 (``{"event":"ready"}`` when all is well), serves, and ends when its standard input does. So none outlives its shell.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import select
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 from cellbed.testbed.process import Place
 
 _PATIENCE_S = 10.0
+_LEAVE_S = 2.0
 
 
 def start(
@@ -27,7 +29,7 @@ def start(
     A servant whose event is not ``ready`` has been ended. A ready one ends with this process.
     """
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
+        [sys.executable, "-P", "-c", f"from {module} import main; main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
@@ -49,6 +51,18 @@ def start(
             process.kill()
             process.wait()
     return process, event
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Let a servant put things right and end; kill one that does not."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_LEAVE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def namespaces(place: Place | None) -> dict[str, str | None]:
