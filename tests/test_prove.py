@@ -14,7 +14,8 @@ from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import prove_limits, prove_links
+from cellbed.testbed.prove import prove_limits
+from cellbed.testbed.prove_links import prove_links
 
 SCENARIO = """
 name = "proof"

@@ -19,7 +19,8 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.emulator import Emulator, EmulatorError
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import Proof, ProofError, prove_limits, prove_links
+from cellbed.testbed.prove import Proof, ProofError, prove_limits
+from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor

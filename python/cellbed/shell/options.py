@@ -7,9 +7,11 @@ from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT, Capacity
+from cellbed.scenario.queues import DropTail, Infinite
 from cellbed.scenario.units import DURATION, UnitError, parse_probability
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
-from cellbed.testbed.plan import Direction, Way, queue_config
+from cellbed.testbed.plan import Direction, Way
+from cellbed.testbed.stages import Parameters, Playing
 from cellbed.traces import TraceError, TraceSource
 
 
@@ -33,28 +35,25 @@ def parse_link(
 
     folder: where relative paths of traces start. Errors: :class:`OptionError`.
     """
-    shared = {
-        "delay_ns": _read("--delay", lambda: _delay(delay)),
+    shared: dict[str, Any] = {
+        "delay": _read("--delay", lambda: _delay(delay)),
         "loss": _read("--loss", lambda: parse_probability(loss)),
         "queue": _read("--queue", lambda: _queue(queue)),
-        "offset_ns": _read("--start", lambda: int(DURATION.parse(start))),
-        "looped": looped,
     }
+    playing = Playing(_read("--start", lambda: int(DURATION.parse(start))), looped)
+    up = Parameters(_read("--up", lambda: _capacity(uplink, folder)), **shared)
+    down = Parameters(_read("--down", lambda: _capacity(downlink, folder)), **shared)
     return ShellLink(
-        _direction("uplink", INSIDE, OUTSIDE, _read("--up", lambda: _capacity(uplink, folder)), 2 * seed, shared),
-        _direction(
-            "downlink", OUTSIDE, INSIDE, _read("--down", lambda: _capacity(downlink, folder)), 2 * seed + 1, shared
-        ),
+        _direction("uplink", INSIDE, OUTSIDE, up, playing, seed),
+        _direction("downlink", OUTSIDE, INSIDE, down, playing, seed),
     )
 
 
 def _direction(
-    way: Way, source: str, target: str, capacity: Capacity, seed: int, shared: dict[str, Any]
+    way: Way, source: str, target: str, parameters: Parameters, playing: Playing, seed: int
 ) -> ShellDirection:
-    direction = Direction(
-        name=way, link="shell", way=way, source=source, target=target, capacity=capacity, loss_seed=seed, **shared
-    )
-    trace = capacity if isinstance(capacity, TraceSource) else None
+    direction = Direction(way, "shell", way, source, target, parameters, playing, seed)
+    trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
     return ShellDirection(tuple(direction.stages), direction.description, trace)
 
 
@@ -82,5 +81,8 @@ def _delay(text: str) -> int:
     return delay_ns
 
 
-def _queue(text: str) -> dict[str, Any]:
-    return queue_config(None if text.strip() == "infinite" else QUEUE_LIMIT.read(text, Path()))
+def _queue(text: str) -> DropTail | Infinite:
+    if text.strip() == "infinite":
+        return Infinite(kind="infinite")
+    # Read here, because the command line names the option and not a key of a table.
+    return DropTail.model_construct(kind="droptail", limit=QUEUE_LIMIT.read(text, Path()))
