@@ -16,7 +16,9 @@ from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.clean import clean
+from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.live import manual_warning
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import Place
 from cellbed.testbed.prove import Proof, ProofError, prove_limits
@@ -81,6 +83,7 @@ class _State:
     proof: list[Proof] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     emulator: dict[str, Any] | None = None
+    counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
@@ -110,6 +113,8 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         interruption.shield()
         if path is None:
             return Outcome(None, state.status, error)
+        by_hand = manual_warning(path, state.t0_ns)
+        state.warnings += [by_hand] if by_hand else []
         _describe(path, scenario, plan, options, state, started)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
             # No request was sent and no proof failed: the folder would only be in the way.
@@ -142,7 +147,7 @@ def _drive(
 
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
-        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control)
+        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control, control_path(record))
         emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
         stack.callback(_stop_emulator, emulator, plan, state)
         folder.write_json(
@@ -162,6 +167,7 @@ def _drive(
 
         t0_ns = time.monotonic_ns() + 20_000_000
         emulator.restart_links(t0_ns)
+        state.counted_before = emulator.counters()
         end_ns = t0_ns + scenario.duration
         drain_ns = scenario.workload.drain
         state.t0_ns = t0_ns
@@ -279,12 +285,17 @@ def _follow(
 
 def _stop_emulator(emulator: Emulator, plan: Plan, state: _State) -> None:
     try:
+        counted = emulator.counters()
         account = emulator.stop()
     except CellbedError as error:
         emulator.kill()
         state.warnings.append(str(error))
         return
-    state.emulator = {"lateness_ns": account["lateness_ns"], "interfaces": account["interfaces"]}
+    state.emulator = {
+        "lateness_ns": account["lateness_ns"],
+        "interfaces": account["interfaces"],
+        "directions": {name: _since(state.counted_before.get(name, {}), counts) for name, counts in counted.items()},
+    }
     if account.get("records_lost"):
         state.warnings.append(f"the packet log lacks {account['records_lost']} records: the disk was too slow")
     for node, counts in account["interfaces"].items():
@@ -292,6 +303,15 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: _State) -> None:
             state.warnings.append(
                 f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
             )
+
+
+_COUNTED = ("marked", "duplicated", "corrupted")
+
+
+def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What a direction has done to packets since the start of the schedule."""
+    dropped = {why: total - before.get("dropped", {}).get(why, 0) for why, total in after["dropped"].items()}
+    return {"dropped": dropped, **{what: after[what] - before.get(what, 0) for what in _COUNTED}}
 
 
 def _since_command(moment_ns: int) -> float:
@@ -340,6 +360,7 @@ def _describe(path: Path, scenario: Scenario, plan: Plan, options: Options, stat
                     "from": direction.source,
                     "to": direction.target,
                     "description": direction.description,
+                    "changes": [{"at_ns": at, "description": text} for at, text in direction.told_changes],
                     "trace": {
                         "name": direction.capacity.name,
                         "sha256": direction.capacity.sha256,

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.meter.display import display
 from cellbed.meter.reading import WINDOW_NS, Meter, Reading
-from cellbed.testbed.control import Control, ControlError
-from cellbed.testbed.state import Record, records
+from cellbed.testbed.control import ControlError
+from cellbed.testbed.live import LiveError, connect, find, label, live
 
 REDRAW_S = 0.2
 
 
-class WatchError(CellbedError):
-    """There is nothing to watch, or nothing of that name."""
-
-    exit_code = 1
-
-
 def watch(name: str | None, descriptor: int) -> None:
-    """Show all live runs and shells, or those whose name begins with `name`, until none is left.
+    """Show the live run or shell called `name`, or all, also those that begin meanwhile, until none is left.
 
-    Those that begin meanwhile are shown as well.
-    Errors: :class:`WatchError`.
+    Errors: :class:`LiveError`.
     """
     with ExitStack() as stack:
         watched = _Watched(name, stack)
@@ -41,7 +31,7 @@ def watch(name: str | None, descriptor: int) -> None:
 def glance(name: str | None) -> list[Reading]:
     """What their links do, of one second.
 
-    Errors: :class:`WatchError`.
+    Errors: :class:`LiveError`.
     """
     with ExitStack() as stack:
         watched = _Watched(name, stack)
@@ -53,39 +43,32 @@ class _Watched:
     """Meters of what is live."""
 
     def __init__(self, name: str | None, stack: ExitStack) -> None:
-        self._name = name or ""
+        self._only = find(name).identifier if name is not None else None
         self._stack = stack
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, tuple[str, Meter]] = {}
         self._look()
         if not self._meters:
-            others = ", ".join(record.identifier for record in _live())
-            if name and others:
-                raise WatchError(f"no live run or shell has a name that begins with '{name}': there are {others}")
-            raise WatchError("no run or shell of yours is live: start one with cellbed run or cellbed shell")
+            raise LiveError("nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`")
 
     def read(self) -> list[Reading]:
         """Readings of all directions; none when nothing is live any more."""
         self._look()
         readings: list[Reading] = []
-        for identifier, meter in list(self._meters.items()):
+        for identifier, (name, meter) in list(self._meters.items()):
             try:
                 some = meter.read(time.monotonic_ns()) or []
             except ControlError:
                 del self._meters[identifier]
                 continue
-            readings += [replace(one, direction=f"{identifier} {one.direction}") for one in some]
+            readings += [replace(one, direction=f"{name} {one.direction}") for one in some]
         return readings
 
     def _look(self) -> None:
-        for record in _live():
-            if record.identifier.startswith(self._name) and record.identifier not in self._meters:
+        for record in live():
+            if self._only in (None, record.identifier) and record.identifier not in self._meters:
                 try:
-                    control = self._stack.enter_context(Control(Path(record.control or "")))
-                    self._meters[record.identifier] = Meter(control.status)
+                    control = self._stack.enter_context(connect(record))
+                    self._meters[record.identifier] = label(record), Meter(control.status)
                 except ControlError:
                     # It is about to begin, or has just ended.
                     continue
-
-
-def _live() -> Iterator[Record]:
-    return (record for record in records() if record.control is not None and not record.is_stale())

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.scenario.capacities import LinkCapacity
-from cellbed.scenario.phrases import read_capacity, read_delay, read_loss, read_queue
+from cellbed.scenario import ScenarioError
+from cellbed.scenario.settings import read_texts
 from cellbed.scenario.units import DURATION, UnitError
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
 from cellbed.testbed.plan import Direction, Way
 from cellbed.testbed.stages import Parameters, Playing
-from cellbed.traces import TraceError, TraceSource
-
-T = TypeVar("T")
+from cellbed.traces import TraceSource
 
 
 class OptionError(CellbedError):
@@ -31,12 +28,10 @@ class EachWay:
     uplink: str | None = None
     downlink: str | None = None
 
-    def read(self, way: Way, option: str, read: Callable[[str, Path], T], folder: Path) -> T:
-        """The value for a direction. option: its name without dashes. Errors: :class:`OptionError`."""
+    def of(self, way: Way, what: str) -> tuple[str, str]:
+        """The option that speaks for a direction, and its text. what: its name without dashes."""
         alone = self.uplink if way == "uplink" else self.downlink
-        if alone is None:
-            return _read(f"--{option}", read, self.both, folder)
-        return _read(f"--{way}-{option}", read, alone, folder)
+        return (f"--{what}", self.both) if alone is None else (f"--{way}-{what}", alone)
 
 
 def parse_link(
@@ -55,33 +50,30 @@ def parse_link(
 
     folder: where relative paths start. Errors: :class:`OptionError`.
     """
-    playing = Playing(_read("--start", lambda text, _: int(DURATION.parse(text)), start, folder), looped)
+    try:
+        playing = Playing(int(DURATION.parse(start)), looped)
+    except UnitError as error:
+        raise OptionError(f"--start: {error}") from error
 
-    def direction(way: Way, source: str, target: str, option: str, capacity: str) -> ShellDirection:
-        parameters = Parameters(
-            _read(option, _capacity, capacity, folder),
-            queue.read(way, "queue", read_queue, folder),
-            delay.read(way, "delay", read_delay, folder),
-            loss.read(way, "loss", read_loss, folder),
-        )
-        planned = Direction(way, "shell", way, source, target, parameters, playing, seed)
+    def direction(way: Way, ends: tuple[str, str], capacity: tuple[str, str]) -> ShellDirection:
+        options = {"rate": capacity, "queue": queue.of(way, "queue"), "delay": delay.of(way, "delay")}
+        read = {key: _read(key, *option, folder) for key, option in {**options, "loss": loss.of(way, "loss")}.items()}
+        parameters = Parameters(read["rate"], read["queue"], read["delay"], read["loss"])
+        planned = Direction(way, "shell", way, *ends, parameters, playing, seed)
         trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
         return ShellDirection(tuple(planned.stages), planned.description, trace)
 
     return ShellLink(
-        direction("uplink", INSIDE, OUTSIDE, "--up", uplink), direction("downlink", OUTSIDE, INSIDE, "--down", downlink)
+        direction("uplink", (INSIDE, OUTSIDE), ("--up", uplink)),
+        direction("downlink", (OUTSIDE, INSIDE), ("--down", downlink)),
     )
 
 
-def _read(option: str, read: Callable[[str, Path], T], text: str, folder: Path) -> T:
+def _read(key: str, option: str, text: str, folder: Path) -> Any:
+    """The value of an option. key: what a scenario's settings call it."""
     try:
-        return read(text, folder)
-    except (UnitError, TraceError) as error:
-        raise OptionError(f"{option}: {error}") from error
-
-
-def _capacity(text: str, folder: Path) -> LinkCapacity:
-    capacity = read_capacity(text, folder)
-    if isinstance(capacity, TraceSource):
-        _ = capacity.trace
-    return capacity
+        return getattr(read_texts({key: text}, folder), key)
+    except ScenarioError as error:
+        # The option says it all; of a table the key within it stays.
+        told = (line.removeprefix(key).lstrip(".:").strip() for line in str(error).splitlines())
+        raise OptionError(f"{option}: {'; '.join(told)}") from error

@@ -7,11 +7,11 @@ so each endpoint replays its own copy of it.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +20,8 @@ from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.mobile import Change, MobileLink
 from cellbed.scenario.series import Recording
 from cellbed.scenario.units import DURATION
-from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, stages
-from cellbed.testbed.words import stage_words, words
+from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.words import difference, words
 from cellbed.traces import TraceSource
 
 TOWER = "tower"
@@ -85,23 +85,32 @@ class Direction:
     def stage_changes(self) -> list[tuple[int, int, Stage]]:
         """Moment (ns after the start), number of the stage, and what it is from then on."""
         places = list(self._states[0])
-        return [
-            (at, places.index(slot), after[slot])
-            for (at, _), before, after in zip(self.changes, self._states, self._states[1:], strict=True)
-            for slot in places
-            if after[slot] != before[slot]
-        ]
+        return [(at, places.index(slot), after) for at, slot, _, after in self._differences]
 
     @property
     def description(self) -> str:
         """What the direction does to packets, in one line."""
-        told = [words(self.stages, self._trace_names)]
-        for at, _ in self.changes:
-            changed = [to for moment, _, to in self.stage_changes if moment == at]
-            if changed:
-                now = ", ".join(stage_words(stage, self._trace_names) for stage in changed)
-                told.append(f"from {DURATION.format(at)} on {now}")
-        return "; ".join(told)
+        changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.told_changes]
+        return "; ".join([words(self.stages, self._trace_names), *changes])
+
+    @property
+    def told_changes(self) -> list[tuple[int, str]]:
+        """Moments at which something changes, and what it is from then on, in words."""
+        return [
+            (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))
+            for at, changed in groupby(self._differences, key=lambda difference: difference[0])
+        ]
+
+    @cached_property
+    def _differences(self) -> list[tuple[int, Slot, Stage, Stage]]:
+        """Moment, place, and the stage there before and after."""
+        moments = zip(self.changes, pairwise(self._states), strict=True)
+        return [
+            (at, slot, before[slot], after[slot])
+            for (at, _), (before, after) in moments
+            for slot in before
+            if after[slot] != before[slot]
+        ]
 
     @cached_property
     def _states(self) -> list[dict[Slot, Stage]]:
@@ -122,9 +131,7 @@ class Direction:
         return {str(trace.path): trace.name + (" (synthetic)" if trace.synthetic else "") for trace in traces}
 
     def _stage_seed(self, purpose: str) -> int:
-        """A seed of its own for each random stage, so that adding one does not change the others."""
-        digest = hashlib.sha256(f"{self.seed}/{self.name}.{purpose}".encode()).digest()
-        return int.from_bytes(digest[:8], "little")
+        return derived_seed(self.seed, f"{self.name}.{purpose}")
 
     def recordings(self) -> dict[str, str]:
         """SHA-256 of every trace and recording that the direction plays at some time, by name."""

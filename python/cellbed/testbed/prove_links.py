@@ -33,7 +33,7 @@ IDLE_PROBES = 12
 ATTEMPTS = 5
 IDLE_SPACING_NS = 8 * MILLISECOND
 WINDOW_NS = 250 * MILLISECOND
-SETTLED_NS = 2_000 * MILLISECOND
+SETTLED_NS = 1_000 * MILLISECOND
 """A link that changes later than this after the start of its schedule is proved as it is before."""
 PATIENCE_NS = 900 * MILLISECOND
 """Datagrams that are under way for longer may not be waited for."""

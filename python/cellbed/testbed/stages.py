@@ -6,6 +6,7 @@ damaged on their own; the bottleneck and the delay follow.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -211,3 +212,9 @@ def _limit(limit: QueueLimit) -> dict[str, int | None]:
 
 def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
     return [list(point) for point in points]
+
+
+def derived_seed(seed: int, purpose: str) -> int:
+    """A seed of its own for each random stage, so that adding one does not change the others."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")

@@ -31,7 +31,20 @@ def words(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> st
     """
     told = sorted(stages, key=lambda stage: _ORDER.get(stage["kind"], 2))
     found = [text for stage in told if (text := stage_words(stage, names, silent=True))]
-    return ", ".join(found) or "passes at once"
+    return ", ".join(found) or "unlimited"
+
+
+def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """What a stage did and does, in words: of a bottleneck only the part that is another."""
+    if before["kind"] != "bottleneck" or after["kind"] != "bottleneck":
+        return stage_words(before, names), stage_words(after, names)
+    schedules = before["schedule"], after["schedule"]
+    queues = before["queue"], after["queue"]
+    if queues[0] == queues[1]:
+        return schedule_words(schedules[0], names), schedule_words(schedules[1], names)
+    if schedules[0] == schedules[1]:
+        return queue_words(queues[0]), queue_words(queues[1])
+    return stage_words(before, names), stage_words(after, names)
 
 
 _ORDER = {"bottleneck": 0, "delay": 1, "jitter": 1}
@@ -46,7 +59,7 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
                 return ""
             return f"{schedule_words(stage['schedule'], names)}, {queue_words(stage['queue'])}"
         case "delay":
-            return _delay_words(stage)
+            return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
         case "jitter":
             return _jitter_words(stage)
         case "loss" | "duplication" | "corruption":
