@@ -359,42 +359,5 @@ def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any
     assert sorted(int(line[1]) for line in seen) == sorted(expected)
 
 
-def test_the_meter_reads_what_crosses_the_links(tmp_path: Path) -> None:
-    from cellbed.experiments.meter import INTERVAL_NS, LAG_NS, WINDOW_NS, Meter
-    from cellbed.testbed.emulator import Emulator, EmulatorError
-
-    config = line_of_two([constant(20_000_000, queue_bytes=20_000), delay(7)], [], tmp_path)
-    try:
-        emulator = Emulator.start(config)
-    except EmulatorError as error:
-        pytest.skip(f"this machine runs no emulator for this user: {error}")
-    names = [str(direction["name"]) for direction in config["directions"]]
-    try:
-        with Meter(emulator, names, tmp_path / "packets.bin") as meter:
-            flow = {"from": "endpoint", "to": "edge", "bytes": 1500, "bit_rate": 40_000_000, "duration_ns": 300_000_000}
-            (sent,) = emulator.probe([{**flow, "family": 4}], 10.0)
-            arrived = [stamp for stamp in sent["received_ns"] if stamp is not None]
-            if max(arrived) - min(arrived) > WINDOW_NS - INTERVAL_NS:
-                pytest.skip("this machine is too busy: sending for 0.3 s took longer than the meter's window")
-            # Some were dropped, so the probe has waited for them, and all records are on the disk.
-            now = max(arrived) + LAG_NS + INTERVAL_NS
-            readings = meter.read(now)
-            assert meter.read(now + INTERVAL_NS - 1) is None
-            later = meter.read(now + WINDOW_NS + INTERVAL_NS)
-        assert readings is not None
-        assert later is not None
-        assert [reading.direction for reading in readings] == names
-        assert readings[0].bit_rate == pytest.approx(len(arrived) * 1500 * 8)
-        assert readings[0].delay_ms is not None
-        assert readings[0].longest_ms is not None
-        # 1500 bytes at 20 Mbit/s and 7 ms; at most 20 kB are ahead of a packet.
-        assert 7.6 <= readings[0].delay_ms <= readings[0].longest_ms <= 7.6 + 8.6
-        assert readings[0].dropped == {"queue-full": len(sent["sent_ns"]) - len(arrived)}
-        assert (later[0].bit_rate, later[0].queue_bytes, later[0].delay_ms) == (0.0, 0, None)
-        assert later[0].dropped == readings[0].dropped
-    finally:
-        emulator.stop()
-
-
 def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
     assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []

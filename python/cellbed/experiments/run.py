@@ -31,7 +31,7 @@ from cellbed.workloads.cache import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
 if TYPE_CHECKING:
-    from cellbed.experiments.meter import Meter, Reading
+    from cellbed.meter import Meter, Reading
 
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
@@ -180,10 +180,9 @@ def _drive(
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None
         if options.meter:
-            from cellbed.experiments.meter import Meter
+            from cellbed.meter import Meter
 
-            meter = Meter(emulator, [direction.name for direction in plan.directions], raw / "packets.bin")
-            stack.enter_context(meter)
+            meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)
         for name, group in groups.items():
             kills = (group.sample().oom_kills or 0) - kills_before[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from cellbed.packetlog.log import LogError, PacketLog
 from cellbed.packetlog.mahimahi import Opportunities
@@ -27,13 +28,19 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
             source = resolve(name, place)
             found.append(source.path)
             if digest in (None, source.sha256):
-                mobile = _mobile_link(log.folder)
-                offset = int(DURATION.parse(str(mobile.get("start", "0 s"))))
-                return Opportunities(source.trace, offset, bool(mobile.get("loop", True)))
+                return Opportunities(source.trace, *_playing(described, log.folder))
         except TraceError:
             continue
     why = f"{found[0]} is another one" if found else f"it is not in {folder.absolute()}"
     raise LogError(f"the trace {name!r} of this run cannot be used: {why}")
+
+
+def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
+    """Where in the trace the schedule starts, ns, and whether it is looped: a shell tells it with the trace."""
+    if "offset_ns" in described:
+        return int(described["offset_ns"]), bool(described["looped"])
+    mobile = _mobile_link(folder)
+    return int(DURATION.parse(str(mobile.get("start", "0 s")))), bool(mobile.get("loop", True))
 
 
 def _mobile_link(run: Path) -> dict[str, object]:

@@ -89,7 +89,7 @@ def recording(column: Column, *, timed: bool = True) -> TextField:
         path = find_file(text, folder)
         if path is None:
             why = obstacle(text, folder, "file of recorded values")
-            raise UnitError(f"{why}: write a path relative to the scenario file")
+            raise UnitError(f"{why}: write the path of a CSV file")
         return _load(text, path, column, timed)
 
     return TextField(

@@ -1,6 +1,5 @@
 """What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,13 +10,12 @@ from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
 from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Table
-from cellbed.scenario.units import parse_probability
+from cellbed.scenario.units import UnitError
 from cellbed.traces import TraceError, TraceSource
-
-_CHANCES = ("loss", "duplication", "corruption")
 
 
 class Settings(Table):
@@ -32,21 +30,30 @@ class Settings(Table):
 
 
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
-    """The settings that ``KEY=VALUE`` words describe.
+    """The settings that ``KEY=VALUE`` words describe, values as :mod:`cellbed.scenario.phrases` has them.
 
-    A value is text as in the scenario file, without quotes, or an inline table ``{ kind = … }`` in its TOML. A queue
-    may be given by its kind alone, or by its limit: ``codel``, ``100 packets``.
     folder: where paths of traces and recordings start. Raises ScenarioError, one line per mistake.
     """
-    data: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
         key = key.strip()
         if not equals or not key:
             raise ScenarioError(f"'{word}' is no setting: write KEY=VALUE, such as rate='5 Mbit/s'")
-        if key in data:
+        if key in texts:
             raise ScenarioError(f"{key}: given twice: remove one of the two")
-        data[key] = _value(key, text.strip())
+        texts[key] = text
+    return read_texts(texts, folder)
+
+
+def read_texts(texts: Mapping[str, str], folder: Path) -> Settings:
+    """The settings with these texts by key; traces are parsed. As for :func:`read_settings`."""
+    data: dict[str, Any] = {}
+    for key, text in texts.items():
+        try:
+            data[key] = written(key, text)
+        except UnitError as error:
+            raise ScenarioError(f"{key}: {error}") from error
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
         if isinstance(settings.rate, TraceSource):
@@ -57,24 +64,3 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
     except TraceError as error:
         raise ScenarioError(f"rate: {error}") from error
     return settings
-
-
-def _value(key: str, text: str) -> Any:
-    """A value as TOML has it."""
-    if text[:1] in ("{", "["):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except ValueError as error:
-            raise ScenarioError(f'{key}: {text} is no inline table of TOML: write {{ kind = "…", … }}') from error
-    if key == "queue":
-        return _queue(text)
-    if key in _CHANCES and not text.endswith("%"):
-        try:
-            return parse_probability(text)
-        except ValueError:
-            return text
-    return text
-
-
-def _queue(text: str) -> Mapping[str, str]:
-    return {"kind": "droptail", "limit": text} if text[:1].isdigit() else {"kind": text}

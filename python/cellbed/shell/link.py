@@ -59,11 +59,13 @@ class ShellLink:
         outside: Literal["current", "new"],
         ipv6_way_out: bool,
         packet_log: Path | None = None,
+        control: Path | None = None,
     ) -> dict[str, Any]:
         """The configuration line for the emulator.
 
         outside: ``"current"`` where the outer end lies in the caller's network namespace, ``"new"`` in one of its own.
         ipv6_way_out: whether IPv6 leads further than the gateway. packet_log: file for the record of every packet.
+        control: socket at which the emulator listens.
         """
         forwarding = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"} if outside == "new" else {}
         return {
@@ -91,6 +93,7 @@ class ShellLink:
             ],
             "series": None,
             "packet_log": str(packet_log.absolute()) if packet_log else None,
+            "control": str(control) if control else None,
         }
 
     def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:

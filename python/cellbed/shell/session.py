@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.errors import CellbedError
-from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, wayout
+from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, servant, wayout
 from cellbed.shell.addresses import (
     HelperNetwork,
     Pair,
@@ -28,6 +28,10 @@ from cellbed.shell.addresses import (
 )
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellLink
+from cellbed.shell.meter import VARIABLE as METER_VARIABLE
+from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
+from cellbed.shell.publish import Published, ruleset, start_forwarder
+from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
@@ -46,16 +50,18 @@ class _Surroundings:
     """What a shell has set up around its command.
 
     resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
-    servants: processes that serve the command, by what they are.
+    servants: processes that serve the command, by what they are. metered: path of the terminal that has its meter.
     """
 
     name: str
     link: ShellLink
     emulator: Emulator
     pair: Pair
+    control: Path
     packet_log: Path | None = None
     resolv_conf: str | None = None
     servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    metered: str | None = None
 
     def place(self, node: str) -> Place:
         """The namespaces of one end of the link."""
@@ -67,14 +73,18 @@ def run_shell(
     command: Sequence[str] = (),
     *,
     offline: bool = False,
+    publish: Sequence[Published] = (),
     packet_log: Path | None = None,
+    meter: ShellMeter | None = None,
     environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ended: Callable[[], None] | None = None,
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
     offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
+    publish: ports that lead to servers inside.
     packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
+    meter: where to show meanwhile what the link does.
     environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
     ended: called once the command has ended and the packet log is whole on the disk.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
@@ -85,7 +95,10 @@ def run_shell(
         try:
             raise_on_signals()
             around = _set_up(link, way, packet_log, stack)
-            status = _run(around, command, environment or (lambda _: {}))
+            if publish:
+                _publish(around, publish, way, stack)
+            with _metering(around, meter):
+                status = _run(around, command, environment or (lambda _: {}))
             hold_signals()
             _stop_emulator(around.emulator)
         except Interrupted as interrupted:
@@ -105,14 +118,17 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
             f"{error.filename}: cannot keep the registry of live shells there: {error.strerror}; set XDG_STATE_HOME"
         ) from error
     stack.callback(_forget, record)
+    control = control_path(record)
     ipv6 = way.kind != "none" and has_ipv6_way_out()
     with _choosing_addresses():
         used = networks_in_sight()
         pair = choose_pair(used)
         outside: Literal["current", "new"] = "current" if way.kind == "direct" else "new"
-        emulator = Emulator.start(link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log))
+        emulator = Emulator.start(
+            link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log, control=control)
+        )
         stack.callback(emulator.kill)
-    around = _Surroundings(record.identifier, link, emulator, pair, packet_log)
+    around = _Surroundings(record.identifier, link, emulator, pair, control, packet_log)
     try:
         if way.kind == "direct":
             _open_directly(around, record, ipv6, stack)
@@ -153,6 +169,22 @@ def _open_through_helper(
     _answer_names(around, outer, stack)
 
 
+def _publish(
+    around: _Surroundings, published: Sequence[Published], way: wayout.WayOut, stack: contextlib.ExitStack
+) -> None:
+    """Let the ports of the current network namespace lead inside."""
+    direct = way.kind == "direct"
+    process = start_forwarder(published, around.pair, None if direct else around.place(OUTSIDE))
+    stack.callback(servant.stop, process)
+    around.servants["the forwarder of published ports"] = process
+    if direct:
+        interface = around.emulator.interface(OUTSIDE)
+        try:
+            nat.add(ruleset(around.name, interface, around.pair, published, ipv6=has_ipv6_way_out()))
+        except CellbedError as error:
+            _say(f"TCP to published ports ends in a forwarder before the link, not at the server: {error}")
+
+
 def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack) -> None:
     """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
     if not resolver.RESOLV_CONF.exists():
@@ -163,9 +195,27 @@ def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.
         return
     process = resolver.start_forwarder(servers, around.pair.gateway, outer)
     if process is not None:
-        stack.callback(end, process)
+        stack.callback(servant.stop, process)
         around.servants["the name server"] = process
     around.resolv_conf = resolver.inner_resolv_conf(text, around.pair.gateway)
+
+
+@contextlib.contextmanager
+def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
+    if meter is None:
+        yield
+        return
+    try:
+        process = start_meter(meter, around.control)
+    except MeterError as error:
+        _say(str(error))
+        yield
+        return
+    around.metered = shared_terminal(meter.descriptor)
+    try:
+        yield
+    finally:
+        servant.stop(process)
 
 
 def _run(
@@ -209,10 +259,10 @@ def _run(
             _say("the emulator ended unexpectedly; the link is gone, the command is ended")
             foreground.end_command()
             return
-        for what, servant in around.servants.items():
-            if servant.pid == number:
-                servant.wait()
-                _say(f"{what} of this shell ended unexpectedly (exit status {servant.returncode})")
+        for what, process in around.servants.items():
+            if process.pid == number:
+                process.wait()
+                _say(f"{what} of this shell ended unexpectedly (exit status {process.returncode})")
                 return
         os.waitpid(number, 0)
 
@@ -285,6 +335,8 @@ def _environment(around: _Surroundings) -> dict[str, str]:
     environment = {**os.environ, RUN_VARIABLE: around.name, DEPTH_VARIABLE: str(int(depth) + 1 if nested else 1)}
     if not nested or GATEWAY_VARIABLE not in environment:
         environment[GATEWAY_VARIABLE] = str(around.pair.gateway)
+    if around.metered is not None:
+        environment[METER_VARIABLE] = around.metered
     before = environment.get("PROMPT_COMMAND", "")
     if _BASH_PROMPT not in before:
         environment["PROMPT_COMMAND"] = f"{_BASH_PROMPT}; {before}" if before else _BASH_PROMPT
