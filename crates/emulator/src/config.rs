@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::kinds;
+use crate::{kinds, mahimahi_log};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -108,6 +108,9 @@ pub struct Way {
     pub to: String,
     /// What a packet passes, in order.
     pub stages: Vec<Stage>,
+    /// A log in the format of Mahimahi's mm-link.
+    #[serde(default)]
+    pub mahimahi_log: Option<mahimahi_log::Wanted>,
 }
 
 /// A stage of a direction.

@@ -17,6 +17,7 @@ mod error;
 mod journal;
 mod kinds;
 mod lateness;
+mod mahimahi_log;
 mod namespace;
 mod netlink;
 mod node;
