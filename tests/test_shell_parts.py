@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cellbed.errors import CellbedError
-from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.shell import addresses, helper, resolver, wayout
 from cellbed.shell.nat import Translation
 from cellbed.shell.options import parse_link
@@ -29,12 +28,15 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
         looped=False,
         folder=tmp_path,
     )
-    assert link.uplink == ConstantRate(12_000_000)
-    assert link.delay_ns == 20_000_000
-    assert link.loss == 0.01
     uplink, downlink = link.emulator_config(addresses.Pair(0), outside="new", ipv6_way_out=True)["directions"]
     assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "bottleneck", "delay"]
-    assert uplink["stages"][1]["queue"] == {"kind": "droptail", "packets": 100, "bytes": None}
+    assert uplink["stages"][0]["probability"] == 0.01
+    assert uplink["stages"][1] == {
+        "kind": "bottleneck",
+        "schedule": {"kind": "constant", "bit_rate": 12_000_000},
+        "queue": {"kind": "droptail", "packets": 100, "bytes": None},
+    }
+    assert uplink["stages"][2] == {"kind": "delay", "fixed_ns": 20_000_000}
     assert downlink["stages"][1]["schedule"] == {
         "kind": "trace",
         "path": str(trace),
@@ -45,8 +47,7 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
 
 def test_a_link_without_options_changes_nothing() -> None:
     link = parse_link(folder=Path())
-    assert link.uplink == Unlimited()
-    assert [direction.stages for direction in link.directions] == [[], []]
+    assert (link.uplink.stages, link.downlink.stages) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -77,9 +78,8 @@ def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str], mes
 
 def test_a_malformed_trace_is_refused_before_anything_is_set_up(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("1\nbanana\n")
-    link = parse_link(uplink="bad", folder=tmp_path)
     with pytest.raises(CellbedError, match="bad:2"):
-        link.check()
+        parse_link(uplink="bad", folder=tmp_path)
 
 
 def test_the_first_shell_takes_the_first_pair() -> None:

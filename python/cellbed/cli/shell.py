@@ -33,6 +33,10 @@ def shell(
     start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
     once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the random losses.")] = 1,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Record every packet in this file, for `cellbed log`.", show_default=False),
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="No way out to the host's network.")] = False,
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
@@ -59,4 +63,4 @@ def shell(
         seed=seed,
         folder=Path.cwd(),
     )
-    raise typer.Exit(run_shell(link, command or (), offline=offline))
+    raise typer.Exit(run_shell(link, command or (), offline=offline, packet_log=log))

@@ -1,6 +1,6 @@
 """Run any program behind an emulated link: `cellbed shell`."""
 
-from cellbed.shell.link import ShellLink
+from cellbed.shell.link import ShellDirection, ShellLink
 from cellbed.shell.session import run_shell
 
-__all__ = ["ShellLink", "run_shell"]
+__all__ = ["ShellDirection", "ShellLink", "run_shell"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT
+from cellbed.scenario.fields import CAPACITY, QUEUE_LIMIT, Capacity
 from cellbed.scenario.units import DURATION, UnitError, parse_probability
-from cellbed.shell.link import ShellLink
-from cellbed.testbed.plan import queue_config
-from cellbed.traces import TraceError
+from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
+from cellbed.testbed.plan import Direction, Way, queue_config
+from cellbed.traces import TraceError, TraceSource
 
 
 class OptionError(CellbedError):
@@ -29,20 +29,40 @@ def parse_link(
     seed: int = 1,
     folder: Path,
 ) -> ShellLink:
-    """The link that the options describe.
+    """The link that the options describe. Traces are read, so that a malformed one is refused here.
 
     folder: where relative paths of traces start. Errors: :class:`OptionError`.
     """
+    shared = {
+        "delay_ns": _read("--delay", lambda: _delay(delay)),
+        "loss": _read("--loss", lambda: parse_probability(loss)),
+        "queue": _read("--queue", lambda: _queue(queue)),
+        "offset_ns": _read("--start", lambda: int(DURATION.parse(start))),
+        "looped": looped,
+    }
     return ShellLink(
-        uplink=_read("--up", lambda: CAPACITY.read(uplink, folder)),
-        downlink=_read("--down", lambda: CAPACITY.read(downlink, folder)),
-        delay_ns=_read("--delay", lambda: _delay(delay)),
-        loss=_read("--loss", lambda: parse_probability(loss)),
-        queue=_read("--queue", lambda: _queue(queue)),
-        offset_ns=_read("--start", lambda: int(DURATION.parse(start))),
-        looped=looped,
-        seed=seed,
+        _direction("uplink", INSIDE, OUTSIDE, _read("--up", lambda: _capacity(uplink, folder)), 2 * seed, shared),
+        _direction(
+            "downlink", OUTSIDE, INSIDE, _read("--down", lambda: _capacity(downlink, folder)), 2 * seed + 1, shared
+        ),
     )
+
+
+def _direction(
+    way: Way, source: str, target: str, capacity: Capacity, seed: int, shared: dict[str, Any]
+) -> ShellDirection:
+    direction = Direction(
+        name=way, link="shell", way=way, source=source, target=target, capacity=capacity, loss_seed=seed, **shared
+    )
+    trace = capacity if isinstance(capacity, TraceSource) else None
+    return ShellDirection(tuple(direction.stages), direction.description, trace)
+
+
+def _capacity(text: str, folder: Path) -> Capacity:
+    capacity: Capacity = CAPACITY.read(text, folder)
+    if isinstance(capacity, TraceSource):
+        _ = capacity.trace
+    return capacity
 
 
 def _read(option: str, read: Any) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pwd
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from cellbed.errors import CellbedError
 from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, wayout
@@ -48,8 +50,10 @@ class _Surroundings:
     """
 
     name: str
+    link: ShellLink
     emulator: Emulator
     pair: Pair
+    packet_log: Path | None = None
     resolv_conf: str | None = None
     servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -58,27 +62,42 @@ class _Surroundings:
         return Place(self.emulator.namespace(node), self.emulator.user_namespace)
 
 
-def run_shell(link: ShellLink, command: Sequence[str] = (), *, offline: bool = False) -> int:
+def run_shell(
+    link: ShellLink,
+    command: Sequence[str] = (),
+    *,
+    offline: bool = False,
+    packet_log: Path | None = None,
+    environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
+    ended: Callable[[], None] | None = None,
+) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
     offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
+    packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
+    environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
+    ended: called once the command has ended and the packet log is whole on the disk.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
-    link.check()
     command = list(command) or [_login_shell()]
     way = wayout.WayOut("none") if offline else wayout.find_way_out()
     with contextlib.ExitStack() as stack:
         try:
             raise_on_signals()
-            around = _set_up(link, way, stack)
-            return _run(around, command)
+            around = _set_up(link, way, packet_log, stack)
+            status = _run(around, command, environment or (lambda _: {}))
+            hold_signals()
+            _stop_emulator(around.emulator)
         except Interrupted as interrupted:
             return 128 + interrupted.number
         finally:
             hold_signals()
+        if ended is not None:
+            ended()
+        return status
 
 
-def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) -> _Surroundings:
+def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack: contextlib.ExitStack) -> _Surroundings:
     try:
         record = Record.create("shell")
     except OSError as error:
@@ -90,10 +109,10 @@ def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) ->
     with _choosing_addresses():
         used = networks_in_sight()
         pair = choose_pair(used)
-        outside = "current" if way.kind == "direct" else "new"
-        emulator = Emulator.start(link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6))
+        outside: Literal["current", "new"] = "current" if way.kind == "direct" else "new"
+        emulator = Emulator.start(link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log))
         stack.callback(emulator.kill)
-    around = _Surroundings(record.identifier, emulator, pair)
+    around = _Surroundings(record.identifier, link, emulator, pair, packet_log)
     try:
         if way.kind == "direct":
             _open_directly(around, record, ipv6, stack)
@@ -149,19 +168,28 @@ def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.
     around.resolv_conf = resolver.inner_resolv_conf(text, around.pair.gateway)
 
 
-def _run(around: _Surroundings, command: Sequence[str]) -> int:
+def _run(
+    around: _Surroundings,
+    command: Sequence[str],
+    more_environment: Callable[[Mapping[str, str]], Mapping[str, str]],
+) -> int:
     foreground = Foreground()
     foreground.take_signals()
     inside = around.place(INSIDE)
     namespace = Path(inside.network_namespace).stat().st_ino
+    environment = _environment(around)
+    environment.update(more_environment(environment))
     # The traces begin with the command.
-    around.emulator.restart_links(time.monotonic_ns())
+    started_ns = time.monotonic_ns()
+    around.emulator.restart_links(started_ns)
+    if around.packet_log is not None:
+        _describe_log(around.packet_log, around.link.account(around.pair, started_ns))
     try:
         with _binds(around) as binds:
             process = spawn(
                 command,
                 replace(inside, binds=binds),
-                environment=_environment(around),
+                environment=environment,
                 stdin=None,
                 own_session=False,
                 keep_capabilities=True,
@@ -194,6 +222,32 @@ def _run(around: _Surroundings, command: Sequence[str]) -> int:
         end_inhabitants(namespace)
         return 128 + foreground.ended_by
     return status
+
+
+def _describe_log(packet_log: Path, account: Mapping[str, Any]) -> None:
+    path = packet_log.with_name(f"{packet_log.name}.json")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(json.dumps(account, indent=1) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise CellbedError(f"{path}: cannot be written: {error.strerror}; log to another place") from error
+
+
+def _stop_emulator(emulator: Emulator) -> None:
+    """End the emulator in good order and say which packets its account shows as lost by itself."""
+    if not emulator.is_alive():
+        return
+    try:
+        account = emulator.stop()
+    except CellbedError as error:
+        _say(str(error))
+        return
+    if account["records_lost"]:
+        _say(f"the packet log lacks {account['records_lost']} records: the disk was too slow or full")
+    for node, counts in account["interfaces"].items():
+        if counts is not None and counts["dropped"]:
+            _say(f"{counts['dropped']} packets were lost at the network device {node} of the link, not in it")
 
 
 @contextlib.contextmanager
