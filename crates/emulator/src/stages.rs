@@ -138,6 +138,8 @@ fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> 
         config::Queue::Pie(queue) => queue.build(),
         config::Queue::Red(queue) => queue.build()?,
         config::Queue::DualPi2(queue) => queue.build(),
+        config::Queue::MahimahiCoDel(queue) => queue.build()?,
+        config::Queue::MahimahiPie(queue) => queue.build()?,
     })
 }
 
@@ -211,6 +213,8 @@ mod tests {
             r#"{"kind":"pie","seed":4}"#,
             r#"{"kind":"red","minimum_bytes":1,"maximum_bytes":3,"service_ns":1000,"adaptive":true}"#,
             r#"{"kind":"dualpi2","coupling":2}"#,
+            r#"{"kind":"mahimahi-codel","packets":50,"target_ns":5000000,"interval_ns":100000000}"#,
+            r#"{"kind":"mahimahi-pie","bytes":50000,"qdelay_ref_ns":20000000,"max_burst_ns":75000000}"#,
         ];
         for schedule in schedules {
             for queue in queues {
