@@ -27,6 +27,27 @@ pub fn build(config: &Config) -> Result<Vec<Vec<StageConfig>>> {
     Ok(directions)
 }
 
+/// Reads a JSON list of stages in the configuration's terms: what one direction does, without an emulator around it.
+///
+/// Errors name the place in the list, and what is wrong with a trace file.
+pub fn parse_stages(json: &str) -> Result<Vec<StageConfig>> {
+    let written: Vec<serde_json::Value> = serde_json::from_str(json)
+        .map_err(|error| Error::configuration("stages", error.to_string()))?;
+    let place = |index: usize| format!("stages[{index}]");
+    let mut read = Vec::new();
+    for (index, value) in written.into_iter().enumerate() {
+        let stage: Stage = serde_json::from_value(value)
+            .map_err(|error| Error::configuration(place(index), error.to_string()))?;
+        stage
+            .check()
+            .map_err(|problem| Error::configuration(place(index), problem))?;
+        read.push(stage);
+    }
+    let mut traces = HashMap::new();
+    let build = |(index, it)| stage(it, &mut traces, || place(index));
+    read.iter().enumerate().map(build).collect()
+}
+
 fn stage<'a>(
     stage: &'a Stage,
     traces: &mut HashMap<&'a Path, Arc<Trace>>,
@@ -194,6 +215,26 @@ mod tests {
                "series":null,"packet_log":null}}"#
         ))?;
         Ok(build(&config)?[0][0].clone())
+    }
+
+    #[test]
+    fn stages_alone_are_read_like_those_of_a_direction() {
+        let json = r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":5},"queue":{"kind":"pie"}}"#;
+        assert_eq!(
+            parse_stages(&format!("[{json}]")).unwrap(),
+            [one(json).unwrap()]
+        );
+        for (list, part) in [
+            (r#"[{"kind":"delay"}]"#, "stages[0]: a delay needs"),
+            (
+                r#"[{"kind":"delay","fixed_ns":1},{"kind":"dely"}]"#,
+                "stages[1]: unknown variant `dely`",
+            ),
+            ("5", "stages: invalid type"),
+        ] {
+            let message = parse_stages(list).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]
