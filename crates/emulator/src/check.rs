@@ -102,7 +102,7 @@ impl Config {
 }
 
 impl Stage {
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Stage::Loss { probability, .. } if !(0.0..=1.0).contains(probability) => Err(format!(
                 "a loss probability of {probability} is outside 0 to 1"

@@ -217,6 +217,12 @@ pub enum Queue {
     Red(kinds::Red),
     /// RFC 9332.
     DualPi2(kinds::DualPi2),
+    /// Mahimahi's CoDel.
+    #[serde(rename = "mahimahi-codel")]
+    MahimahiCoDel(kinds::MahimahiCoDel),
+    /// Mahimahi's PIE.
+    #[serde(rename = "mahimahi-pie")]
+    MahimahiPie(kinds::MahimahiPie),
 }
 
 /// The whole configuration.

@@ -39,4 +39,4 @@ mod writer;
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, Result};
-pub use stages::read_trace;
+pub use stages::{parse_stages, read_trace};
