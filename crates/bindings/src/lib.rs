@@ -1,6 +1,8 @@
 //! The Python module `cellbed._core`: thin, without logic of its own. `_core.pyi` describes it to Python's tools.
 #![forbid(unsafe_code)]
 
+mod columns;
+mod link;
 mod positions;
 mod trace;
 
@@ -12,6 +14,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::link::Direction;
     #[pymodule_export]
     use super::positions::toml_positions;
     #[pymodule_export]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::kinds;
+use crate::{kinds, mahimahi_log};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -111,6 +111,9 @@ pub struct Way {
     /// What changes after every start.
     #[serde(default)]
     pub changes: Vec<Change>,
+    /// A log in the format of Mahimahi's mm-link.
+    #[serde(default)]
+    pub mahimahi_log: Option<mahimahi_log::Wanted>,
 }
 
 /// A change of a stage, known beforehand.
@@ -243,6 +246,12 @@ pub enum Queue {
     Red(kinds::Red),
     /// RFC 9332.
     DualPi2(kinds::DualPi2),
+    /// Mahimahi's CoDel.
+    #[serde(rename = "mahimahi-codel")]
+    MahimahiCoDel(kinds::MahimahiCoDel),
+    /// Mahimahi's PIE.
+    #[serde(rename = "mahimahi-pie")]
+    MahimahiPie(kinds::MahimahiPie),
 }
 
 /// The whole configuration.

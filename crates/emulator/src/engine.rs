@@ -294,16 +294,25 @@ impl Engine {
     fn enter(&mut self, slot: u32, segments: u16, lane: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
-        let direction = &mut self.lanes[lane].direction;
+        let each_by_itself = journal::is_told_by_segment(&self.records, lane);
         for index in 0..segments {
+            let direction = &mut self.lanes[lane].direction;
             let segment = Segment {
                 slot,
                 index,
                 marked: false,
             };
-            direction.accept_tagged(at, segment, Bytes(layout.size(index) as u64), tag);
+            let size = Bytes(layout.size(index) as u64);
+            direction.accept_tagged(at, segment, size, tag);
+            if each_by_itself {
+                journal::arrival(&mut self.records, lane, at, size);
+                while let Some(outcome) = self.lanes[lane].direction.poll(at) {
+                    self.settle(lane, outcome, at);
+                }
+            }
         }
-        self.agenda.set(lane, direction.next_event());
+        self.agenda
+            .set(lane, self.lanes[lane].direction.next_event());
     }
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
@@ -322,6 +331,7 @@ impl Engine {
 
     /// A segment came out of a direction, or died in it, as is seen at `now`.
     fn settle(&mut self, lane: usize, mut outcome: Outcome<Segment>, now: Time) {
+        journal::outcome(&mut self.records, lane, &outcome);
         let Lane { to, tally, .. } = &mut self.lanes[lane];
         let to = *to;
         tally.count(&outcome);
@@ -356,6 +366,7 @@ impl Engine {
         journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         match self.router.next(to, destination) {
             Some(next) => {
+                journal::arrival(&mut self.records, next, outcome.departed, outcome.size);
                 let (direction, tag) = (&mut self.lanes[next].direction, self.pool.tag(segment));
                 direction.accept_tagged(outcome.departed, segment, outcome.size, tag);
                 self.agenda.set(next, direction.next_event());
@@ -390,6 +401,7 @@ impl Engine {
     fn restart(&mut self, zero: Time, offset: Duration) {
         let now = now();
         self.advance(now);
+        journal::start(&mut self.records, zero, offset);
         for lane in 0..self.lanes.len() {
             self.lanes[lane].direction.restart(zero, offset);
             self.agenda
@@ -448,6 +460,7 @@ impl Engine {
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
         }
+        journal::told_until(&mut self.records, now);
         self.records.flush();
     }
 

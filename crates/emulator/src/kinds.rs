@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cellbed_link::{
     Adaptation, BitRate, Bytes, CoDelConfig, DelayConfig, Discipline, Distribution, DualPi2Config,
-    Duration, FqCoDelConfig, Limit, LossConfig, LossSeries, Packets, PieConfig, Probability,
-    RandomDelay, RateSeries, RedConfig, Schedule, Seed, Spell,
+    Duration, FqCoDelConfig, Limit, LossConfig, LossSeries, MahimahiCoDelConfig, MahimahiPieConfig,
+    Packets, PieConfig, Probability, RandomDelay, RateSeries, RedConfig, Schedule, Seed, Spell,
 };
 use serde::Deserialize;
 
@@ -227,6 +227,59 @@ impl DualPi2 {
             ..default
         })
     }
+}
+
+/// Mahimahi's CoDel.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MahimahiCoDel {
+    target_ns: u64,
+    interval_ns: u64,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl MahimahiCoDel {
+    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+        Ok(Discipline::MahimahiCoDel(MahimahiCoDelConfig {
+            target: at_least_a_millisecond("target_ns", self.target_ns)?,
+            interval: at_least_a_millisecond("interval_ns", self.interval_ns)?,
+            limit: limit(self.packets, self.bytes, Limit::default()),
+        }))
+    }
+}
+
+/// Mahimahi's PIE.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MahimahiPie {
+    qdelay_ref_ns: u64,
+    max_burst_ns: u64,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    #[serde(default)]
+    seed: u64,
+}
+
+impl MahimahiPie {
+    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+        Ok(Discipline::MahimahiPie(MahimahiPieConfig {
+            target: at_least_a_millisecond("qdelay_ref_ns", self.qdelay_ref_ns)?,
+            burst: at_least_a_millisecond("max_burst_ns", self.max_burst_ns)?,
+            limit: limit(self.packets, self.bytes, Limit::default()),
+            seed: Seed(self.seed),
+        }))
+    }
+}
+
+/// The queues of Mahimahi count in whole milliseconds and know no 0.
+fn at_least_a_millisecond(name: &str, nanos: u64) -> Result<Duration, Refusal> {
+    if nanos < 1_000_000 {
+        return Err(format!(
+            "{name} is {nanos}, less than a millisecond; a queue of Mahimahi needs at least that"
+        ));
+    }
+    Ok(Duration::from_nanos(nanos))
 }
 
 /// Losses in bursts.

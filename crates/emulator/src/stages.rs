@@ -57,6 +57,27 @@ pub fn one(stage: &Stage, place: &str) -> Result<StageConfig> {
     self::stage(stage, &mut HashMap::new(), || place.to_owned())
 }
 
+/// Reads a JSON list of stages in the configuration's terms: what one direction does, without an emulator around it.
+///
+/// Errors name the place in the list, and what is wrong with a trace file.
+pub fn parse_stages(json: &str) -> Result<Vec<StageConfig>> {
+    let written: Vec<serde_json::Value> = serde_json::from_str(json)
+        .map_err(|error| Error::configuration("stages", error.to_string()))?;
+    let place = |index: usize| format!("stages[{index}]");
+    let mut read = Vec::new();
+    for (index, value) in written.into_iter().enumerate() {
+        let stage: Stage = serde_json::from_value(value)
+            .map_err(|error| Error::configuration(place(index), error.to_string()))?;
+        stage
+            .check()
+            .map_err(|problem| Error::configuration(place(index), problem))?;
+        read.push(stage);
+    }
+    let mut traces = HashMap::new();
+    let build = |(index, it)| stage(it, &mut traces, || place(index));
+    read.iter().enumerate().map(build).collect()
+}
+
 fn stage<'a>(
     stage: &'a Stage,
     traces: &mut HashMap<&'a Path, Arc<Trace>>,
@@ -182,6 +203,8 @@ fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> 
         config::Queue::Pie(queue) => queue.build(),
         config::Queue::Red(queue) => queue.build()?,
         config::Queue::DualPi2(queue) => queue.build(),
+        config::Queue::MahimahiCoDel(queue) => queue.build()?,
+        config::Queue::MahimahiPie(queue) => queue.build()?,
     })
 }
 
@@ -239,6 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn stages_alone_are_read_like_those_of_a_direction() {
+        let json = r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":5},"queue":{"kind":"pie"}}"#;
+        assert_eq!(
+            parse_stages(&format!("[{json}]")).unwrap(),
+            [one(json).unwrap()]
+        );
+        for (list, part) in [
+            (r#"[{"kind":"delay"}]"#, "stages[0]: a delay needs"),
+            (
+                r#"[{"kind":"delay","fixed_ns":1},{"kind":"dely"}]"#,
+                "stages[1]: unknown variant `dely`",
+            ),
+            ("5", "stages: invalid type"),
+        ] {
+            let message = parse_stages(list).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
     fn every_kind_is_understood() {
         let schedules = [
             r#"{"kind":"unlimited"}"#,
@@ -255,6 +298,8 @@ mod tests {
             r#"{"kind":"pie","seed":4}"#,
             r#"{"kind":"red","minimum_bytes":1,"maximum_bytes":3,"service_ns":1000,"adaptive":true}"#,
             r#"{"kind":"dualpi2","coupling":2}"#,
+            r#"{"kind":"mahimahi-codel","packets":50,"target_ns":5000000,"interval_ns":100000000}"#,
+            r#"{"kind":"mahimahi-pie","bytes":50000,"qdelay_ref_ns":20000000,"max_burst_ns":75000000}"#,
         ];
         for schedule in schedules {
             for queue in queues {

@@ -48,8 +48,8 @@ pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};
 pub use packet::{Ecn, Tag};
 pub use queue::{
-    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, PieConfig,
-    QueueLevel, RedConfig,
+    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
+    MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
 pub use random::Seed;
 pub use schedule::{RateSeries, Repeat, Schedule};

@@ -4,6 +4,7 @@ mod codel;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
+mod mahimahi;
 mod pie;
 mod red;
 
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 pub use codel::CoDelConfig;
 pub use dualpi2::DualPi2Config;
 pub use fq_codel::FqCoDelConfig;
+pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
 pub use red::{Adaptation, RedConfig};
 
@@ -59,6 +61,10 @@ pub enum Discipline {
     Red(RedConfig),
     /// The coupled dual queue of L4S (RFC 9332).
     DualPi2(DualPi2Config),
+    /// What Mahimahi calls CoDel.
+    MahimahiCoDel(MahimahiCoDelConfig),
+    /// What Mahimahi calls PIE.
+    MahimahiPie(MahimahiPieConfig),
 }
 
 /// How much a queue with active management holds at most. The packet in service counts as with
@@ -140,6 +146,8 @@ pub(crate) enum Queue<P> {
     Pie(Pie<P>),
     Red(Red<P>),
     DualPi2(DualPi2<P>),
+    MahimahiCoDel(mahimahi::CoDel<P>),
+    MahimahiPie(mahimahi::Pie<P>),
 }
 
 impl<P> Queue<P> {
@@ -159,6 +167,12 @@ impl<P> Queue<P> {
             Discipline::Pie(config) => Self::Pie(Pie::new(config.clone(), zero)),
             Discipline::Red(config) => Self::Red(Red::new(config.clone(), zero)),
             Discipline::DualPi2(config) => Self::DualPi2(DualPi2::new(config.clone(), zero)),
+            Discipline::MahimahiCoDel(config) => {
+                Self::MahimahiCoDel(mahimahi::CoDel::new(config.clone(), zero))
+            }
+            Discipline::MahimahiPie(config) => {
+                Self::MahimahiPie(mahimahi::Pie::new(config.clone(), zero))
+            }
         }
     }
 
@@ -197,6 +211,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.push(now, item, surcharge),
             Self::Red(queue) => queue.push(now, item, surcharge),
             Self::DualPi2(queue) => queue.push(now, item, surcharge),
+            Self::MahimahiCoDel(queue) => queue.push(item),
+            Self::MahimahiPie(queue) => queue.push(now, item),
         }
     }
 
@@ -209,6 +225,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.pop(now),
             Self::Red(queue) => queue.pop(now),
             Self::DualPi2(queue) => queue.pop(now, dropped),
+            Self::MahimahiCoDel(queue) => queue.pop(now, dropped),
+            Self::MahimahiPie(queue) => queue.pop(now),
         }
     }
 
@@ -220,6 +238,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.level(),
             Self::Red(queue) => queue.level(),
             Self::DualPi2(queue) => queue.level(),
+            Self::MahimahiCoDel(queue) => queue.level(),
+            Self::MahimahiPie(queue) => queue.level(),
         }
     }
 
@@ -236,6 +256,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.restart(zero),
             Self::Red(queue) => queue.restart(zero),
             Self::DualPi2(queue) => queue.restart(zero),
+            Self::MahimahiCoDel(queue) => queue.restart(zero),
+            Self::MahimahiPie(queue) => queue.restart(zero),
         }
     }
 
@@ -248,6 +270,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.remove(),
             Self::Red(queue) => queue.remove(),
             Self::DualPi2(queue) => queue.remove(),
+            Self::MahimahiCoDel(queue) => queue.remove(),
+            Self::MahimahiPie(queue) => queue.remove(),
         }
     }
 
@@ -263,6 +287,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.adopt(item, surcharge),
             Self::Red(queue) => queue.adopt(item, surcharge),
             Self::DualPi2(queue) => queue.adopt(item, surcharge),
+            Self::MahimahiCoDel(queue) => queue.push(item),
+            Self::MahimahiPie(queue) => queue.adopt(item),
         };
         dropped.extend(refused.err());
     }
