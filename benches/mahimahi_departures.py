@@ -3,9 +3,10 @@
     MAHIMAHI=/prefix MAHIMAHI_SOURCE=/source python benches/mahimahi_departures.py TRACE… [--seconds N] [--queue NAME]
 
 Packets of varying load go through the original; the arrivals in its log go through ours in virtual time; both logs are
-compared. "live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual" is
-its LinkQueue, compiled from a built source tree, with numbers in place of the clock: without that its CoDel and PIE decide
-by how late the process woke, so that no two runs are alike. Without the original, that part is left out.
+compared. "live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual"
+is its LinkQueue, compiled from a built source tree, with numbers in place of the clock and of the system's random
+numbers: live, its CoDel and PIE decide also by how late the process woke and by chance, so that no two runs are alike,
+and only the totals can be compared. Without the original, that part is left out.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ SEED = 7
 class Queue:
     """A queue in the words of both.
 
-    name: for the table. kind, arguments: the original's. ours: the emulator's. once: the schedule plays once. live: whether
-    the original can be run with it: where one packet displaces two, its drop-head ends with a failed assertion.
+    name: for the table. kind, arguments: the original's. ours: the emulator's. once: the schedule plays once. live:
+    whether the original can be run with it: where one packet displaces two, its drop-head ends with a failed assertion.
     """
 
     name: str
@@ -79,6 +80,8 @@ class Row:
     departures: int
     drops: int
     differences: int
+    our_departures: int
+    our_drops: int
     first: str = ""
 
 
@@ -135,21 +138,35 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in text.splitlines())]
 
 
-def compared(mode: str, trace: Path, queue: Queue, path: Path, *, complete: bool) -> Row:
-    """Compare the log at `path` with ours. complete: whether its last millisecond is whole."""
+def compared(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None, *, complete: bool) -> Row:
+    """Compare the log at `path` with ours.
+
+    complete: whether its last millisecond is whole. keep: where both are kept.
+    """
     original = path.read_text().splitlines()
     events = [line for line in original if not line.startswith("# ")]
     last = int(events[-1].split()[0]) - (not complete)
     events = [line for line in events if int(line.split()[0]) <= last]
     ours = replayed(original, trace, queue, last)
+    if keep:
+        head = [line for line in original if line.startswith("# ")]
+        for whose, lines in (("original", events), ("ours", ours)):
+            name = f"{mode}-{trace.name}-{queue.name}-{whose}.log".replace(" ", "_")
+            (keep / name).write_text("".join(f"{line}\n" for line in (*head, *lines)))
     differences, first = 0, ""
     for theirs, mine in zip_longest(_by_time(events), _by_time(ours), fillvalue=(0, [])):
         if theirs != mine:
             same = sum(block.size for block in SequenceMatcher(None, theirs[1], mine[1]).get_matching_blocks())
             differences += max(len(theirs[1]), len(mine[1])) - same
             first = first or f"{theirs[1][:4]} against {mine[1][:4]}"
-    kinds = [line.split()[1] for line in events]
-    return Row(mode, trace.name, queue.name, len(events), kinds.count("-"), kinds.count("d"), differences, first)
+    (left, lost), (our_left, our_lost) = _counts(events), _counts(ours)
+    return Row(mode, trace.name, queue.name, len(events), left, lost, differences, our_left, our_lost, first)
+
+
+def _counts(events: list[str]) -> tuple[int, int]:
+    """Departures, and packets that were dropped where the log tells of it."""
+    fields = [line.split() for line in events]
+    return sum(it[1] == "-" for it in fields), sum(int(it[2]) for it in fields if it[1] == "d")
 
 
 def _by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -182,27 +199,27 @@ def build(source: Path, folder: Path) -> Path:
     return program
 
 
-def virtual(program: Path, folder: Path, trace: Path, queue: Queue, seconds: float | None) -> Row:
-    """The original in virtual time: the whole trace and a tenth of the next pass unless `seconds` says else."""
+def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: argparse.Namespace) -> Row:
+    """The original in virtual time: the whole trace and a tenth of the next pass unless told otherwise."""
     known = parse_trace(trace).duration_ns / 1e9
-    span = seconds or 1.1 * known
+    span = options.seconds or 1.1 * known
     end = int(span * 1000)
     arrivals = "".join(f"{int(at * 1000)} {size + HEADER_BYTES}\n" for at, size in plan(trace, span, SEED))
     log = folder / f"{trace.name}-{queue.name}.log"
     repeat = "once" if queue.once else "looped"
     command = [program, trace, log, queue.kind, queue.arguments, repeat, str(end), str(SEED)]
     subprocess.run(list(map(str, command)), input=arrivals, text=True, check=True)
-    row = compared("virtual", trace, queue, log, complete=True)
+    row = compared("virtual", trace, queue, log, options.logs, complete=True)
     log.unlink()
     return row
 
 
-def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, seconds: float) -> list[Row]:
+def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, options: argparse.Namespace) -> list[Row]:
     """The original's mm-link with real packets both ways."""
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o777)
     for name, trace in zip(("uplink", "downlink"), traces, strict=True):
-        packets = plan(trace, seconds, SEED)
+        packets = plan(trace, options.seconds or 20, SEED)
         (place / f"{name}.plan").write_text("".join(f"{at:.6f} {size}\n" for at, size in packets))
     script = shutil.copy(HERE / "mahimahi_load.py", place)
     shell = [prefix / "bin/mm-link", *traces, *(["--once"] if queue.once else [])]
@@ -220,7 +237,7 @@ def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, se
     if done.returncode != 0 and not queue.once:
         sys.exit(f"mm-link failed: {done.stderr.strip()}")
     ways = zip(("uplink", "downlink"), traces, strict=True)
-    return [compared("live", trace, queue, place / f"{name}.log", complete=False) for name, trace in ways]
+    return [compared("live", trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
 
 
 def main() -> None:
@@ -231,9 +248,12 @@ def main() -> None:
     parser.add_argument("--queue", action="append", choices=[queue.name for queue in QUEUES], help="only this one")
     parser.add_argument("--mode", choices=["live", "virtual"], help="only this one")
     parser.add_argument("--jobs", type=int, default=4, help="live runs at a time (default 4)")
+    parser.add_argument("--logs", type=Path, help="folder to keep the logs of both in")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     queues = [queue for queue in QUEUES if not options.queue or queue.name in options.queue]
+    if options.logs:
+        options.logs.mkdir(parents=True, exist_ok=True)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -256,7 +276,7 @@ def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> 
     program = build(Path(source), folder)
     for trace in options.traces:
         for queue in queues:
-            yield _shown(virtual(program, folder, trace.resolve(), queue, options.seconds), options)
+            yield _shown(virtual(program, folder, trace.resolve(), queue, options), options)
 
 
 def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
@@ -272,7 +292,7 @@ def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Ite
     pairs = [(group[0], group[-1]) for group in by_stem.values()]
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = [
-            pool.submit(live, Path(prefix), folder, pair, queue, options.seconds or 20)
+            pool.submit(live, Path(prefix), folder, pair, queue, options)
             for pair in pairs
             for queue in queues
             if queue.live
@@ -283,8 +303,9 @@ def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Ite
 
 def _shown(row: Row, options: argparse.Namespace) -> Row:
     if not options.json:
-        told = f"{row.mode:8} {row.trace:24} {row.queue:18} {row.lines:9} lines {row.departures:8} departures"
-        print(f"{told} {row.drops:7} drops {row.differences:7} differences", flush=True)
+        told = f"{row.mode:8} {row.trace:24} {row.queue:17} {row.lines:8} lines {row.departures:7} departures"
+        ours = f" (ours: {row.our_departures} departures, {row.our_drops} dropped)" if row.differences else ""
+        print(f"{told} {row.drops:7} dropped {row.differences:6} differences{ours}", flush=True)
         if row.first and row.mode == "virtual":
             print(f"  first: {row.first}", flush=True)
     return row

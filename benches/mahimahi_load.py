@@ -1,6 +1,6 @@
 """Sends packets by a plan through a shell of Mahimahi, both ways. Standard library only: it runs as another user.
 
-    mahimahi_load.py outside FOLDER -- SHELL …    (starts the shell with this program as its command, and sends downlink)
+    mahimahi_load.py outside FOLDER -- SHELL …    (starts the shell with this program in it, and sends downlink)
     mahimahi_load.py inside FOLDER                (sends uplink)
 
 FOLDER holds ``uplink.plan`` and ``downlink.plan``: lines of seconds and IP bytes.

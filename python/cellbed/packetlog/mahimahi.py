@@ -97,11 +97,11 @@ def header(
 class LogLines:
     """The lines of one direction out of its records, as these come.
 
-    zero_ns: when the schedule started, in the clock of the records; ``T`` counts from there. schedule: where the lines of the
-    opportunities come from; without it there are none. original: as ``mm-link`` has it: 4 bytes more for each packet,
-    opportunities of 1504, within a millisecond what leaves before what arrives, what one packet displaces in one line, and
-    no line for what CoDel drops where packets leave. Otherwise IP bytes, opportunities of 1500, and the order of the records'
-    nanoseconds.
+    zero_ns: when the schedule started, in the clock of the records; ``T`` counts from there, and what arrived before is
+    left out. schedule: where the lines of the opportunities come from; without it there are none. original: as
+    ``mm-link`` has it: 4 bytes more for each packet, opportunities of 1504, within a millisecond what leaves before
+    what arrives, what one packet displaces in one line, and no line for what CoDel drops where packets leave.
+    Otherwise IP bytes, opportunities of 1500, and the order of the records' nanoseconds.
     """
 
     def __init__(self, zero_ns: int, schedule: Offers | None = None, *, original: bool = True) -> None:
@@ -116,8 +116,8 @@ class LogLines:
     def add(self, records: Records, settled_ns: int | None = None) -> str:
         """Take the next records; returns the lines that are certain by then.
 
-        settled_ns: no later record is of a packet that arrived before this time. If not given, packets leave in the order
-        in which they came, so that it is the arrival of the last one that got through.
+        settled_ns: no later record is of a packet that arrived before this time. If not given, packets leave in the
+        order in which they came, so that it is the arrival of the last one that got through.
         """
         self._waiting = np.concatenate([self._waiting, records[records["arrived"] >= self._zero]])
         if settled_ns is None:
@@ -175,7 +175,7 @@ class LogLines:
         offered: Integers,
         size: Integers,
     ) -> list[_Part]:
-        """Within a millisecond, each opportunity with what leaves by it, then the arrivals, each with what it displaces."""
+        """Within a millisecond each opportunity with what leaves by it, then each arrival with what it displaces."""
         time, since = left[goes] // MS, arrived[goes] // MS
         rank = self._service.ranks(time, since, size[goes])
         tick = offered // MS
@@ -200,8 +200,8 @@ class LogLines:
 class _Service:
     """Which of the opportunities of its millisecond a packet leaves by.
 
-    Packets served without a pause use opportunities one right after the other, so their bytes tell; the first to leave in
-    a millisecond leaves by its first opportunity, since no packet needs more than one and what is left of another.
+    Packets served without a pause use opportunities one right after the other, so their bytes tell; the first to leave
+    in a millisecond leaves by its first opportunity, since no packet needs more than one and what is left of another.
     """
 
     def __init__(self) -> None:

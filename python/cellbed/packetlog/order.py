@@ -34,7 +34,7 @@ class Events:
 
 
 def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
-    """The chunks of a log, each with the time before which no packet of a later one arrived (:data:`FOREVER` at the end)."""
+    """The chunks of a log, each with a time before which no packet of a later one arrived; at the end `FOREVER`."""
     earliest = [
         int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
     ]
