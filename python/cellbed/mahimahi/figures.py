@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from cellbed.mahimahi.events import ARRIVAL, DEPARTURE, OPPORTUNITY, Events, Integers, MahimahiLogError
@@ -140,15 +139,16 @@ class Summary:
         last = max(bins.first + len(bins.values) for bins in self._bins.values() if len(bins.values))
         if last - first < 2:
             raise MahimahiLogError(f"{self._name}: bins of {self._bin_ms} ms are too wide for the length of this log")
-        scale = 1 / (self._bin_ms * 1000)
-        wanted = (OPPORTUNITY, ARRIVAL, DEPARTURE)
-        capacity, ingress, egress = (self._bins[kind].between(first, last) * scale for kind in wanted)
-        return Bins(first, capacity, ingress, egress)
+        return Bins(first, *(self._rates(kind, first, last) for kind in (OPPORTUNITY, ARRIVAL, DEPARTURE)))
 
     def delays(self) -> Delays:
         """The delays, where points were wanted."""
         pairs = np.concatenate(self._pairs) if self._pairs else np.empty((0, 2), np.int64)
         return Delays(pairs[:, 0], pairs[:, 1], self._signal.first, self._signals())
+
+    def _rates(self, kind: int, first: int, last: int) -> Floats:
+        rates: Floats = self._bins[kind].between(first, last) / (self._bin_ms * 1000)
+        return rates
 
     def _signals(self) -> Integers:
         """Signal delay of each ms from the first to the last at which a packet was sent."""

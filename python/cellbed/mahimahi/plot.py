@@ -159,7 +159,7 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten from `low` to `high`, powers alone over many of these; `low` if none is near it."""
+    """1, 2 and 5 times powers of ten from `low` to `high`, powers alone over many of these; `low` if none is near."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if math.log10(high / low) <= 4 else (1,)
     ticks = [number for decade in decades for factor in factors if low <= (number := factor * 10.0**decade) <= high]

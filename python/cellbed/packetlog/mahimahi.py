@@ -287,13 +287,10 @@ def write_mahimahi(
     direction: int,
     schedule: Offers | None = None,
     queue: str = "",
-    *,
-    original: bool = False,
 ) -> None:
-    """Write one direction, from the start of the schedule on.
+    """Write one direction, from the start of the schedule on; as the original where the run accounted for it so.
 
-    queue: words for the header. original: as for :class:`LogLines`. Without a known start, time counts from the first
-    arrival.
+    queue: words for the header. Without a known start, time counts from the first arrival.
     """
     zero = log.t0_ns
     if zero is None:
@@ -312,7 +309,7 @@ def write_mahimahi(
             init_ms=zero // MS,
         ).encode()
     )
-    lines = LogLines(zero, schedule, original=original)
+    lines = LogLines(zero, schedule, original=bool(described.get("mahimahi")))
     for records, until in settled(log, direction, zero):
         file.write(lines.add(records, until if until != FOREVER else zero).encode())
     file.write(lines.finish().encode())
