@@ -143,7 +143,8 @@ def test_statistics_of_any_log_are_those_of_the_rules(
     found = (told.capacity, told.ingress, told.throughput, told.delay_95, told.signal_delay_95)
     assert found == pytest.approx(expected)
     assert graphs.delay_plot(told, summary.delays()).count("<path") > 4
-    if told.end - told.begin > 0.02:  # else there may be a single bin
+    used = {(int(line.split()[0]) - base) // 10 for line in lines if line.split()[1] != "d"}
+    if len(used) > 1:  # else all is in one bin
         assert graphs.throughput_plot(told, summary.bins(), 10).count("<path") > 4
 
 
