@@ -192,7 +192,7 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     (run / "scenario.resolved.json").write_text(json.dumps({"links": {"mobile": {"start": "4 ms", "loop": True}}}))
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     header, lines = parse_mahimahi(done.stdout)
-    assert header["mahimahi mm-link (uplink) [my.up] > mobile-0.uplink"]
+    assert header["mahimahi mm-link (Uplink) [my.up] > mobile-0.uplink"]
     offered = [int(line[0]) for line in lines if line[1] == "#"]
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
