@@ -145,7 +145,7 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
     assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1)]
 
 
-def test_the_emulator_takes_every_kind(folder: Path) -> None:
+def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         pytest.skip("/dev/net/tun cannot be opened")
     write_recordings(tmp_path)
