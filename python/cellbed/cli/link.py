@@ -71,7 +71,7 @@ def set_link(
       cellbed link set mobile-0 rate="5 Mbit/s"
       cellbed link set RUN mobile-0.uplink delay="40 ms" loss="1 %"
       cellbed link set mobile-0.downlink queue=codel rate=lte-suburban.down
-      cellbed link set mobile-0 delay='{ kind = "normal", mean = "20 ms", deviation = "3 ms" }'
+      cellbed link set mobile-0 delay="normal mean=20ms deviation=3ms"
     """
     from cellbed.scenario.settings import read_settings
     from cellbed.testbed.live import change, find_link
@@ -97,7 +97,11 @@ def _figures(counts: dict[str, Any]) -> list[str]:
     if not counts:
         return ["", "", ""]
     dropped = ", ".join(f"{count} {why}" for why, count in counts["dropped"].items() if count) or "none"
-    return [f"{counts['delivered']} packets", dropped, SIZE.format(counts["queue_bytes"])]
+    return [
+        f"{counts['delivered']} packets",
+        dropped,
+        SIZE.format(counts["queue_bytes"]) if counts["queue_bytes"] else "empty",
+    ]
 
 
 def _print(headings: tuple[str, ...], rows: list[list[str]]) -> None:

@@ -18,7 +18,7 @@ from cellbed.measure.run_folder import read_account, read_run
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
 
-REASONS = {1: "queue-full", 2: "loss"}
+REASONS = {1: "queue-full", 2: "loss", 3: "congestion"}
 """Why a packet was dropped, by the value of the field `drop`."""
 
 Records = NDArray[Any]
