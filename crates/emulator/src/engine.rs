@@ -9,22 +9,27 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, StageConfig, Time};
+use cellbed_link::{
+    Bytes, ChangeError, Direction, Duration, Fate, InForce, Outcome, StageConfig, Time,
+};
 
 use crate::agenda::Agenda;
 use crate::clock::now;
 use crate::config::Config;
 use crate::error::Result;
+use crate::flow::tag;
 use crate::journal;
 use crate::lateness::Lateness;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
-use crate::orders::{Account, Counters, Order, Status};
+use crate::orders::{Account, Condition, Order, Status};
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::packet::Header;
-use crate::pool::{Pool, Segment};
+use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::router::Router;
+use crate::stages::Course;
+use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
 use crate::writer::Records;
@@ -41,7 +46,7 @@ const MAILBOX: u64 = u64::MAX - 1;
 struct Lane {
     direction: Direction<Segment>,
     to: usize,
-    counters: Counters,
+    tally: Tally,
 }
 
 /// A vertex with a device.
@@ -82,25 +87,27 @@ impl Engine {
     /// descriptor that is signalled after something was put into `orders`.
     pub fn new(
         config: &Config,
-        stages: Vec<Vec<StageConfig>>,
+        courses: Vec<Course>,
         tuns: Vec<Option<Arc<Tun>>>,
         records: Records,
         orders: Receiver<Order>,
         mailbox: Arc<OwnedFd>,
     ) -> Result<Self> {
         let zero = now();
-        let lanes: Vec<Lane> = stages
+        const CHECKED: &str = "the configuration was checked";
+        let lanes: Vec<Lane> = courses
             .into_iter()
             .zip(&config.directions)
-            .map(|(stages, way)| Lane {
-                direction: match config.series {
-                    Some(_) => Direction::new(stages, zero).with_meter(),
-                    None => Direction::new(stages, zero),
-                },
-                to: config
-                    .vertex(&way.to)
-                    .expect("the configuration was checked"),
-                counters: Counters::default(),
+            .map(|(course, way)| {
+                let mut direction = Direction::new(course.stages, zero);
+                if config.series.is_some() {
+                    direction = direction.with_meter();
+                }
+                Lane {
+                    direction: direction.with_changes(course.changes).expect(CHECKED),
+                    to: config.vertex(&way.to).expect(CHECKED),
+                    tally: Tally::default(),
+                }
             })
             .collect();
         let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
@@ -194,6 +201,17 @@ impl Engine {
                 Order::Status(answer) => {
                     let _ = answer.send(self.status());
                 }
+                Order::Describe(answer) => {
+                    let _ = answer.send(self.describe());
+                }
+                Order::Change {
+                    direction,
+                    stage,
+                    to,
+                    done,
+                } => {
+                    let _ = done.send(self.change(direction, stage, *to));
+                }
                 Order::Stop(answer) => {
                     let _ = answer.send(self.finish());
                     return true;
@@ -257,6 +275,7 @@ impl Engine {
             self.unroutable += u64::from(segments);
             return None;
         };
+        let tag = tag(packet, &header);
         let packet = self.pool.packet_mut(slot);
         packet.number = number;
         packet.layout = layout;
@@ -267,13 +286,14 @@ impl Engine {
         packet.destination_port = header.destination_port;
         packet.tcp_sequence = header.tcp_sequence;
         packet.payload = header.payload;
+        packet.tag = tag;
         Some((lane, segments))
     }
 
     /// Gives all segments of a packet to a direction, in order.
     fn enter(&mut self, slot: u32, segments: u16, lane: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
-        let layout = self.pool.packet(slot).layout;
+        let Packet { layout, tag, .. } = *self.pool.packet(slot);
         let direction = &mut self.lanes[lane].direction;
         for index in 0..segments {
             let segment = Segment {
@@ -281,7 +301,7 @@ impl Engine {
                 index,
                 marked: false,
             };
-            direction.accept(at, segment, Bytes(layout.size(index) as u64));
+            direction.accept_tagged(at, segment, Bytes(layout.size(index) as u64), tag);
         }
         self.agenda.set(lane, direction.next_event());
     }
@@ -293,7 +313,7 @@ impl Engine {
                 return;
             }
             while let Some(outcome) = self.lanes[lane].direction.poll(time) {
-                self.settle(lane, &outcome, now);
+                self.settle(lane, outcome, now);
             }
             self.agenda
                 .set(lane, self.lanes[lane].direction.next_event());
@@ -301,35 +321,46 @@ impl Engine {
     }
 
     /// A segment came out of a direction, or died in it, as is seen at `now`.
-    fn settle(&mut self, lane: usize, outcome: &Outcome<Segment>, now: Time) {
-        let segment = outcome.packet;
-        let Lane { to, counters, .. } = &mut self.lanes[lane];
-        let (to, destination) = (*to, usize::from(self.pool.packet(segment.slot).destination));
+    fn settle(&mut self, lane: usize, mut outcome: Outcome<Segment>, now: Time) {
+        let Lane { to, tally, .. } = &mut self.lanes[lane];
+        let to = *to;
+        tally.count(&outcome);
         match outcome.fate {
-            Fate::Delivered => counters.delivered += 1,
-            Fate::Dropped(DropReason::QueueFull | DropReason::Congestion) => {
-                counters.queue_full += 1
+            Fate::Delivered => {
+                outcome.packet.marked |= outcome.marked;
+                if let Some(bit) = outcome.corrupt_bit {
+                    outcome.packet = self.pool.damage(outcome.packet, bit);
+                }
             }
-            Fate::Dropped(DropReason::Loss) => counters.lost += 1,
-            Fate::Doubled => return, // no configuration makes a direction double packets yet
+            Fate::Dropped(_) => {
+                journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
+                self.pool.release(outcome.packet.slot, 1);
+                return;
+            }
+            Fate::Doubled => {
+                self.pool.refer(outcome.packet.slot, 1);
+                return;
+            }
         }
-        if outcome.fate == Fate::Delivered && to == destination {
+        let segment = outcome.packet;
+        let destination = usize::from(self.pool.packet(segment.slot).destination);
+        if to == destination {
             let port = &mut self.ports[to];
             if port.outbox.is_empty() {
                 self.waiting.push(to);
             }
             port.outbox.push(segment, &self.pool);
-            port.leaving.push((lane as u16, *outcome));
+            port.leaving.push((lane as u16, outcome));
             return;
         }
-        journal::passage(&mut self.records, &self.pool, lane as u16, outcome, now);
+        journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         match self.router.next(to, destination) {
-            Some(next) if outcome.fate == Fate::Delivered => {
-                let direction = &mut self.lanes[next].direction;
-                direction.accept(outcome.departed, segment, outcome.size);
+            Some(next) => {
+                let (direction, tag) = (&mut self.lanes[next].direction, self.pool.tag(segment));
+                direction.accept_tagged(outcome.departed, segment, outcome.size, tag);
                 self.agenda.set(next, direction.next_event());
             }
-            _ => self.pool.release(segment.slot, 1),
+            None => self.pool.release(segment.slot, 1),
         }
     }
 
@@ -366,15 +397,48 @@ impl Engine {
         }
     }
 
-    fn status(&self) -> Status {
-        let counters = |lane: &Lane| Counters {
-            queue_bytes: lane.direction.queue().bytes.0,
-            ..lane.counters
+    /// Lets the model and the clock of every direction run up to now.
+    fn catch_up(&mut self) -> Time {
+        let now = now();
+        self.advance(now);
+        for lane in 0..self.lanes.len() {
+            while let Some(outcome) = self.lanes[lane].direction.poll(now) {
+                self.settle(lane, outcome, now);
+            }
+            self.agenda
+                .set(lane, self.lanes[lane].direction.next_event());
+        }
+        now
+    }
+
+    fn status(&mut self) -> Status {
+        let now = self.catch_up();
+        let condition = |lane: &Lane| Condition {
+            counters: lane.tally.counters(),
+            queue: lane.direction.queue(),
+            delay: lane.tally.delay(now),
         };
         Status {
-            directions: self.lanes.iter().map(counters).collect(),
+            time: now,
+            directions: self.lanes.iter().map(condition).collect(),
             unroutable: self.unroutable,
+            refused: self.refused,
         }
+    }
+
+    fn describe(&mut self) -> Vec<Vec<InForce>> {
+        self.catch_up();
+        let in_force = |lane: &Lane| lane.direction.in_force().to_vec();
+        self.lanes.iter().map(in_force).collect()
+    }
+
+    /// Changes a stage. What has left it by now has left it as it was.
+    fn change(&mut self, lane: usize, stage: usize, to: StageConfig) -> Result<(), ChangeError> {
+        let now = self.catch_up();
+        let direction = &mut self.lanes[lane].direction;
+        let changed = direction.change(now, stage, to);
+        self.agenda.set(lane, direction.next_event());
+        changed
     }
 
     /// Sends finished bins and records to their files.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 /// Why a value is refused.
 type Refusal = String;
 
-fn probability(value: f64) -> Result<Probability, Refusal> {
+pub(crate) fn probability(value: f64) -> Result<Probability, Refusal> {
     Probability::new(value).ok_or_else(|| format!("{value} is no probability"))
 }
 

@@ -42,7 +42,7 @@ pub mod units;
 pub use bottleneck::{BottleneckConfig, Clock};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, RandomDelay};
-pub use direction::{Change, ChangeError, Direction};
+pub use direction::{Change, ChangeError, Direction, InForce};
 pub use loss::{LossConfig, LossSeries, Probability, Spell};
 pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};

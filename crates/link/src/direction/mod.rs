@@ -13,7 +13,7 @@ use crate::schedule::Offer;
 use crate::stage::{Item, Stage, StageConfig, Step};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-pub use change::{Change, ChangeError};
+pub use change::{Change, ChangeError, InForce};
 use change::{Pending, What};
 
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
@@ -45,6 +45,8 @@ pub struct Direction<P> {
     configs: Vec<StageConfig>,
     /// What changes after every start.
     changes: Vec<Change>,
+    /// By stage.
+    in_force: Vec<InForce>,
     meter: Option<Meter>,
     /// Index of the first bottleneck.
     metered: Option<usize>,
@@ -61,6 +63,7 @@ impl<P: Clone> Direction<P> {
                 .iter()
                 .map(|stage| Stage::new(stage.clone(), zero))
                 .collect(),
+            in_force: vec![InForce::Start; stages.len()],
             configs: stages,
             changes: Vec::new(),
             offset: Duration::ZERO,
