@@ -126,11 +126,11 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     records = np.zeros(len(outcomes), RECORD)
     for field, column in (("packet", outcomes.packet), ("arrived", outcomes.arrived), ("bytes", outcomes.size)):
         records[field] = column
-    held = outcomes.fate == Fate.HELD
+    records["drop"] = outcomes.fate
     never = np.iinfo(np.int64).max // 2
+    held = outcomes.fate == Fate.HELD
     records["released"] = np.where(held, never, outcomes.released)
     records["departed"] = np.where(held, never, outcomes.departed)
-    records["drop"] = np.where(held, 0, outcomes.fate)
     order = np.argsort(records["departed"], kind="stable")
     lines = LogLines(0, Opportunities(parse_trace(trace), looped=not queue.once))
     end = (until - base + 1) * MS

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed._core import parse_trace
-from cellbed.link import Fate, Link
+from cellbed.link import Link
 from cellbed.measure.packets import RECORD
 from cellbed.packetlog.mahimahi import MS, LogLines, Opportunities, header
 
@@ -40,11 +40,10 @@ class Bottleneck:
         """Records in the order in which packets leave. packets: arrival in ms and IP bytes."""
         times, sizes = zip(*packets, strict=True)
         outcomes = self.link.run(np.array([round(time * MS) for time in times]), sizes)
-        outcomes = outcomes[outcomes.fate != Fate.HELD]
         records = np.zeros(len(outcomes), RECORD)
         records["packet"], records["bytes"], records["drop"] = outcomes.packet, outcomes.size, outcomes.fate
         for field in ("arrived", "released", "departed"):
-            records[field] = getattr(outcomes, field) + zero_ns
+            records[field] = np.where(getattr(outcomes, field) < 0, 2**62, getattr(outcomes, field) + zero_ns)
         return records[np.argsort(records["departed"], kind="stable")]
 
     def log(self, packets: list[tuple[float, int]], until_ms: int) -> list[str]:
@@ -193,8 +192,8 @@ def test_every_line_is_that_of_the_rules(
 
 def test_a_trace_played_once_has_no_opportunities_after_its_end(folder: Path) -> None:
     log = Bottleneck(folder, [0, 3, 3], looped=False).log([(1, 1500), (1, 1500), (1, 1500)], 50)
-    assert log[:4] == ["0 # 1504", "1 + 1504", "1 + 1504", "3 # 1504"]
-    assert log[-1] == "3 - 1504 2"
+    assert log[:5] == ["0 # 1504", "1 + 1504", "1 + 1504", "1 + 1504", "3 # 1504"]
+    assert log[-3:] == ["3 - 1504 2", "3 # 1504", "3 - 1504 2"]  # the third never leaves
 
 
 def test_the_header_is_mm_links() -> None:

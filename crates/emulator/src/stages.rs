@@ -266,7 +266,7 @@ mod tests {
         let json = r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":5},"queue":{"kind":"pie"}}"#;
         assert_eq!(
             parse_stages(&format!("[{json}]")).unwrap(),
-            [one(json).unwrap()]
+            [read(json).unwrap()]
         );
         for (list, part) in [
             (r#"[{"kind":"delay"}]"#, "stages[0]: a delay needs"),

@@ -74,7 +74,9 @@ class Plot:
         self._legend.append((name, style))
 
     def dots(self, times: NDArray[np.generic], values: NDArray[np.generic], style: Style, name: str) -> None:
-        """A dot for each value; those that fall together are drawn once."""
+        """A dot for each value within the axes; those that fall together are drawn once."""
+        shown = np.asarray(values, np.float64) >= self.y[0]
+        times, values = times[shown], values[shown]
         places = np.round(self.across(times)).astype(np.int64) * 4096 + np.round(self.down(values)).astype(np.int64)
         path = "".join(f"M{place >> 12} {place & 4095}h1" for place in np.unique(places).tolist())
         self._drawn.append(f'<path d="{path}" {_stroke(style)} stroke-linecap="square"/>')

@@ -26,6 +26,9 @@ MAHIMAHI_PDO_BYTES = 1504
 HEADER_BYTES = 4
 """That header, which the original counts with every packet."""
 
+HELD = 255
+"""Value of the field `drop` of a packet that never left: it has the line of its arrival only."""
+
 _CONGESTION = 3
 _ARRIVAL, _OPPORTUNITY, _DEPARTURE, _DROP = range(4)
 _KINDS = np.array(["+", "#", "-", "d"])
@@ -145,8 +148,8 @@ class LogLines:
         self._waiting = records[left >= ends]
         self._done = until
         arrives = arrives[np.lexsort((records["packet"][arrives], arrived[arrives]))]
-        dropped = records["drop"][leaves] != 0
-        goes, lost = leaves[~dropped], leaves[dropped]
+        fate = records["drop"][leaves]
+        goes, lost = leaves[fate == 0], leaves[(fate != 0) & (fate != HELD)]
         goes = goes[np.argsort(left[goes], kind="stable")]
         offered = np.empty(0, np.int64) if self._schedule is None else self._schedule.between(begin, until)
         size = records["bytes"].astype(np.int64) + (HEADER_BYTES if self._original else 0)
