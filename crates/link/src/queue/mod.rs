@@ -6,6 +6,7 @@ mod fifo;
 mod fq_codel;
 mod pie;
 mod red;
+mod timer;
 
 use std::collections::VecDeque;
 
