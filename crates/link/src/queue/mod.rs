@@ -7,6 +7,7 @@ mod fq_codel;
 mod mahimahi;
 mod pie;
 mod red;
+mod timer;
 
 use std::collections::VecDeque;
 
