@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers.accounting import Reading, family
+from peers.accounting import Reading, family, traffic
 from peers.shells import Link, Shell, all_shells
 from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind, one_way_delays
 from rich.console import Console
@@ -46,19 +46,23 @@ def running(shell: Shell, link: Link, program: str, arguments: list[object], fol
     try:
         yield process.pid
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
+        # Not every peer puts things right when it is ended itself; when its command ends, all do.
+        for pid in traffic(process.pid, program):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+                os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                process.wait(10)
+                break
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+        process.wait()
 
 
 def _failed(folder: Path, what: str) -> NotMeasuredError:
     lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
-    return NotMeasuredError(f"{what}: {lines[-1] if lines else 'no word why'}")
+    return NotMeasuredError(f"{what}: {lines[0] if lines else 'no word why'}")
 
 
 def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
@@ -205,6 +209,16 @@ def cases() -> list[Case]:
     ]
 
 
+def enter_network() -> None:
+    """Go on in a network namespace of our own, so that what peers change or leave behind in theirs goes with it."""
+    if os.geteuid() != 0:
+        sys.exit("error: this measures programs that set up networks; run it as root")
+    if "CELLBED_BENCH_NETWORK" not in os.environ:
+        environment = {**os.environ, "CELLBED_BENCH_NETWORK": "own"}
+        os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], environment)
+    subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default: 5)")
@@ -218,6 +232,7 @@ def main() -> None:
     if not rows:
         parser.error(f"no row is called so; there are: {', '.join(case.name for case in cases())}")
 
+    enter_network()
     with tempfile.TemporaryDirectory(prefix="cellbed-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)

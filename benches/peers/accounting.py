@@ -26,19 +26,29 @@ def _is_traffic(pid: int, program: str) -> bool:
         return False
 
 
-def family(root: int, program: str) -> list[int]:
-    """`root` and what descends from it, without the processes that run `program` behind the link itself.
+def _split(root: int, program: str) -> tuple[list[int], list[int]]:
+    """What descends from `root`, it included: the emulator's processes, and those that run `program` behind the link.
 
-    A shell's own command line names the program too, so only those without children count as that program.
+    A shell's own command line names the program too, so only a process without children counts as that program.
     """
     children = _children()
-    found, waiting = [], [root]
+    of_emulator, of_traffic, waiting = [], [], [root]
     while waiting:
         pid = waiting.pop()
-        if children.get(pid) or not _is_traffic(pid, program):
-            found.append(pid)
+        is_leaf = not children.get(pid)
+        (of_traffic if is_leaf and _is_traffic(pid, program) else of_emulator).append(pid)
         waiting += children.get(pid, [])
-    return found
+    return of_emulator, of_traffic
+
+
+def family(root: int, program: str) -> list[int]:
+    """The processes of the emulator that was started as `root`, without those that run `program` behind its link."""
+    return _split(root, program)[0]
+
+
+def traffic(root: int, program: str) -> list[int]:
+    """The processes that run `program` behind that link."""
+    return _split(root, program)[1]
 
 
 def cpu_seconds(pids: list[int]) -> float:

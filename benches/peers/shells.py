@@ -127,6 +127,9 @@ class MahimahiShells(Shell):
             return "set MAHIMAHI to the prefix it is installed under"
         if not (self._prefix / "bin" / "mm-link").exists():
             return f"no mm-link in {self._prefix}/bin"
+        if self._account is not None and Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() != "1":
+            # Each namespace begins with the setting of the first, where only the user should change it.
+            return "it asks for this first: sysctl -w net.ipv4.ip_forward=1"
         return None
 
     def arguments(self, link: Link, folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ read the project.
 
 from __future__ import annotations
 
+import shutil
 import socket
 import sys
 import threading
@@ -60,7 +61,8 @@ time.sleep(0.5)
 
 def behind(program: str, *arguments: object) -> list[str]:
     """The command that runs one of the programs above."""
-    interpreter = getattr(sys, "_base_executable", sys.executable)
+    # The system's own, because an ordinary user need not be able to read the caller's.
+    interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     return [interpreter, "-I", "-c", program, *map(str, arguments)]
 
 
