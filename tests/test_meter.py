@@ -231,7 +231,7 @@ class Screen:
 
     def __init__(self, world: World, command: list[str], user: int) -> None:
         self._tmux = ["tmux", "-L", world.folder.name, "-f", "/dev/null"]
-        line = ["env", "PS1=$ ", *command]
+        line = ["env", "PS1=$ ", "HISTFILE=", *command]
         subprocess.run(
             [*self._tmux, "new-session", "-d", "-x", "100", "-y", "20", *world.command(line, user=user)],
             env=world.environment(user),
