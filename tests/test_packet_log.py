@@ -197,6 +197,15 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
 
+    # A trace that was not played throughout is not claimed.
+    described["directions"][0]["changes"] = [{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
+    (run / "run.json").write_text(json.dumps(described))
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    assert "the bottleneck of mobile-0.uplink was changed" in done.stderr
+    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+
+    described["directions"][0]["changes"] = []
+    (run / "run.json").write_text(json.dumps(described))
     (tmp_path / "my.up").unlink()
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     assert "my.up" in done.stderr
