@@ -16,8 +16,9 @@ import pytest
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
+from cellbed.testbed.by_hand import manual_changes, manual_warning
 from cellbed.testbed.control import Control, ControlError, control_path
-from cellbed.testbed.live import LiveError, change, find, find_link, manual_changes, manual_warning
+from cellbed.testbed.live import LiveError, change, find, find_link
 from cellbed.testbed.state import Record
 
 MS = 1_000_000
@@ -127,8 +128,8 @@ def test_a_rate_drops_when_the_scenario_says_so(finished: Finished) -> None:
 @needs_tun
 def test_the_report_knows_the_changes_of_the_scenario(finished: Finished) -> None:
     up, down = finished.description["directions"][:2]
-    assert up["changes"] == [{"at_ns": 1000 * MS, "description": "2 Mbit/s"}]
-    assert down["changes"] == [{"at_ns": 1000 * MS, "description": "loss 0.001"}]
+    assert up["changes"] == [{"at_ns": 1000 * MS, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
+    assert down["changes"] == [{"at_ns": 1000 * MS, "description": "loss 0.001", "kinds": ["loss"]}]
     assert up["description"].endswith("; from 1 s on 2 Mbit/s")
     proofs = {proof["what"]: proof["state"] for proof in finished.description["proof"]}
     assert "off" not in proofs.values()

@@ -60,7 +60,7 @@ def records(draw: st.DrawFn) -> np.ndarray[Any, np.dtype[Any]]:
         row["departed"] = row["released"] + draw(small)
         row["observed"] = row["departed"] + draw(st.integers(0, MS))
         row["direction"] = draw(st.integers(0, 3))
-        row["drop"] = draw(st.sampled_from([0, 0, 0, 1, 2, 9]))
+        row["drop"] = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 9]))
         row["protocol"] = draw(st.sampled_from([1, 6, 17, 58, 132]))
         row["bytes"] = draw(st.integers(1, 65535))
         row["payload"] = draw(st.integers(0, int(row["bytes"])))
@@ -197,6 +197,15 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
 
+    # A trace that was not played throughout is not claimed.
+    described["directions"][0]["changes"] = [{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
+    (run / "run.json").write_text(json.dumps(described))
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    assert "the bottleneck of mobile-0.uplink was changed" in done.stderr
+    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+
+    described["directions"][0]["changes"] = []
+    (run / "run.json").write_text(json.dumps(described))
     (tmp_path / "my.up").unlink()
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     assert "my.up" in done.stderr
@@ -361,3 +370,27 @@ def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any
 
 def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
     assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []
+
+
+def test_every_reason_for_a_drop_has_a_word() -> None:
+    assert [reason(code) for code in (1, 2, 3, 9)] == ["queue-full", "loss", "congestion", "reason-9"]
+
+
+def test_drops_of_a_managed_queue_are_told_as_congestion(tmp_path: Path) -> None:
+    rows = np.zeros(3, RECORD)
+    rows["packet"], rows["drop"], rows["protocol"], rows["bytes"] = range(3), [0, 3, 1], 17, 100
+    path = tmp_path / "x.bin"
+    path.write_bytes(MAGIC + rows.tobytes())
+    log = open_log(path)
+    (of_all,) = figures(log)
+    assert of_all.dropped == {"congestion": 1, "queue-full": 1}
+    file = io.BytesIO()
+    write_csv(log, file)
+    assert [line.split(",")[10] for line in file.getvalue().decode().splitlines()[1:]] == [
+        "",
+        "congestion",
+        "queue-full",
+    ]
+    file = io.BytesIO()
+    write_pcapng(log, file)
+    assert b"dropped: congestion" in file.getvalue()

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from cellbed.testbed import cgroups, folder
-from cellbed.testbed.live import manual_warning
+from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.state import RUN_VARIABLE, Record, records
 
 

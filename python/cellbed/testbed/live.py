@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
-import os
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.settings import Settings
+from cellbed.testbed.by_hand import Changed, note
 from cellbed.testbed.control import Control, ControlError
 from cellbed.testbed.stages import (
     Playing,
@@ -31,23 +28,9 @@ from cellbed.testbed.stages import (
 from cellbed.testbed.state import Record, records
 from cellbed.testbed.words import difference
 
-CHANGES = "changes.jsonl"
-"""In the raw folder of a run: what was changed by hand."""
-_TOLD = 3
-"""Changes that a warning tells one by one."""
-
 
 class LiveError(CellbedError):
     """A run or link that is not there, or that cannot do what is asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """One change that is in force. before, after: in words."""
-
-    direction: str
-    before: str
-    after: str
 
 
 def live() -> list[Record]:
@@ -147,38 +130,9 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
                 until = "; ".join(f"{each.direction} is {each.after} already" for each in done)
                 raise ControlError(f"{name}: {error}" + (f"; {until}" if until else "")) from error
             done.append(Changed(name, *difference(before, after)))
-            _note(record, done[-1], after)
+            if record.folder is not None:
+                note(Path(record.folder), done[-1], after)
     return done
-
-
-def manual_changes(folder: Path) -> list[dict[str, Any]]:
-    """What was changed by hand in a run, in order of time: ``time_ns`` (monotonic), ``direction``, ``from``, ``to``.
-
-    folder: the run's.
-    """
-    try:
-        lines = (folder / "raw" / CHANGES).read_text().splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        # The last line may be cut short where the machine went down.
-        with contextlib.suppress(ValueError):
-            found.append(json.loads(line))
-    return [entry for entry in found if isinstance(entry, dict)]
-
-
-def manual_warning(folder: Path, t0_ns: int | None) -> str | None:
-    """What a report has to say of changes by hand; ``None`` where there were none. t0_ns: start of the schedule."""
-    found = manual_changes(folder)
-    if not found:
-        return None
-    told = []
-    for entry in found[:_TOLD]:
-        when = f"at {(entry['time_ns'] - t0_ns) / 1e9:.1f} s " if t0_ns is not None else ""
-        told.append(f"{when}{entry['direction']} from {entry['from']} to {entry['to']}")
-    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return f"links were changed by hand while it ran: {'; '.join(told)}{more}"
 
 
 def _names(record: Record) -> list[str]:
@@ -251,26 +205,3 @@ def _rate_of(played: dict[str, Any]) -> float | None:
         case "unlimited":
             return None
     return float(played["bit_rate"])
-
-
-def _note(record: Record, changed: Changed, stage: Stage) -> None:
-    if record.folder is None:
-        return
-    entry = {
-        "time_ns": time.monotonic_ns(),
-        "direction": changed.direction,
-        "from": changed.before,
-        "to": changed.after,
-        "stage": stage,
-    }
-    path = Path(record.folder) / "raw" / CHANGES
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(file, json.dumps(entry).encode() + b"\n")
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise LiveError(
-            f"{changed.direction} is {changed.after} now, but the run's report will not know: {path}: {error.strerror}"
-        ) from error
