@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cellbed.errors import CellbedError
 
-CHUNK = 1 << 24
+CHUNK = 1 << 22
 """Bytes that are in memory at a time."""
 
 ARRIVAL, OPPORTUNITY, DEPARTURE, DROP = b"+#-d"
