@@ -145,6 +145,7 @@ impl Engine {
         self.wake.scheduled(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
+        let mut drained = true;
         loop {
             let departure = self
                 .agenda
@@ -155,13 +156,14 @@ impl Engine {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
-            if let Some(until) = self.pace.pause() {
-                self.wake.pause(deadline.min(until));
+            if let Some(until) = self.pace.pause(deadline).filter(|_| drained) {
+                self.wake.pause(until);
             }
             self.wake.wait(deadline, &mut called)?;
+            drained = true;
             for &token in &called {
                 if token != MAILBOX {
-                    self.ingest(token as usize)?;
+                    drained &= self.ingest(token as usize)?;
                 } else if self.obey() {
                     return Ok(());
                 }
@@ -203,26 +205,26 @@ impl Engine {
         false
     }
 
-    /// Reads what waits at the device of `vertex` into the path model.
-    fn ingest(&mut self, vertex: usize) -> Result<()> {
-        self.write_by = now() + self.pace.batch();
+    /// Reads what waits at the device of `vertex` into the path model, but no more than a batch; whether that was all.
+    fn ingest(&mut self, vertex: usize) -> Result<bool> {
+        self.write_by = now() + self.pace.reading();
         for _ in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
-                return Ok(());
+                return Ok(true);
             };
             let ready = self.pool.make_ready();
             let Some(space) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
-                return Ok(());
+                return Ok(true);
             };
             let length = match tun.receive(space)? {
                 Received::Packet(length) => length,
-                Received::Nothing => return Ok(()),
+                Received::Nothing => return Ok(true),
                 Received::Gone => {
                     // Its descriptor would call for ever.
                     self.wake.forget(&**tun)?;
                     self.ports[vertex].tun = None;
-                    return Ok(());
+                    return Ok(true);
                 }
             };
             let now = now();
@@ -239,7 +241,7 @@ impl Engine {
                 self.write_all();
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
@@ -353,7 +355,7 @@ impl Engine {
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }
-        self.write_by = now() + self.pace.batch();
+        self.write_by = now() + self.pace.reading();
     }
 
     fn restart(&mut self, zero: Time, offset: Duration) {
