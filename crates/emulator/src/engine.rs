@@ -156,14 +156,17 @@ impl Engine {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
-            if let Some(until) = self.pace.pause(deadline).filter(|_| drained) {
+            if drained && let Some(until) = self.pace.pause(deadline) {
                 self.wake.pause(until);
             }
             self.wake.wait(deadline, &mut called)?;
             drained = true;
+            let mut packets = 0;
             for &token in &called {
                 if token != MAILBOX {
-                    drained &= self.ingest(token as usize)?;
+                    let count = self.ingest(token as usize)?;
+                    drained &= count < BATCH;
+                    packets += count;
                 } else if self.obey() {
                     return Ok(());
                 }
@@ -171,7 +174,7 @@ impl Engine {
             let now = now();
             self.advance(now);
             if !called.is_empty() {
-                self.pace.looked(now);
+                self.pace.looked(now, packets);
             }
             if !self.waiting.is_empty() {
                 self.pace.departed(now);
@@ -205,26 +208,26 @@ impl Engine {
         false
     }
 
-    /// Reads what waits at the device of `vertex` into the path model, but no more than a batch; whether that was all.
-    fn ingest(&mut self, vertex: usize) -> Result<bool> {
+    /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
+    fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + self.pace.reading();
-        for _ in 0..BATCH {
+        for count in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
-                return Ok(true);
+                return Ok(count);
             };
             let ready = self.pool.make_ready();
             let Some(space) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
-                return Ok(true);
+                return Ok(count);
             };
             let length = match tun.receive(space)? {
                 Received::Packet(length) => length,
-                Received::Nothing => return Ok(true),
+                Received::Nothing => return Ok(count),
                 Received::Gone => {
                     // Its descriptor would call for ever.
                     self.wake.forget(&**tun)?;
                     self.ports[vertex].tun = None;
-                    return Ok(true);
+                    return Ok(count);
                 }
             };
             let now = now();
@@ -241,7 +244,7 @@ impl Engine {
                 self.write_all();
             }
         }
-        Ok(false)
+        Ok(BATCH)
     }
 
     /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.

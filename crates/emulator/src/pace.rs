@@ -27,15 +27,17 @@ const READING: Duration = Duration::from_micros(40);
 /// link does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is late by
 /// that span at most, and not at all when few came before.
 ///
-/// **Arrivals** that come one by one in quick succession are left in the kernel for 50 µs, or until a departure within
-/// 100 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would cost a processor,
-/// and as much at the sender.
+/// **Arrivals** that come one by one in quick succession are left in the kernel until a departure within 100 µs, or else for
+/// 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would cost a processor,
+/// and as much at the sender. A pause of its own that has not brought several ends the haste: it was a wake-up more, not less.
 pub struct Pace {
     batch: Duration,
     /// When all wake-ups for departures so far would have happened at one in a span: the theoretical arrival time of the algorithm.
     used_until: Time,
     looked: Time,
     hurried: u32,
+    /// Whether the last pause was for nothing but packets.
+    own_pause: bool,
 }
 
 impl Pace {
@@ -46,6 +48,7 @@ impl Pace {
             used_until: now,
             looked: now,
             hurried: 0,
+            own_pause: false,
         }
     }
 
@@ -62,13 +65,16 @@ impl Pace {
     }
 
     /// Until when to leave the devices alone, if so, when the next thing to do besides is at `deadline`.
-    pub fn pause(&self, deadline: Time) -> Option<Time> {
+    pub fn pause(&mut self, deadline: Time) -> Option<Time> {
+        self.own_pause = false;
         if self.hurried <= HURRIED {
             return None;
         }
-        let least = self.looked + PAUSE;
-        let most = self.looked + LONGEST_PAUSE;
-        Some(if deadline <= most { deadline } else { least })
+        if deadline <= self.looked + LONGEST_PAUSE {
+            return Some(deadline);
+        }
+        self.own_pause = true;
+        Some(self.looked + PAUSE)
     }
 
     /// Departures are written at `now`.
@@ -77,9 +83,10 @@ impl Pace {
         self.used_until = (self.used_until.max(now) + self.batch).min(full);
     }
 
-    /// Devices were looked at until `now`.
-    pub fn looked(&mut self, now: Time) {
-        if now < self.looked + QUICK {
+    /// Devices were looked at until `now`, and had so many packets.
+    pub fn looked(&mut self, now: Time, packets: usize) {
+        let in_vain = self.own_pause && packets < 2;
+        if now < self.looked + QUICK && !in_vain {
             self.hurried = self.hurried.saturating_add(1);
         } else {
             self.hurried = 0;
@@ -123,16 +130,29 @@ mod tests {
     fn only_packets_in_quick_succession_bring_a_pause() {
         let mut pace = Pace::new(SPAN, us(0));
         for step in 0..100 {
-            pace.looked(us(1000 * step));
+            pace.looked(us(1000 * step), 9);
         }
         assert_eq!(pace.pause(us(200_000)), None);
         for step in 0..40 {
-            pace.looked(us(100_000 + step));
+            pace.looked(us(100_000 + step), 1);
         }
         assert_eq!(pace.pause(us(200_000)), Some(us(100_039) + PAUSE));
         assert_eq!(pace.pause(us(100_120)), Some(us(100_120)));
-        pace.looked(us(200_000));
+        pace.looked(us(200_000), 9);
         assert_eq!(pace.pause(us(200_001)), None);
+    }
+
+    #[test]
+    fn a_pause_that_brings_one_packet_is_the_last() {
+        let mut pace = Pace::new(SPAN, us(0));
+        for step in 0..40 {
+            pace.looked(us(step), 1);
+        }
+        assert!(pace.pause(us(1000)).is_some());
+        pace.looked(us(90), 2);
+        assert!(pace.pause(us(1000)).is_some());
+        pace.looked(us(150), 1);
+        assert_eq!(pace.pause(us(1000)), None);
     }
 
     proptest! {
@@ -171,7 +191,7 @@ mod tests {
             let mut now = 0;
             for gap in looks {
                 now += gap;
-                pace.looked(us(now));
+                pace.looked(us(now), 2);
                 let until = pace.pause(us(now + ahead));
                 prop_assert!(until.is_none_or(|until| until <= us(now + ahead) && until <= us(now) + LONGEST_PAUSE));
             }
