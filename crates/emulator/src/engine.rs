@@ -152,6 +152,7 @@ impl Engine {
         self.wake.scheduled(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
+        let mut drained = true;
         loop {
             let departure = self
                 .agenda
@@ -162,13 +163,17 @@ impl Engine {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
-            if let Some(until) = self.pace.pause() {
-                self.wake.pause(deadline.min(until));
+            if drained && let Some(until) = self.pace.pause(deadline) {
+                self.wake.pause(until);
             }
             self.wake.wait(deadline, &mut called)?;
+            drained = true;
+            let mut packets = 0;
             for &token in &called {
                 if token != MAILBOX {
-                    self.ingest(token as usize)?;
+                    let count = self.ingest(token as usize)?;
+                    drained &= count < BATCH;
+                    packets += count;
                 } else if self.obey() {
                     return Ok(());
                 }
@@ -176,7 +181,7 @@ impl Engine {
             let now = now();
             self.advance(now);
             if !called.is_empty() {
-                self.pace.looked(now);
+                self.pace.looked(now, packets);
             }
             if !self.waiting.is_empty() {
                 self.pace.departed(now);
@@ -221,26 +226,26 @@ impl Engine {
         false
     }
 
-    /// Reads what waits at the device of `vertex` into the path model.
-    fn ingest(&mut self, vertex: usize) -> Result<()> {
-        self.write_by = now() + self.pace.batch();
-        for _ in 0..BATCH {
+    /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
+    fn ingest(&mut self, vertex: usize) -> Result<usize> {
+        self.write_by = now() + self.pace.reading();
+        for count in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
-                return Ok(());
+                return Ok(count);
             };
             let ready = self.pool.make_ready();
             let Some(space) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
-                return Ok(());
+                return Ok(count);
             };
             let length = match tun.receive(space)? {
                 Received::Packet(length) => length,
-                Received::Nothing => return Ok(()),
+                Received::Nothing => return Ok(count),
                 Received::Gone => {
                     // Its descriptor would call for ever.
                     self.wake.forget(&**tun)?;
                     self.ports[vertex].tun = None;
-                    return Ok(());
+                    return Ok(count);
                 }
             };
             let now = now();
@@ -257,7 +262,7 @@ impl Engine {
                 self.write_all();
             }
         }
-        Ok(())
+        Ok(BATCH)
     }
 
     /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
@@ -395,7 +400,7 @@ impl Engine {
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }
-        self.write_by = now() + self.pace.batch();
+        self.write_by = now() + self.pace.reading();
     }
 
     fn restart(&mut self, zero: Time, offset: Duration) {
