@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
 use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
-use crate::orders::{Account, Condition, Order, Status};
+use crate::orders::{Account, Order, Status};
 use crate::probe::{Flow, probe};
 use crate::socket::{ControlSocket, SocketFile, misunderstood};
 use crate::writer::Records;
@@ -350,7 +350,7 @@ impl Supervisor {
     fn status(&self, inbox: &Receiver<Input>) -> Result<Value> {
         let status: Status = self.order(inbox, Order::Status)?;
         let ways = self.config.directions.iter().zip(&status.directions);
-        let directions: Vec<Value> = ways.map(|(way, it)| condition(&way.name, it)).collect();
+        let directions: Vec<Value> = ways.map(|(way, it)| it.to_json(&way.name)).collect();
         let devices = self.devices().filter_map(|(_, node)| node.counters().ok());
         Ok(json!({
             "event": "status",
@@ -384,24 +384,4 @@ impl Supervisor {
 /// The answer to what cannot be done.
 fn refused(problem: impl ToString) -> Value {
     json!({"event": "refused", "message": problem.to_string()})
-}
-
-fn condition(name: &str, it: &Condition) -> Value {
-    let counters = &it.counters;
-    json!({
-        "name": name,
-        "delivered": counters.delivered,
-        "delivered_bytes": counters.delivered_bytes,
-        "dropped": {
-            "queue-full": counters.queue_full,
-            "congestion": counters.congestion,
-            "loss": counters.lost,
-        },
-        "marked": counters.marked,
-        "duplicated": counters.doubled,
-        "corrupted": counters.corrupted,
-        "queue_bytes": it.queue.bytes.0,
-        "queue_packets": it.queue.packets.0,
-        "delay_ns": it.delay.map(|delay| json!({"mean": delay.mean.as_nanos(), "max": delay.most.as_nanos()})),
-    })
 }

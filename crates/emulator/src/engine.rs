@@ -4,14 +4,14 @@
 //! that very instant, however late the loop comes to look. Only at the edges does the clock rule: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
+mod obey;
+
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::{
-    Bytes, ChangeError, Direction, Duration, Fate, InForce, Outcome, StageConfig, Time,
-};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::now;
@@ -21,7 +21,7 @@ use crate::flow::tag;
 use crate::journal;
 use crate::lateness::Lateness;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
-use crate::orders::{Account, Condition, Order, Status};
+use crate::orders::Order;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::packet::Header;
@@ -194,38 +194,6 @@ impl Engine {
         }
     }
 
-    /// Does what it is asked; `true` if that was to stop.
-    fn obey(&mut self) -> bool {
-        let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Restart { zero, offset, done } => {
-                    self.restart(zero, offset);
-                    let _ = done.send(());
-                }
-                Order::Status(answer) => {
-                    let _ = answer.send(self.status());
-                }
-                Order::Describe(answer) => {
-                    let _ = answer.send(self.describe());
-                }
-                Order::Change {
-                    direction,
-                    stage,
-                    to,
-                    done,
-                } => {
-                    let _ = done.send(self.change(direction, stage, *to));
-                }
-                Order::Stop(answer) => {
-                    let _ = answer.send(self.finish());
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
     /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + self.pace.reading();
@@ -340,24 +308,13 @@ impl Engine {
         let Lane { to, tally, .. } = &mut self.lanes[lane];
         let to = *to;
         tally.count(&outcome);
-        match outcome.fate {
-            Fate::Delivered => {
-                outcome.packet.marked |= outcome.marked;
-                if let Some(bit) = outcome.corrupt_bit {
-                    outcome.packet = self.pool.damage(outcome.packet, bit);
-                }
-            }
-            Fate::Dropped(_) => {
-                journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
-                self.pool.release(outcome.packet.slot, 1);
-                return;
-            }
-            Fate::Doubled => {
-                self.pool.refer(outcome.packet.slot, 1);
-                return;
-            }
+        if let Fate::Dropped(_) = outcome.fate {
+            journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         }
-        let segment = outcome.packet;
+        let Some(segment) = self.pool.settle(&outcome) else {
+            return;
+        };
+        outcome.packet = segment;
         let destination = usize::from(self.pool.packet(segment.slot).destination);
         if to == destination {
             let port = &mut self.ports[to];
@@ -403,61 +360,6 @@ impl Engine {
         self.write_by = now() + self.pace.reading();
     }
 
-    fn restart(&mut self, zero: Time, offset: Duration) {
-        let now = now();
-        self.advance(now);
-        journal::start(&mut self.records, zero, offset);
-        for lane in 0..self.lanes.len() {
-            self.lanes[lane].direction.restart(zero, offset);
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
-        }
-    }
-
-    /// Lets the model and the clock of every direction run up to now.
-    fn catch_up(&mut self) -> Time {
-        let now = now();
-        self.advance(now);
-        for lane in 0..self.lanes.len() {
-            while let Some(outcome) = self.lanes[lane].direction.poll(now) {
-                self.settle(lane, outcome, now);
-            }
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
-        }
-        now
-    }
-
-    fn status(&mut self) -> Status {
-        let now = self.catch_up();
-        let condition = |lane: &Lane| Condition {
-            counters: lane.tally.counters(),
-            queue: lane.direction.queue(),
-            delay: lane.tally.delay(now),
-        };
-        Status {
-            time: now,
-            directions: self.lanes.iter().map(condition).collect(),
-            unroutable: self.unroutable,
-            refused: self.refused,
-        }
-    }
-
-    fn describe(&mut self) -> Vec<Vec<InForce>> {
-        self.catch_up();
-        let in_force = |lane: &Lane| lane.direction.in_force().to_vec();
-        self.lanes.iter().map(in_force).collect()
-    }
-
-    /// Changes a stage. What has left it by now has left it as it was.
-    fn change(&mut self, lane: usize, stage: usize, to: StageConfig) -> Result<(), ChangeError> {
-        let now = self.catch_up();
-        let direction = &mut self.lanes[lane].direction;
-        let changed = direction.change(now, stage, to);
-        self.agenda.set(lane, direction.next_event());
-        changed
-    }
-
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -467,20 +369,5 @@ impl Engine {
         }
         journal::told_until(&mut self.records, now);
         self.records.flush();
-    }
-
-    fn finish(&mut self) -> Result<Account> {
-        let now = now();
-        self.advance(now);
-        self.write_all();
-        self.flush(now);
-        let records_lost = self.records.finish()?;
-        Ok(Account {
-            lateness: std::mem::take(&mut self.lateness),
-            refused: self.refused,
-            packets: self.read,
-            records_lost,
-            scheduling: self.scheduling,
-        })
     }
 }

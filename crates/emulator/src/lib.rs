@@ -33,6 +33,7 @@ mod probe;
 mod process;
 mod records;
 mod router;
+mod settle;
 mod socket;
 mod stages;
 mod tally;

@@ -4,6 +4,8 @@ use std::sync::mpsc::Sender;
 
 use cellbed_link::{ChangeError, Duration, InForce, QueueLevel, StageConfig, Time};
 
+use serde_json::{Value, json};
+
 use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::process::Scheduling;
@@ -48,6 +50,29 @@ pub struct Condition {
     pub queue: QueueLevel,
     /// How long packets took lately.
     pub delay: Option<Delay>,
+}
+
+impl Condition {
+    /// The condition of the direction called `name` as it is told.
+    pub fn to_json(self, name: &str) -> Value {
+        let counters = &self.counters;
+        json!({
+            "name": name,
+            "delivered": counters.delivered,
+            "delivered_bytes": counters.delivered_bytes,
+            "dropped": {
+                "queue-full": counters.queue_full,
+                "congestion": counters.congestion,
+                "loss": counters.lost,
+            },
+            "marked": counters.marked,
+            "duplicated": counters.doubled,
+            "corrupted": counters.corrupted,
+            "queue_bytes": self.queue.bytes.0,
+            "queue_packets": self.queue.packets.0,
+            "delay_ns": self.delay.map(|delay| json!({"mean": delay.mean.as_nanos(), "max": delay.most.as_nanos()})),
+        })
+    }
 }
 
 /// How the emulator is doing.

@@ -1,8 +1,8 @@
 //! Where packets lie between their arrival and their departure.
 
-use cellbed_link::{Ecn, Tag};
+use cellbed_link::Tag;
 
-use crate::offload::{Layout, VNET_BYTES, View, single};
+use crate::offload::{Layout, VNET_BYTES, View};
 
 /// Sizes of the slots, each with room for the device's header. The first holds what is not a super-packet, the last
 /// the largest one. Those between keep a short super-packet that waits for long from holding 64 KiB.
@@ -221,67 +221,23 @@ impl Pool {
         take(&mut self.shelves[size], size, &mut self.room)
     }
 
-    /// Makes a segment a packet of its own, in a slot of its own, with one reference and with one bit (counted from the first
-    /// of the IP header) turned round; the segment loses its reference to where it was.
+    /// Puts in a packet that was made here, `bytes` with the device's header, with one reference: its slot.
     ///
-    /// It is taken in beyond the ceiling, too: it must go somewhere, and what holds on to memory is not what was read.
-    pub fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
-        let (mut bytes, old) = (self.alone(segment), *self.packet(segment.slot));
-        let length = bytes.len() - VNET_BYTES;
-        if let Some(byte) = bytes.get_mut(VNET_BYTES + bit as usize / 8) {
-            *byte ^= 0x80 >> (bit % 8);
-        }
-        let size = SIZES.iter().position(|&size| bytes.len() <= size);
-        let size = size.unwrap_or(LARGEST); // no larger one was read
+    /// It finds room beyond the ceiling, too: it takes the place of one that was read, which goes.
+    pub fn insert(&mut self, bytes: &[u8], packet: Packet) -> Option<u32> {
+        let size = SIZES.iter().position(|&size| bytes.len() <= size)?;
         let mut beyond = usize::MAX;
         let index = match self.take(size) {
             Some(index) => index,
-            None => match take(&mut self.shelves[size], size, &mut beyond) {
-                Some(index) => index,
-                None => return segment,
-            },
+            None => take(&mut self.shelves[size], size, &mut beyond)?,
         };
+        self.shelves[size].space(index)[..bytes.len()].copy_from_slice(bytes);
         let slot = slot_of(size, index);
-        self.shelves[size].space(index)[..bytes.len()].copy_from_slice(&bytes);
-        let (payload, tcp_sequence) = old.part(segment.index);
         *self.packet_mut(slot) = Packet {
-            number: old.number + u64::from(segment.index),
-            layout: Layout {
-                length: length as u32,
-                ..Layout::default()
-            },
-            payload,
-            tcp_sequence,
-            tag: self.tag(segment),
             references: 1,
-            ..old
+            ..packet
         };
-        self.release(segment.slot, 1);
-        Segment {
-            slot,
-            index: 0,
-            marked: false,
-        }
-    }
-
-    /// The bytes of a segment as a packet of its own, the device's header before them.
-    fn alone(&self, segment: Segment) -> Vec<u8> {
-        let (vnet, _) = self.space(segment.slot).split_at(VNET_BYTES);
-        let mut before = [0; VNET_BYTES];
-        before.copy_from_slice(vnet);
-        single(&before, self.view(segment))
-    }
-
-    /// What queues see of a segment now.
-    pub fn tag(&self, segment: Segment) -> Tag {
-        let tag = self.packet(segment.slot).tag;
-        match segment.marked {
-            true => Tag {
-                ecn: Ecn::Ce,
-                ..tag
-            },
-            false => tag,
-        }
+        Some(slot)
     }
 
     /// Adds references to a slot.
