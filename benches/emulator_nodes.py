@@ -46,13 +46,13 @@ def configuration(stages: Stages, folder: Path | None = None) -> dict[str, Any]:
     }
 
 
-def bottleneck(bit_rate: int | None) -> Stages:
+def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
     schedule: dict[str, Any] = {"kind": "constant", "bit_rate": bit_rate} if bit_rate else {"kind": "unlimited"}
     return [
         {
             "kind": "bottleneck",
             "schedule": schedule,
-            "queue": {"kind": "droptail", "packets": None, "bytes": 1_000_000},
+            "queue": {"kind": "droptail", "packets": None, "bytes": queue_bytes},
         }
     ]
 

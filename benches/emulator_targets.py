@@ -106,7 +106,7 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
 
 def chain_case() -> dict[str, Case]:
     """Loss (of nothing), rate and delay, eight times after one another; the way back has delay alone."""
-    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9), fixed(0.1)]
+    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), fixed(0.1)]
     return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[fixed(0.8)])}
 
 
