@@ -228,6 +228,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// Lets a second packet into the given stage, after the first has gone on.
+    #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
         self.tell(now, item.clone(), Fate::Doubled);
@@ -287,6 +288,15 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
+        if let Stage::Bottleneck(bottleneck) = &self.stages[index]
+            && bottleneck.has_dropped()
+        {
+            self.tell_given_up(index, now);
+        }
+    }
+
+    #[cold]
+    fn tell_given_up(&mut self, index: usize, now: Time) {
         while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
             && let Some((item, reason)) = bottleneck.next_dropped()
         {
@@ -334,6 +344,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn queue_changed(&mut self, index: usize, now: Time) {
         if self.metered == Some(index) {
             let level = self.queue();
@@ -343,6 +354,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn left(&mut self, index: usize, now: Time, size: Bytes) {
         if self.metered == Some(index) {
             let level = self.queue();
@@ -352,6 +364,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn bottleneck(&self) -> Option<&Bottleneck<P>> {
         match &self.stages[self.metered?] {
             Stage::Bottleneck(bottleneck) => Some(bottleneck),

@@ -116,6 +116,7 @@ impl Loss {
     }
 
     /// Whether the packet that comes `now` is lost.
+    #[inline]
     pub(crate) fn strikes(&mut self, now: Time) -> bool {
         match &self.config {
             LossConfig::Independent { probability, .. } => self.random.hits(*probability),
