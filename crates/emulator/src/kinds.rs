@@ -66,6 +66,7 @@ pub struct CoDel {
     interval_ns: Option<u64>,
     #[serde(default)]
     ecn: bool,
+    ce_threshold_ns: Option<u64>,
     packets: Option<u64>,
     bytes: Option<u64>,
 }
@@ -77,6 +78,7 @@ impl CoDel {
             target: nanos(self.target_ns, default.target),
             interval: nanos(self.interval_ns, default.interval),
             ecn: self.ecn,
+            ce_threshold: self.ce_threshold_ns.map(Duration::from_nanos),
             limit: limit(self.packets, self.bytes, default.limit),
             ..default
         })
@@ -92,6 +94,7 @@ pub struct FqCoDel {
     target_ns: Option<u64>,
     interval_ns: Option<u64>,
     ecn: Option<bool>,
+    ce_threshold_ns: Option<u64>,
     packets: Option<u64>,
     bytes: Option<u64>,
     #[serde(default)]
@@ -108,6 +111,7 @@ impl FqCoDel {
                 target: nanos(self.target_ns, default.codel.target),
                 interval: nanos(self.interval_ns, default.codel.interval),
                 ecn: self.ecn.unwrap_or(default.codel.ecn),
+                ce_threshold: self.ce_threshold_ns.map(Duration::from_nanos),
                 ..default.codel
             },
             limit: limit(self.packets, self.bytes, default.limit),

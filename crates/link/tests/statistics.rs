@@ -137,14 +137,14 @@ fn both_states_of_elliott_s_channel_lose() {
 /// π (1 − e^(−(1/on + 1/off) · 1 ms)).
 #[test]
 fn exponential_spells_have_no_memory() {
-    let (on, off) = (30.0, 10.0);
+    let (on, off) = (30.0f64, 10.0);
     let lost = losses(LossConfig::OnOff {
         on: Spell::Exponential(ms(30)),
         off: Spell::Exponential(ms(10)),
         seed: Seed(1),
     });
     assert!(!lost[0], "begins with passing");
-    let change = 1.0 - (-(1.0 / on + 1.0 / off) as f64).exp();
+    let change = 1.0 - (-(1.0 / on + 1.0 / off)).exp();
     for (from, share) in [(false, off / (on + off)), (true, on / (on + off))] {
         let steps: Vec<bool> = lost
             .windows(2)

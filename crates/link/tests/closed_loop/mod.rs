@@ -75,6 +75,16 @@ pub struct Run {
     pub samples: Vec<Sample>,
 }
 
+/// On its way back; what comes first is the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Acknowledgement {
+    at: Time,
+    order: u64,
+    flow: usize,
+    number: u64,
+    marked: bool,
+}
+
 #[derive(Clone, Copy)]
 struct Packet {
     flow: usize,
@@ -107,13 +117,12 @@ pub fn run(
             .map(|&(second, rate)| (seconds_in(second), rate)),
     );
     let mut senders: Vec<Sender> = flows.iter().map(|flow| Sender::new(*flow)).collect();
-    let mut acknowledgements: BinaryHeap<Reverse<(Time, u64, usize, u64, bool)>> =
-        BinaryHeap::new();
+    let mut acknowledgements = BinaryHeap::<Reverse<Acknowledgement>>::new();
     let (mut samples, mut order) = (Vec::new(), 0u64);
     let end = seconds_in(seconds);
     loop {
         let timers = senders.iter().filter_map(Sender::timer).min();
-        let acknowledged = acknowledgements.peek().map(|&Reverse((at, ..))| at);
+        let acknowledged = acknowledgements.peek().map(|next| next.0.at);
         let Some(now) = [direction.next_event(), timers, acknowledged]
             .into_iter()
             .flatten()
@@ -151,15 +160,19 @@ pub fn run(
                 senders[flow].dropped(now);
             } else {
                 order += 1;
-                let at = outcome.departed + flows[flow].round_trip;
-                acknowledgements.push(Reverse((at, order, flow, number, outcome.marked)));
+                acknowledgements.push(Reverse(Acknowledgement {
+                    at: outcome.departed + flows[flow].round_trip,
+                    order,
+                    flow,
+                    number,
+                    marked: outcome.marked,
+                }));
             }
         }
-        while let Some(&Reverse((at, _, flow, number, marked))) = acknowledgements.peek()
-            && at <= now
+        while acknowledgements.peek().is_some_and(|next| next.0.at <= now)
+            && let Some(Reverse(next)) = acknowledgements.pop()
         {
-            acknowledgements.pop();
-            senders[flow].acknowledged(now, number, marked);
+            senders[next.flow].acknowledged(now, next.number, next.marked);
         }
         for (flow, sender) in senders.iter_mut().enumerate() {
             sender.tick(now);
@@ -232,6 +245,20 @@ impl Span<'_> {
     pub fn delay_quantile(&self, share: f64) -> f64 {
         let delays = self.delays();
         delays[((delays.len() as f64 * share) as usize).min(delays.len() - 1)]
+    }
+
+    /// The queue that stands: the least delay of each stretch of time, and of these the median, ms.
+    pub fn standing(&self, stretch: Duration) -> f64 {
+        let mut least = std::collections::BTreeMap::new();
+        for sample in self.delivered() {
+            let least = least
+                .entry(sample.at.as_nanos() / stretch.as_nanos())
+                .or_insert(f64::INFINITY);
+            *least = least.min(sample.delay);
+        }
+        let mut least: Vec<f64> = least.into_values().collect();
+        least.sort_by(f64::total_cmp);
+        least[least.len() / 2]
     }
 
     /// Mbit/s.
