@@ -7,8 +7,6 @@ like choose. Repetitions are interleaved; medians are shown, with the range.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
 import socket
 import statistics
@@ -16,30 +14,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from emulator_throughput import (
+from emulator_exactness import delay_cases, release_cases
+from emulator_links import brought_up, most_loaded
+from emulator_nodes import (
     ADDRESSES,
-    BARE_TIMER,
-    PAYLOAD_SHARE,
     VETH_ADDRESSES,
+    Case,
+    Figures,
+    Stages,
     bottleneck,
     configuration,
     connect_by_veth,
     cpu_seconds,
+    fixed,
     inside,
-    one_flow,
-    quantiles,
     running,
+    traced,
+    write_trace,
 )
+from emulator_throughput import PAYLOAD_SHARE, one_flow
 
 from cellbed.testbed.emulator import Emulator
-
-Figures = dict[str, float]
-Case = Callable[[float], Figures]
-Stages = list[dict[str, Any]]
 
 #: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
 RECEIVE_UDP = """
@@ -65,33 +63,6 @@ while time.monotonic() < end:
             pass
 print(count)
 """
-
-
-def write_trace(folder: Path, bit_rate: int) -> Path:
-    """A trace of constant rate: opportunities of 1500 bytes at every millisecond, spread evenly over 120 ms."""
-    path = folder / f"{bit_rate}.trace"
-    per_ms, total, lines = bit_rate / 12e6, 0, []
-    for ms in range(1, 121):
-        due = round(per_ms * ms)
-        lines += [f"{ms}\n"] * (due - total)
-        total = due
-    path.write_text("".join(lines))
-    return path
-
-
-def traced(path: Path, queue_bytes: int) -> Stages:
-    """A bottleneck that plays a trace."""
-    return [
-        {
-            "kind": "bottleneck",
-            "schedule": {"kind": "trace", "path": str(path), "looped": True},
-            "queue": {"kind": "droptail", "packets": None, "bytes": queue_bytes},
-        }
-    ]
-
-
-def fixed(milliseconds: float) -> dict[str, Any]:
-    return {"kind": "delay", "fixed_ns": round(milliseconds * 1e6)}
 
 
 def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
@@ -135,7 +106,7 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
 
 def chain_case() -> dict[str, Case]:
     """Loss (of nothing), rate and delay, eight times after one another; the way back has delay alone."""
-    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9), fixed(0.1)]
+    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), fixed(0.1)]
     return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[fixed(0.8)])}
 
 
@@ -204,108 +175,6 @@ def idle(seconds: float) -> Figures:
         return {"cpu": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)}
 
 
-def many_links(count: int) -> Case:
-    """So many links of 16 Mbit/s, each to a node of its own, around one server."""
-
-    def measure(_: float) -> Figures:
-        nodes = [("server", "100.64.64.2")] + [(f"n{i}", f"100.64.{i // 250}.{i % 250 + 2}") for i in range(count)]
-        stages = [*bottleneck(16_000_000), fixed(10)]
-        config = configuration([])
-        config["vertices"] = [
-            {"name": name, "namespace": "new", "addresses": [f"{address}/32"], "routes": ["0.0.0.0/0"]}
-            for name, address in nodes
-        ]
-        config["directions"] = [
-            {"name": f"{i}.{way}", "from": ends[0], "to": ends[1], "stages": stages}
-            for i in range(count)
-            for way, ends in (("up", (f"n{i}", "server")), ("down", ("server", f"n{i}")))
-        ]
-        begin = time.monotonic()
-        with running(config) as emulator:
-            up = time.monotonic() - begin
-            status = Path(f"/proc/{emulator.pid}/status").read_text()
-            resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
-            busy, begin = cpu_seconds(emulator.pid), time.monotonic()
-            time.sleep(1)
-            return {
-                "seconds": up,
-                "MB": resident,
-                "idle": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin),
-            }
-
-    return measure
-
-
-@contextlib.contextmanager
-def background(emulator: Emulator, bit_rate: int) -> Iterator[None]:
-    """UDP at `bit_rate` from endpoint to edge."""
-    server = subprocess.Popen(
-        ["iperf3", "-s", "-1", "--forceflush"], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    while "listening" not in server.stdout.readline():
-        pass
-    client = subprocess.Popen(
-        ["iperf3", "-c", ADDRESSES["edge"], "-t", "60", "-b", str(bit_rate)],
-        preexec_fn=inside(emulator, "endpoint"),
-        stdout=subprocess.DEVNULL,
-    )
-    time.sleep(1)
-    try:
-        yield
-    finally:
-        for process in (client, server):
-            process.kill()
-            process.communicate()
-
-
-def delay_error(load: int = 0, **changes: Any) -> Case:
-    """Errors in µs of 20 ms at 200 datagrams/s of sweeping phase, on a link that `load` bit/s of TCP share."""
-
-    def measure(seconds: float) -> Figures:
-        interval, size = 4_993_700, 200
-        flow = {
-            "from": "endpoint",
-            "to": "edge",
-            "bytes": size,
-            "bit_rate": size * 8 * 10**9 // interval,
-            "duration_ns": round(seconds * 1e9),
-            "family": 4,
-        }
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            running(configuration([fixed(20)], Path(folder)) | changes) as emulator,
-        ):
-            with background(emulator, load) if load else contextlib.nullcontext():
-                busy, begin = cpu_seconds(emulator.pid), time.monotonic()
-                timer = subprocess.Popen(
-                    [sys.executable, "-c", BARE_TIMER, str(interval), str(round(seconds * 1e9 / interval)),
-                     "fifo" if os.geteuid() == 0 else "ordinary"],
-                    stdout=subprocess.PIPE,
-                )  # fmt: skip
-                [seen] = emulator.probe([flow], seconds + 30)
-                share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
-                bare = quantiles(json.loads(timer.communicate()[0]))
-            lateness = emulator.stop()["lateness_ns"]
-        pairs = zip(seen["sent_ns"], seen["received_ns"], strict=True)
-        errors = quantiles([there - sent - 20_000_000 for sent, there in pairs if there is not None])
-        return {
-            "p50": errors["p50"],
-            "p99": errors["p99"],
-            "least": errors["min"],
-            "own p50": lateness["p50"] / 1e3,
-            "own p99": lateness["p99"] / 1e3,
-            "bare p50": bare["p50"],
-            "bare p99": bare["p99"],
-            "cpu": share,
-        }
-
-    return measure
-
-
-GROUPS = ("trace", "reference", "modes", "log", "chain", "datagrams", "idle", "links", "delay")
-
-
 def logged(folder: Path) -> dict[str, Case]:
     """1 Gbit/s of a trace without and with the files of a run."""
     stages = traced(write_trace(folder, 10**9), 25_000_000)
@@ -332,7 +201,6 @@ def modes(folder: Path) -> dict[str, Case]:
 
 
 def groups(folder: Path) -> dict[str, dict[str, Case]]:
-    spin = {"spin_ns": 50_000}
     return {
         "trace": {"veth": veth_case} | trace_cases(folder),
         "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
@@ -341,23 +209,20 @@ def groups(folder: Path) -> dict[str, dict[str, Case]]:
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
         "idle": {"idle": idle},
-        "links": {"512 links": many_links(512)},
-        "delay": {
-            "delay": delay_error(),
-            "delay, spin of 50 µs": delay_error(**spin),
-            "delay under 500 Mbit/s": delay_error(500_000_000),
-            "delay under 500 Mbit/s, spin": delay_error(500_000_000, **spin),
-        },
+        "links": {"512 links brought up": brought_up(512), "links loaded at once": most_loaded()},
+        "delay": delay_cases(),
+        "release": release_cases(folder),
     }
+
+
+GROUPS = ("trace", "reference", "modes", "log", "chain", "datagrams", "idle", "links", "delay", "release")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=4, help="length of each measurement (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions of each case (default: %(default)s)")
-    parser.add_argument(
-        "--only", action="append", help="a group: trace, reference, chain, datagrams, idle, links, delay"
-    )
+    parser.add_argument("--only", action="append", choices=GROUPS, help="a group; may be given several times")
     parser.add_argument("--match", default="", help="only cases with this in their name")
     arguments = parser.parse_args()
     print(f"{socket.gethostname()}: {os.cpu_count()} cores; medians of {arguments.repeat} (range); delays in µs")

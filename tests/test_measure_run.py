@@ -131,6 +131,20 @@ def test_links_keep_every_byte(simulated: tuple[Path, Simulation]) -> None:
         assert series["dropped_queue"].sum() == dropped
 
 
+def test_what_a_managed_queue_drops_is_told_apart(tmp_path: Path) -> None:
+    def dropped(told: dict[str, object]) -> tuple[int, int | None, int | None]:
+        run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        make_run(run, Shape(duration=8, queue_limit=20_000, description={"emulator": told}))
+        uplink = collect(run).directions[0]
+        return uplink.dropped_queue, uplink.dropped_congestion, uplink.marked
+
+    every, unknown, _ = dropped({})
+    assert every > 2
+    assert unknown is None
+    counts = {"dropped": {"queue-full": every - 2, "congestion": 2, "loss": 0}, "marked": 5}
+    assert dropped({"directions": {"mobile-0.uplink": counts}}) == (every - 2, 2, 5)
+
+
 def test_nodes_say_processor_time_memory_and_throttling(simulated: tuple[Path, Simulation]) -> None:
     nodes = pl.read_parquet(simulated[0] / "nodes.parquet")
     endpoint = nodes.filter(pl.col("node") == "endpoint-0")

@@ -90,6 +90,27 @@ def test_queue_and_delay_are_summed_over_the_hops() -> None:
     assert found.delivered[row]
 
 
+def test_a_packet_that_was_doubled_counts_once_and_by_the_copy_that_got_on() -> None:
+    log = Log()
+    log.up(1, 1000, 0)
+    log.up(10, 1001, 100, queue=7)
+    doubled = [list(record) for record in log.records[-2:]]
+    for record in doubled:  # a second copy, 3 ms behind
+        record[1:5] = [time + 3 * MS for time in record[1:5]]
+    log.records += [tuple(record) for record in doubled]
+    log.up(30, 1101, 100, queue=1)
+    lost = list(log.records[-2])
+    lost[3:7] = [lost[2], lost[2], 0, 2]
+    log.records.append(tuple(lost))  # of this one a copy is lost
+    log.down(0, 77, 0)
+    found = log.streams().crossings
+    rows = np.flatnonzero(found.payload)
+    assert (found.queued[rows] // MS).tolist() == [7, 1]
+    assert (found.delayed[rows] // MS).tolist() == [11, 11]
+    assert found.left[rows[0]] == 28 * MS + 1000
+    assert found.delivered[rows].all()
+
+
 def test_a_retransmission_completes_what_its_loss_left_open() -> None:
     log = Log()
     log.up(1, 1000, 0)

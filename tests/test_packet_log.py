@@ -60,7 +60,7 @@ def records(draw: st.DrawFn) -> np.ndarray[Any, np.dtype[Any]]:
         row["departed"] = row["released"] + draw(small)
         row["observed"] = row["departed"] + draw(st.integers(0, MS))
         row["direction"] = draw(st.integers(0, 3))
-        row["drop"] = draw(st.sampled_from([0, 0, 0, 1, 2, 9]))
+        row["drop"] = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 9]))
         row["protocol"] = draw(st.sampled_from([1, 6, 17, 58, 132]))
         row["bytes"] = draw(st.integers(1, 65535))
         row["payload"] = draw(st.integers(0, int(row["bytes"])))
@@ -192,11 +192,20 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     (run / "scenario.resolved.json").write_text(json.dumps({"links": {"mobile": {"start": "4 ms", "loop": True}}}))
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     header, lines = parse_mahimahi(done.stdout)
-    assert header["mahimahi mm-link (uplink) [my.up] > mobile-0.uplink"]
+    assert header["mahimahi mm-link (Uplink) [my.up] > mobile-0.uplink"]
     offered = [int(line[0]) for line in lines if line[1] == "#"]
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
 
+    # A trace that was not played throughout is not claimed.
+    described["directions"][0]["changes"] = [{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
+    (run / "run.json").write_text(json.dumps(described))
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    assert "the bottleneck of mobile-0.uplink was changed" in done.stderr
+    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+
+    described["directions"][0]["changes"] = []
+    (run / "run.json").write_text(json.dumps(described))
     (tmp_path / "my.up").unlink()
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     assert "my.up" in done.stderr
@@ -359,42 +368,29 @@ def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any
     assert sorted(int(line[1]) for line in seen) == sorted(expected)
 
 
-def test_the_meter_reads_what_crosses_the_links(tmp_path: Path) -> None:
-    from cellbed.experiments.meter import INTERVAL_NS, LAG_NS, WINDOW_NS, Meter
-    from cellbed.testbed.emulator import Emulator, EmulatorError
-
-    config = line_of_two([constant(20_000_000, queue_bytes=20_000), delay(7)], [], tmp_path)
-    try:
-        emulator = Emulator.start(config)
-    except EmulatorError as error:
-        pytest.skip(f"this machine runs no emulator for this user: {error}")
-    names = [str(direction["name"]) for direction in config["directions"]]
-    try:
-        with Meter(emulator, names, tmp_path / "packets.bin") as meter:
-            flow = {"from": "endpoint", "to": "edge", "bytes": 1500, "bit_rate": 40_000_000, "duration_ns": 300_000_000}
-            (sent,) = emulator.probe([{**flow, "family": 4}], 10.0)
-            arrived = [stamp for stamp in sent["received_ns"] if stamp is not None]
-            if max(arrived) - min(arrived) > WINDOW_NS - INTERVAL_NS:
-                pytest.skip("this machine is too busy: sending for 0.3 s took longer than the meter's window")
-            # Some were dropped, so the probe has waited for them, and all records are on the disk.
-            now = max(arrived) + LAG_NS + INTERVAL_NS
-            readings = meter.read(now)
-            assert meter.read(now + INTERVAL_NS - 1) is None
-            later = meter.read(now + WINDOW_NS + INTERVAL_NS)
-        assert readings is not None
-        assert later is not None
-        assert [reading.direction for reading in readings] == names
-        assert readings[0].bit_rate == pytest.approx(len(arrived) * 1500 * 8)
-        assert readings[0].delay_ms is not None
-        assert readings[0].longest_ms is not None
-        # 1500 bytes at 20 Mbit/s and 7 ms; at most 20 kB are ahead of a packet.
-        assert 7.6 <= readings[0].delay_ms <= readings[0].longest_ms <= 7.6 + 8.6
-        assert readings[0].dropped == {"queue-full": len(sent["sent_ns"]) - len(arrived)}
-        assert (later[0].bit_rate, later[0].queue_bytes, later[0].delay_ms) == (0.0, 0, None)
-        assert later[0].dropped == readings[0].dropped
-    finally:
-        emulator.stop()
-
-
 def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
     assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []
+
+
+def test_every_reason_for_a_drop_has_a_word() -> None:
+    assert [reason(code) for code in (1, 2, 3, 9)] == ["queue-full", "loss", "congestion", "reason-9"]
+
+
+def test_drops_of_a_managed_queue_are_told_as_congestion(tmp_path: Path) -> None:
+    rows = np.zeros(3, RECORD)
+    rows["packet"], rows["drop"], rows["protocol"], rows["bytes"] = range(3), [0, 3, 1], 17, 100
+    path = tmp_path / "x.bin"
+    path.write_bytes(MAGIC + rows.tobytes())
+    log = open_log(path)
+    (of_all,) = figures(log)
+    assert of_all.dropped == {"congestion": 1, "queue-full": 1}
+    file = io.BytesIO()
+    write_csv(log, file)
+    assert [line.split(",")[10] for line in file.getvalue().decode().splitlines()[1:]] == [
+        "",
+        "congestion",
+        "queue-full",
+    ]
+    file = io.BytesIO()
+    write_pcapng(log, file)
+    assert b"dropped: congestion" in file.getvalue()

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cellbed.cli.progress import Live, Plain
-from cellbed.experiments.meter import Reading
+from cellbed.meter import Reading
 
 READINGS = [
-    Reading("mobile-0.uplink", 7_950_000.0, 123_400, 81.25, 130.0, {"queue-full": 12, "loss": 1}),
-    Reading("mobile-0.downlink", 0.0, 0, None, None, {}),
+    Reading("mobile-0.uplink", 7_950_000.0, 123_400, 83, 81.25, 130.0, {"queue-full": 12, "loss": 1}),
+    Reading("mobile-0.downlink", 0.0, 0, 0, None, None, {}),
 ]
 
 

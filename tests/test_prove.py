@@ -14,7 +14,8 @@ from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import prove_limits, prove_links
+from cellbed.testbed.prove import prove_limits
+from cellbed.testbed.prove_links import prove_links
 
 SCENARIO = """
 name = "proof"
@@ -108,3 +109,93 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, group: 
     wrong = [proof.what for proof in prove_limits(node, group, outside, 2) if not proof.ok]
     assert wrong == ["endpoint-0 CPU limit", "endpoint-0 memory limit"]
     emulator.stop()
+
+
+KINDS = {
+    "steps and drawn delays": """
+up = { kind = "series", steps = [["0 s", "9 Mbit/s"], ["90 ms", "5 Mbit/s"], ["150 ms", "0 bit/s"]], period = "0.16 s" }
+base_delay = { kind = "normal", mean = "15 ms", deviation = "2 ms", reorder = true }
+queue = { kind = "codel" }
+""",
+    "bursts and recorded delays": """
+up = { kind = "token-bucket", rate = "12 Mbit/s", burst = "20 kB" }
+down = "unlimited"
+base_delay = { kind = "series", points = [["0 s", "5 ms"], ["400 ms", "30 ms"]] }
+queue = { kind = "fqcodel" }
+duplication = 0.05
+corruption = 0.01
+""",
+    "managed queues and lost packets": """
+up = "8 Mbit/s"
+queue = { uplink = { kind = "red" }, downlink = { kind = "pie", target = "1 ms" } }
+loss = { kind = "gilbert-elliott", to_bad = "5 %", to_good = "30 %" }
+""",
+    "short queues and outages": """
+up = "8 Mbit/s"
+queue = { kind = "droptail", limit = "1500 B" }
+loss = { uplink = 0.3, downlink = { kind = "on-off", on = "20 ms", off = "10 s" } }
+""",
+}
+
+
+def plan_of(folder: Path, link: str) -> Plan:
+    """The scenario with another mobile link; its downlink is a trace where the link has none."""
+    path = folder / "scenario.toml"
+    text = SCENARIO.format(cpus=0.5, memory="256 MiB", up="", delay="")
+    replaced = ("up =", "base_delay =", "down =") if "down =" in link else ("up =", "base_delay =")
+    kept = [line for line in text.splitlines() if not line.startswith(replaced)]
+    kept.insert(kept.index("[links.mobile]") + 1, link)
+    path.write_text("\n".join(kept))
+    return make_plan(load(path))
+
+
+@needs_tun
+@pytest.mark.parametrize("link", KINDS.values(), ids=KINDS)
+def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: str) -> None:
+    asked = plan_of(tmp_path, link)
+    emulator = Emulator.start(asked.emulator_config(None, None))
+    proofs = list(prove_links(asked, emulator, lambda text: None))
+    emulator.stop()
+    assert [str(proof) for proof in proofs if not proof.ok] == []
+    for proof in proofs:
+        assert proof.proved or proof.note
+
+
+@needs_tun
+@pytest.mark.parametrize(
+    ("asked", "real", "wrong"),
+    [
+        (
+            'up = { kind = "series", steps = [["0 s", "12 Mbit/s"]] }',
+            'up = { kind = "series", steps = [["0 s", "14 Mbit/s"]] }',
+            "mobile-0.uplink rate",
+        ),
+        (
+            'up = "12 Mbit/s"\nbase_delay = { kind = "uniform", mean = "15 ms", spread = "5 ms" }',
+            'up = "12 Mbit/s"\nbase_delay = "25 ms"',
+            "mobile-0.uplink delay",
+        ),
+        (
+            'up = "12 Mbit/s"\nqueue = { uplink = { kind = "pie" } }',
+            'up = "16 Mbit/s"\nqueue = { uplink = { kind = "pie" } }',
+            "mobile-0.uplink rate",
+        ),
+    ],
+)
+def test_what_can_be_proved_of_other_kinds_is(tmp_path: Path, asked: str, real: str, wrong: str) -> None:
+    emulator = Emulator.start(plan_of(tmp_path, real).emulator_config(None, None))
+    proofs = list(prove_links(plan_of(tmp_path, asked), emulator, lambda text: None))
+    emulator.stop()
+    assert wrong in {proof.what for proof in proofs if not proof.ok}
+
+
+@needs_tun
+def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) -> None:
+    link = 'up = "12 Mbit/s"\n[[links.mobile.changes]]\nat = "100 ms"\nup = "1 Mbit/s"\n'
+    asked = plan_of(tmp_path, 'down = "unlimited"\n' + link)
+    emulator = Emulator.start(asked.emulator_config(None, None))
+    proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
+    emulator.stop()
+    assert proofs["mobile-0.uplink rate"].state == "not proved"
+    assert "changes after 0.1 s" in str(proofs["mobile-0.uplink rate"])
+    assert proofs["mobile-0.downlink delay"].state == "holds"

@@ -241,7 +241,7 @@ def test_a_run_that_failed_its_proof_shows_what_was_not_measured(browser: Any, t
 
 
 @needs_assets
-def test_the_page_tells_three_states_of_a_proof_apart(browser: Any, tmp_path: Path) -> None:
+def test_the_page_tells_the_states_of_a_proof_apart(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     common = {"asked": 1.0, "measured": 0.7, "unit": "CPUs", "note": ""}
     proof = [
@@ -249,14 +249,18 @@ def test_the_page_tells_three_states_of_a_proof_apart(browser: Any, tmp_path: Pa
         {"what": "edge-1 CPU limit", "ok": True, "state": "not reached"} | common,
         {"what": "edge-2 CPU limit", "ok": False, "state": "off"} | common,
         {"what": "edge-3 CPU limit", "ok": True} | common,  # by a version without states
+        {"what": "mobile-0.uplink delay", "ok": True, "state": "not proved", "note": "it changes after 0.1 s"}
+        | {"asked": None, "measured": None, "unit": "ms"},
     ]
     make_run(run, Shape(duration=2, description={"proof": proof}))
     collect(run)
     page = Page(browser, html.write(run))
     rows = page.page.locator("#proof tbody tr").all_inner_texts()
-    shown = ("✓ holds", "! not reached", "✗ off", "✓ holds")
+    shown = ("✓ holds", "! not reached", "✗ off", "✓ holds", "– not proved")
     assert all(state in row for state, row in zip(shown, rows, strict=True))
     assert "too busy" in page.page.inner_text("#proof")
+    assert "it changes after 0.1 s" in rows[4]
+    assert "no limit" not in rows[4]
 
 
 @needs_assets

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from cellbed.scenario import Scenario, ScenarioError, load, parse
 from cellbed.scenario.fields import ConstantRate, CoreDelay, QueueLimit, Unlimited
-from cellbed.scenario.model import CoDel, DropHead, DropTail, Infinite, Pie
+from cellbed.scenario.forms import Ways
 from cellbed.scenario.presets import PRESETS
+from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
 from cellbed.traces import TraceSource
 from scenario_text import GOOD
 
@@ -30,9 +31,9 @@ def test_values_are_canonical_numbers() -> None:
     mobile = scenario.links.mobile
     assert mobile.up == ConstantRate(12_000_000)
     assert mobile.down == Unlimited()
-    assert mobile.base_delay == 10 * MS
-    assert isinstance(mobile.queue, DropTail)
-    assert mobile.queue.limit == QueueLimit(bytes=1_000_000)
+    assert mobile.base_delay == Ways(10 * MS, 10 * MS)
+    assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
+    assert mobile.queue.uplink.limit == QueueLimit(bytes=1_000_000)
     assert scenario.links.core.edge == CoreDelay(500_000, "base-edge")
     assert scenario.workload.rate == 2.0
 
@@ -47,9 +48,9 @@ def test_defaults() -> None:
     assert scenario.seed == 1
     assert scenario.nodes.endpoint.count == 1
     mobile = scenario.links.mobile
-    assert mobile.base_delay == 10 * MS
-    assert isinstance(mobile.queue, DropTail)
-    assert mobile.queue.limit == QueueLimit(bytes=1_000_000)
+    assert mobile.base_delay == Ways(10 * MS, 10 * MS)
+    assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
+    assert mobile.queue.uplink.limit == QueueLimit(bytes=1_000_000)
     assert (mobile.loss.uplink, mobile.loss.downlink) == (0.0, 0.0)
     assert (mobile.start, mobile.loop) == (0, True)
     assert scenario.transport.congestion_control is None
@@ -67,7 +68,7 @@ def test_loss_is_a_number_or_in_per_cent(written: str, probability: float) -> No
 def test_every_default_is_explicit_when_resolved() -> None:
     resolved = _parse(GOOD).resolved()
     assert resolved["links"]["mobile"]["queue"] == {"kind": "droptail", "limit": "1 MB"}
-    assert resolved["links"]["mobile"]["loss"] == {"uplink": 0.0, "downlink": 0.0}
+    assert resolved["links"]["mobile"]["loss"] == 0.0
     assert resolved["links"]["mobile"]["base_delay"] == "10 ms"
     assert resolved["workload"]["timeout"] == "10 s"
     assert resolved["workload"]["workers"] == 2
@@ -102,13 +103,13 @@ def test_closed_loop_has_no_rate() -> None:
 )
 def test_queue_limit_in_bytes_or_packets(queue: str, limit: QueueLimit) -> None:
     scenario = _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', queue))
-    assert isinstance(scenario.links.mobile.queue, DropTail)
-    assert scenario.links.mobile.queue.limit == limit
+    assert isinstance(scenario.links.mobile.queue.uplink, DropTail)
+    assert scenario.links.mobile.queue.uplink.limit == limit
 
 
 def test_managed_queues_have_the_defaults_of_their_rfcs() -> None:
     def queue(text: str) -> object:
-        return _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', text)).links.mobile.queue
+        return _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', text)).links.mobile.queue.downlink
 
     limit = QueueLimit(bytes=1_000_000)
     ms = 1_000_000
@@ -123,7 +124,7 @@ def test_managed_queues_have_the_defaults_of_their_rfcs() -> None:
 
 def test_infinite_queue_must_be_asked_for() -> None:
     scenario = _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', 'kind = "infinite"'))
-    assert scenario.links.mobile.queue == Infinite(kind="infinite")
+    assert scenario.links.mobile.queue.uplink == Infinite(kind="infinite")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -89,11 +90,14 @@ def wait_for_line(process: subprocess.Popen[str]) -> str:
 
 
 @BOTH_USERS
+@pytest.mark.parametrize("nested", [False, True], ids=["one", "nested"])
 @pytest.mark.parametrize("address", [INTERNET, INTERNET_IPV6])
-def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, address: str) -> None:
+def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, address: str, nested: bool) -> None:
     if user and shutil.which("pasta") is None:
         pytest.skip("needs pasta")
-    done = world.shell("--up", "50 Mbit/s", "--down", "50 Mbit/s", "--", *python(ASK, address, "7"), user=user)
+    inner = [*cellbed("shell"), "--delay", "1", "--"] if nested else []
+    command = [*inner, *python(ASK, address, "7")]
+    done = world.shell("--up", "50 Mbit/s", "--down", "50 Mbit/s", "--", *command, user=user)
     assert done.returncode == 0, done.stderr
     # The internet sees the host's address, not the shell's.
     assert done.stdout.strip() in (f"::ffff:{HOST}", f"{INTERNET_IPV6[:-1]}2")
@@ -176,6 +180,31 @@ print(time.monotonic() - begin)
     done = world.shell("--up", "1 Mbit/s", "--", *python(script, INTERNET))
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) >= 20 * 0.012
+
+
+@BOTH_USERS
+def test_a_log_of_every_packet_says_itself_what_it_is_of(world: World, user: int) -> None:
+    log = world.home(user) / "packets.bin"
+    (world.home(user) / "train.up").write_text("".join(f"{ms}\n" for ms in range(1, 1001)))
+    link = ["--up", str(world.home(user) / "train.up"), "--delay", "5 ms", "--log", str(log)]
+    done = world.shell(*link, "--", *python(ASK, INTERNET, "7"), user=user)
+    assert done.returncode == 0, done.stderr
+    shown = world.run([*cellbed("log"), "show", str(log), "--json"], user=user)
+    uplink, downlink = json.loads(shown.stdout)
+    assert (uplink["name"], downlink["name"]) == ("uplink", "downlink")
+    # A connection from the inside: SYN, ACK and FIN or more.
+    assert min(uplink["packets"], downlink["packets"]) >= 2
+    assert min(uplink["delay_ms"][0], downlink["delay_ms"][0]) >= 5.0
+    ours = ["log", "convert", str(log), "--to", "mahimahi", "--direction", "uplink", "-o", "-"]
+    lines = world.run([*cellbed(ours[0]), *ours[1:]], user=user).stdout.splitlines()
+    assert {line.split()[1] for line in lines if line[0] != "#"} == {"+", "#", "-"}
+
+
+def test_a_log_that_cannot_be_written_is_one_clear_error(world: World) -> None:
+    done = world.shell("--offline", "--log", "/no/such/folder/packets.bin", "--", "echo", "started")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "/no/such/folder/packets.bin" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: World) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from cellbed.errors import CellbedError
-from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.shell import addresses, helper, resolver, wayout
 from cellbed.shell.nat import Translation
-from cellbed.shell.options import parse_link
+from cellbed.shell.options import EachWay, parse_link
 from cellbed.testbed.process import Place
 
 
@@ -23,18 +22,21 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
     link = parse_link(
         uplink="12 Mbit/s",
         downlink="x.down",
-        delay="20",
-        loss="1 %",
-        queue="100 packets",
+        delay=EachWay("20"),
+        loss=EachWay("1 %"),
+        queue=EachWay("100 packets"),
         looped=False,
         folder=tmp_path,
     )
-    assert link.uplink == ConstantRate(12_000_000)
-    assert link.delay_ns == 20_000_000
-    assert link.loss == 0.01
     uplink, downlink = link.emulator_config(addresses.Pair(0), outside="new", ipv6_way_out=True)["directions"]
     assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "bottleneck", "delay"]
-    assert uplink["stages"][1]["queue"] == {"kind": "droptail", "packets": 100, "bytes": None}
+    assert uplink["stages"][0]["probability"] == 0.01
+    assert uplink["stages"][1] == {
+        "kind": "bottleneck",
+        "schedule": {"kind": "constant", "bit_rate": 12_000_000},
+        "queue": {"kind": "droptail", "packets": 100, "bytes": None},
+    }
+    assert uplink["stages"][2] == {"kind": "delay", "fixed_ns": 20_000_000}
     assert downlink["stages"][1]["schedule"] == {
         "kind": "trace",
         "path": str(trace),
@@ -45,31 +47,64 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
 
 def test_a_link_without_options_changes_nothing() -> None:
     link = parse_link(folder=Path())
-    assert link.uplink == Unlimited()
-    assert [direction.stages for direction in link.directions] == [[], []]
+    for direction in (link.uplink, link.downlink):
+        loss, bottleneck, delay = direction.stages
+        # They are there because they may change while the shell runs.
+        assert (loss["probability"], bottleneck["schedule"], delay["fixed_ns"]) == (0.0, {"kind": "unlimited"}, 0)
+
+
+def test_directions_may_differ_and_have_any_queue_delay_and_loss(tmp_path: Path) -> None:
+    (tmp_path / "delay.csv").write_text("time_s,delay_ms\n0,10\n1,20\n")
+    (tmp_path / "rate.csv").write_text("time_s,rate_mbit_s\n0,10\n1,20\n")
+    link = parse_link(
+        uplink="rate.csv",
+        downlink="token-bucket rate=12 Mbit/s burst=64 KiB",
+        delay=EachWay("delay.csv", downlink="normal mean=20ms deviation=3ms"),
+        loss=EachWay("1 %", uplink="gilbert-elliott to_bad=0.01 to_good=0.25"),
+        queue=EachWay("codel 1 MB target=7ms", downlink="fqcodel"),
+        folder=tmp_path,
+    )
+    loss, bottleneck, delay = link.uplink.stages
+    assert (loss["kind"], loss["to_bad"], loss["to_good"]) == ("gilbert-elliott", 0.01, 0.25)
+    assert bottleneck["schedule"]["steps"] == [[0, 10_000_000], [1_000_000_000, 20_000_000]]
+    assert (bottleneck["queue"]["kind"], bottleneck["queue"]["target_ns"]) == ("codel", 7_000_000)
+    assert bottleneck["queue"]["bytes"] == 1_000_000
+    assert delay["series"] == [[0, 10_000_000], [1_000_000_000, 20_000_000]]
+    loss, bottleneck, delay = link.downlink.stages
+    assert (loss["kind"], loss["probability"]) == ("loss", 0.01)
+    assert bottleneck["schedule"] == {"kind": "token-bucket", "bit_rate": 12_000_000, "burst_bytes": 65536}
+    assert bottleneck["queue"]["kind"] == "fqcodel"
+    assert delay["distribution"] == {"kind": "normal", "mean_ns": 20_000_000, "deviation_ns": 3_000_000}
+    assert link.uplink.stages[0]["seed"] != link.downlink.stages[0]["seed"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delay": "20 parsecs"}, "--delay: .*parsecs"),
-        ({"delay": "-3"}, "--delay: '-3' is negative: write '3 ms' or '3 s'"),
-        ({"loss": "-1 %"}, "--loss: '-1 %' is not from 0 to below 1"),
-        ({"loss": "1 % or so"}, "--loss: '1 % or so' is not a probability"),
+        ({"delay": EachWay("20 parsecs")}, "--delay: .*parsecs"),
+        ({"delay": EachWay("-3")}, "--delay: '-3' is negative: write '3 ms' or '3 s'"),
+        ({"loss": EachWay("-1 %")}, "--loss: '-1 %' is not from 0 to below 1"),
+        ({"loss": EachWay("1 % or so")}, "--loss: '1 % or so' is not a probability"),
         ({"uplink": "12"}, "--up: '12' has no unit: write '12 Mbit/s'"),
         ({"uplink": "-12"}, "--up: '-12' is negative"),
         ({"downlink": "12 mbps"}, "--down: '12 mbps' has an unknown unit: write '12 Mbit/s'"),
         ({"downlink": "/"}, "--down: '/' is a folder, not a trace file"),
         ({"start": "5"}, "--start: '5' has no unit: write '5 ms' or '5 s'"),
-        ({"loss": "1.5"}, "--loss: '1.5' is not from 0 to below 1"),
-        ({"loss": "much"}, "--loss: 'much' is not a probability"),
-        ({"queue": "3 elephants"}, "--queue"),
+        ({"loss": EachWay("1.5")}, "--loss: '1.5' is not from 0 to below 1"),
+        ({"loss": EachWay("much")}, "--loss: 'much' is not a probability"),
+        ({"queue": EachWay("3 elephants")}, "--queue"),
         ({"uplink": "12 Mbit"}, "--up: .* write '12 Mbit/s'"),
         ({"downlink": "lte-suburban.don"}, "did you mean 'lte-suburban.down'"),
         ({"start": "soon"}, "--start"),
+        ({"queue": EachWay("codle")}, "--queue: kind: 'codle' is not known: did you mean 'codel'"),
+        ({"queue": EachWay("")}, "--queue: no queue: write '1 MB'"),
+        ({"queue": EachWay("codel tarket=3ms")}, "--queue: tarket: unknown key; did you mean 'target'"),
+        ({"queue": EachWay("1 MB", uplink="codel target=x")}, "--uplink-queue: target: 'x' is not a duration"),
+        ({"delay": EachWay("0 ms", downlink="no.csv")}, "--downlink-delay: file: there is no file 'no.csv'"),
+        ({"loss": EachWay("on-off on=10s")}, "--loss: off: missing"),
     ],
 )
-def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str | EachWay], message: str) -> None:
     with pytest.raises(CellbedError, match=message) as caught:
         parse_link(**options, folder=Path("/nowhere"))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
@@ -77,9 +112,8 @@ def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str], mes
 
 def test_a_malformed_trace_is_refused_before_anything_is_set_up(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("1\nbanana\n")
-    link = parse_link(uplink="bad", folder=tmp_path)
     with pytest.raises(CellbedError, match="bad:2"):
-        link.check()
+        parse_link(uplink="bad", folder=tmp_path)
 
 
 def test_the_first_shell_takes_the_first_pair() -> None:

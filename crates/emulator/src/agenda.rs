@@ -7,8 +7,9 @@ use cellbed_link::time::Time;
 /// `O(log n)` per change, so that hundreds of links cost hardly more than two. Directions with the same time come in
 /// the order of their numbers, which keeps a run reproducible.
 pub struct Agenda {
-    times: Vec<Time>,
-    heap: Vec<u32>,
+    /// Events with their directions.
+    heap: Vec<(Time, u32)>,
+    /// Where in the heap the event of a direction is.
     place: Vec<u32>,
 }
 
@@ -18,7 +19,6 @@ impl Agenda {
     /// An agenda for `directions` directions, none of which has an event.
     pub fn new(directions: usize) -> Self {
         Self {
-            times: vec![Time::from_nanos(0); directions],
             heap: Vec::with_capacity(directions),
             place: vec![ABSENT; directions],
         }
@@ -28,7 +28,7 @@ impl Agenda {
     pub fn first(&self) -> Option<(Time, usize)> {
         self.heap
             .first()
-            .map(|&direction| (self.times[direction as usize], direction as usize))
+            .map(|&(time, direction)| (time, direction as usize))
     }
 
     /// Says when `direction` has its next event, if it has one.
@@ -38,58 +38,67 @@ impl Agenda {
             (None, ABSENT) => {}
             (None, _) => self.remove(place as usize),
             (Some(time), ABSENT) => {
-                self.times[direction] = time;
-                self.place[direction] = self.heap.len() as u32;
-                self.heap.push(direction as u32);
+                self.heap.push((time, direction as u32));
                 self.rise(self.heap.len() - 1);
             }
             (Some(time), _) => {
-                self.times[direction] = time;
-                self.rise(place as usize);
-                self.sink(self.place[direction] as usize);
+                let place = place as usize;
+                let before = std::mem::replace(&mut self.heap[place].0, time);
+                if time < before {
+                    self.rise(place);
+                } else if time > before {
+                    self.sink(place);
+                }
             }
         }
     }
 
     fn remove(&mut self, place: usize) {
-        let direction = self.heap.swap_remove(place);
+        let (_, direction) = self.heap.swap_remove(place);
         self.place[direction as usize] = ABSENT;
-        if let Some(&moved) = self.heap.get(place) {
-            self.place[moved as usize] = place as u32;
+        if place < self.heap.len() {
             self.rise(place);
-            self.sink(self.place[moved as usize] as usize);
+            self.sink(place);
         }
     }
 
-    fn key(&self, place: usize) -> (Time, u32) {
-        (self.times[self.heap[place] as usize], self.heap[place])
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        self.place[self.heap[a] as usize] = a as u32;
-        self.place[self.heap[b] as usize] = b as u32;
-    }
-
+    /// Moves the entry at `place` towards the front to where it belongs.
     fn rise(&mut self, mut place: usize) {
-        while place > 0 && self.key(place) < self.key((place - 1) / 2) {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+        let entry = self.heap[place];
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.heap[parent] < entry {
+                break;
+            }
+            self.put(place, self.heap[parent]);
+            place = parent;
         }
+        self.put(place, entry);
     }
 
+    /// Moves the entry at `place` towards the back to where it belongs.
     fn sink(&mut self, mut place: usize) {
-        while let Some(least) = [2 * place + 1, 2 * place + 2]
-            .into_iter()
-            .filter(|&child| child < self.heap.len())
-            .min_by_key(|&c| self.key(c))
-        {
-            if self.key(place) <= self.key(least) {
-                return;
+        let entry = self.heap[place];
+        loop {
+            let mut child = 2 * place + 1;
+            if child >= self.heap.len() {
+                break;
             }
-            self.swap(place, least);
-            place = least;
+            if child + 1 < self.heap.len() && self.heap[child + 1] < self.heap[child] {
+                child += 1;
+            }
+            if entry < self.heap[child] {
+                break;
+            }
+            self.put(place, self.heap[child]);
+            place = child;
         }
+        self.put(place, entry);
+    }
+
+    fn put(&mut self, place: usize, entry: (Time, u32)) {
+        self.heap[place] = entry;
+        self.place[entry.1 as usize] = place as u32;
     }
 }
 

@@ -91,7 +91,8 @@ impl Config {
             if way.from == way.to {
                 return wrong(format!("it leads from {:?} to itself", way.from));
             }
-            for stage in &way.stages {
+            let changed = way.changes.iter().map(|change| &change.to);
+            for stage in way.stages.iter().chain(changed) {
                 if let Err(problem) = stage.check() {
                     return wrong(problem);
                 }
@@ -102,6 +103,7 @@ impl Config {
 }
 
 impl Stage {
+    /// Refuses what cannot work, with what would be right.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Stage::Loss { probability, .. } if !(0.0..=1.0).contains(probability) => Err(format!(

@@ -16,6 +16,14 @@ pub fn now() -> Time {
     Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
+/// An instant of this clock in ms since 1970, as the clocks stand now.
+pub fn epoch_millis(at: Time) -> u64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    let wall = i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec);
+    let ahead = i128::from(at.as_nanos()) - i128::from(now().as_nanos());
+    u64::try_from((wall + ahead) / 1_000_000).unwrap_or(0)
+}
+
 /// A descriptor that becomes readable at an absolute time.
 ///
 /// Absolute deadlines do not drift, and a deadline already past fires at once, so none is missed between reading the

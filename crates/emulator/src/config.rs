@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::kinds;
+use crate::{kinds, mahimahi_log};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -108,6 +108,24 @@ pub struct Way {
     pub to: String,
     /// What a packet passes, in order.
     pub stages: Vec<Stage>,
+    /// What changes after every start.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+    /// A log in the format of Mahimahi's mm-link.
+    #[serde(default)]
+    pub mahimahi_log: Option<mahimahi_log::Wanted>,
+}
+
+/// A change of a stage, known beforehand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// When, ns after time zero.
+    pub at_ns: u64,
+    /// Number of the stage, from 0.
+    pub stage: usize,
+    /// What it is from then on, of the same kind.
+    pub to: Stage,
 }
 
 /// A stage of a direction.
@@ -149,6 +167,20 @@ pub enum Stage {
     OnOff(kinds::OnOff),
     /// A delay that differs from packet to packet.
     Jitter(kinds::Jitter),
+    /// Packets that come twice.
+    Duplication {
+        /// Probability that a packet does, 0 to 1.
+        probability: f64,
+        /// Seed of the stage's random generator.
+        seed: u64,
+    },
+    /// Packets of which one bit is turned round.
+    Corruption {
+        /// Probability that a packet is damaged, 0 to 1.
+        probability: f64,
+        /// Seed of the stage's random generator.
+        seed: u64,
+    },
 }
 
 /// When a bottleneck releases bytes.
@@ -214,6 +246,12 @@ pub enum Queue {
     Red(kinds::Red),
     /// RFC 9332.
     DualPi2(kinds::DualPi2),
+    /// Mahimahi's CoDel.
+    #[serde(rename = "mahimahi-codel")]
+    MahimahiCoDel(kinds::MahimahiCoDel),
+    /// Mahimahi's PIE.
+    #[serde(rename = "mahimahi-pie")]
+    MahimahiPie(kinds::MahimahiPie),
 }
 
 /// The whole configuration.
@@ -232,6 +270,9 @@ pub struct Config {
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
     pub packet_log: Option<PathBuf>,
+    /// Where the emulator listens for commands beside its standard input: the path of a socket that only its user may use.
+    #[serde(default)]
+    pub control: Option<PathBuf>,
     /// Whether the devices hand over super-packets and take them back. The path model decides for each segment all the same.
     #[serde(default = "yes")]
     pub offload: bool,

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{Duration, StageConfig, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Namespaces};
+use crate::config::{Config, Namespaces, Stage};
+use crate::description::Description;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
 use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
 use crate::orders::{Account, Order, Status};
 use crate::probe::{Flow, probe};
+use crate::socket::{ControlSocket, SocketFile, misunderstood};
 use crate::writer::Records;
 use crate::{process, stages};
 
@@ -38,13 +40,27 @@ enum Command {
     Probe { flows: Vec<Flow> },
     /// Tell the counters.
     Status,
+    /// Tell what the directions are made of at present.
+    Describe,
+    /// Change a stage at once.
+    Change {
+        /// Name of the direction.
+        direction: String,
+        /// Number of the stage in it, from 0.
+        stage: usize,
+        /// What it is from now on, as in the configuration.
+        to: Value,
+    },
     /// End in good order.
     Stop,
 }
 
 /// What the main thread waits for.
 enum Input {
+    /// A line of the standard input.
     Line(String),
+    /// A line that came over the control socket, and where the answer goes.
+    Asked(String, Sender<Value>),
     EngineFailed(Error),
 }
 
@@ -75,7 +91,10 @@ fn serve() -> Result<()> {
         return Err(Error::NoConfiguration);
     }
     let config = Config::parse(&line)?;
-    let stages = stages::build(&config)?;
+    let description = Description::read(&line)?;
+    let courses = stages::build(&config)?;
+    let control = config.control.as_deref().map(ControlSocket::bind);
+    let control = control.transpose()?;
 
     let in_user_namespace = config.namespaces == Namespaces::User || !namespace::is_privileged();
     if in_user_namespace {
@@ -101,7 +120,7 @@ fn serve() -> Result<()> {
     );
     let engine = Engine::new(
         &config,
-        stages,
+        courses,
         tuns,
         records,
         order_inbox,
@@ -119,25 +138,44 @@ fn serve() -> Result<()> {
             }
         })
         .trying(|| "start the engine's thread".into())?;
-    let supervisor = Supervisor {
+    let mut supervisor = Supervisor {
         config,
+        description,
         nodes,
         orders,
         mailbox,
     };
+    let file = control.map(|it| answer_clients(it, &inputs)).transpose()?;
     emit(&supervisor.ready(in_user_namespace))?;
-    listen(input, inputs)?;
+    listen(input, inputs, file.clone())?;
     supervisor.obey(&inbox)
 }
 
+/// Hands the lines of the control socket's clients to the main thread.
+fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<SocketFile> {
+    let inputs = inputs.clone();
+    socket.serve(move |line| {
+        let (answer, answered) = channel();
+        inputs.send(Input::Asked(line, answer)).ok()?;
+        Some(format!("{}\n", answered.recv().ok()?))
+    })
+}
+
 /// Reads lines in a thread of its own, because the end of the input must be noticed whatever else goes on.
-fn listen(input: impl Read + Send + 'static, lines: Sender<Input>) -> Result<()> {
+fn listen(
+    input: impl Read + Send + 'static,
+    lines: Sender<Input>,
+    file: Option<SocketFile>,
+) -> Result<()> {
     let mut input = BufReader::new(input);
     let listen = move || {
         loop {
             let mut line = String::new();
             match input.read_line(&mut line) {
-                Ok(0) | Err(_) => process::exit_now(0),
+                Ok(0) | Err(_) => {
+                    drop(file);
+                    process::exit_now(0)
+                }
                 Ok(_) => drop(lines.send(Input::Line(line))),
             }
         }
@@ -157,23 +195,27 @@ fn emit(event: &Value) -> Result<()> {
 
 struct Supervisor {
     config: Config,
+    description: Description,
     nodes: Vec<Option<Node>>,
     orders: Sender<Order>,
     mailbox: Arc<OwnedFd>,
 }
 
 impl Supervisor {
-    fn obey(&self, inbox: &Receiver<Input>) -> Result<()> {
+    fn obey(&mut self, inbox: &Receiver<Input>) -> Result<()> {
         loop {
             let line = match inbox.recv() {
                 Ok(Input::Line(line)) => line,
+                Ok(Input::Asked(line, answer)) => {
+                    // The client may have gone.
+                    let _ = answer.send(self.answer(&line, inbox)?);
+                    continue;
+                }
                 Ok(Input::EngineFailed(error)) => return Err(error),
                 Err(_) => return Err(Error::ThreadEnded { thread: "command" }),
             };
-            let command = serde_json::from_str(&line).map_err(|error| Error::Command {
-                line: line.trim().chars().take(80).collect(),
-                problem: error.to_string(),
-            })?;
+            let command =
+                serde_json::from_str(&line).map_err(|error| misunderstood(&line, error))?;
             match command {
                 Command::Start { at_ns, offset_ns } => {
                     let (zero, offset) = (Time::from_nanos(at_ns), Duration::from_nanos(offset_ns));
@@ -190,13 +232,77 @@ impl Supervisor {
                         &json!({"event": "probed", "flows": probe(&self.config, &namespaces, &flows)?}),
                     )?;
                 }
-                Command::Status => emit(&self.status(&self.order(inbox, Order::Status)?))?,
                 Command::Stop => {
                     let account = self.order(inbox, Order::Stop)??;
                     return emit(&self.stopped(&account));
                 }
+                Command::Status => emit(&self.status(inbox)?)?,
+                Command::Describe => emit(&self.describe(inbox)?)?,
+                Command::Change {
+                    direction,
+                    stage,
+                    to,
+                } => emit(&self.change(&direction, stage, to, inbox)?)?,
             }
         }
+    }
+
+    /// Does what a client of the control socket asks; an error is that of the engine.
+    fn answer(&mut self, line: &str, inbox: &Receiver<Input>) -> Result<Value> {
+        match serde_json::from_str(line) {
+            Ok(Command::Status) => self.status(inbox),
+            Ok(Command::Describe) => self.describe(inbox),
+            Ok(Command::Change {
+                direction,
+                stage,
+                to,
+            }) => self.change(&direction, stage, to, inbox),
+            Ok(Command::Start { .. } | Command::Probe { .. } | Command::Stop) => {
+                let problem = "only whoever started the emulator may ask for that";
+                Ok(refused(misunderstood(line, problem)))
+            }
+            Err(error) => Ok(refused(misunderstood(line, error))),
+        }
+    }
+
+    fn describe(&self, inbox: &Receiver<Input>) -> Result<Value> {
+        Ok(self.description.tell(&self.order(inbox, Order::Describe)?))
+    }
+
+    fn change(
+        &mut self,
+        name: &str,
+        stage: usize,
+        to: Value,
+        inbox: &Receiver<Input>,
+    ) -> Result<Value> {
+        let (direction, config) = match self.changed(name, &to) {
+            Ok(change) => change,
+            Err(problem) => return Ok(refused(problem)),
+        };
+        let order = |done| Order::Change {
+            direction,
+            stage,
+            to: Box::new(config),
+            done,
+        };
+        if let Err(problem) = self.order(inbox, order)? {
+            return Ok(refused(format!("the direction {name:?}: {problem}")));
+        }
+        self.description.changed(direction, stage, to);
+        Ok(json!({"event": "changed"}))
+    }
+
+    /// The number of the direction called `name`, and what `to` means there.
+    fn changed(&self, name: &str, to: &Value) -> Result<(usize, StageConfig), String> {
+        let mut names = self.config.directions.iter().map(|way| way.name.as_str());
+        let direction = names.clone().position(|it| it == name).ok_or_else(|| {
+            let all = names.by_ref().take(20).collect::<Vec<_>>().join(", ");
+            format!("there is no direction {name:?}; there are {all}")
+        })?;
+        let stage = Stage::deserialize(to).map_err(|error| format!("the stage: {error}"))?;
+        let config = stages::one(&stage, name).map_err(|error| error.to_string())?;
+        Ok((direction, config))
     }
 
     /// Gives the engine an order and waits for its answer; the engine's own error if it has failed.
@@ -214,7 +320,7 @@ impl Supervisor {
             .ok_or_else(|| {
                 let failure = inbox.iter().find_map(|input| match input {
                     Input::EngineFailed(error) => Some(error),
-                    Input::Line(_) => None,
+                    Input::Line(_) | Input::Asked(..) => None,
                 });
                 failure.unwrap_or(Error::ThreadEnded { thread: "engine" })
             })
@@ -241,22 +347,19 @@ impl Supervisor {
         json!({"event": "ready", "pid": pid, "user_namespace": user_namespace, "nodes": nodes})
     }
 
-    fn status(&self, status: &Status) -> Value {
-        let directions: Vec<Value> = self
-            .config
-            .directions
-            .iter()
-            .zip(&status.directions)
-            .map(|(way, it)| {
-                json!({
-                    "name": way.name,
-                    "delivered": it.delivered,
-                    "dropped": {"queue-full": it.queue_full, "loss": it.lost},
-                    "queue_bytes": it.queue_bytes,
-                })
-            })
-            .collect();
-        json!({"event": "status", "directions": directions, "unroutable": status.unroutable})
+    fn status(&self, inbox: &Receiver<Input>) -> Result<Value> {
+        let status: Status = self.order(inbox, Order::Status)?;
+        let ways = self.config.directions.iter().zip(&status.directions);
+        let directions: Vec<Value> = ways.map(|(way, it)| it.to_json(&way.name)).collect();
+        let devices = self.devices().filter_map(|(_, node)| node.counters().ok());
+        Ok(json!({
+            "event": "status",
+            "time_ns": status.time.as_nanos(),
+            "directions": directions,
+            "unroutable": status.unroutable,
+            "refused": status.refused,
+            "device_drops": devices.map(|it| it.dropped).sum::<u64>(),
+        }))
     }
 
     fn stopped(&self, account: &Account) -> Value {
@@ -276,4 +379,9 @@ impl Supervisor {
             "scheduling": account.scheduling,
         })
     }
+}
+
+/// The answer to what cannot be done.
+fn refused(problem: impl ToString) -> Value {
+    json!({"event": "refused", "message": problem.to_string()})
 }

@@ -4,27 +4,32 @@
 //! that very instant, however late the loop comes to look. Only at the edges does the clock rule: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
+mod obey;
+
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, StageConfig, Time};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::now;
 use crate::config::Config;
 use crate::error::Result;
+use crate::flow::tag;
 use crate::journal;
 use crate::lateness::Lateness;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
-use crate::orders::{Account, Counters, Order, Status};
+use crate::orders::Order;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::packet::Header;
-use crate::pool::{Pool, Segment};
+use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::router::Router;
+use crate::stages::Course;
+use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
 use crate::writer::Records;
@@ -41,7 +46,7 @@ const MAILBOX: u64 = u64::MAX - 1;
 struct Lane {
     direction: Direction<Segment>,
     to: usize,
-    counters: Counters,
+    tally: Tally,
 }
 
 /// A vertex with a device.
@@ -82,25 +87,27 @@ impl Engine {
     /// descriptor that is signalled after something was put into `orders`.
     pub fn new(
         config: &Config,
-        stages: Vec<Vec<StageConfig>>,
+        courses: Vec<Course>,
         tuns: Vec<Option<Arc<Tun>>>,
         records: Records,
         orders: Receiver<Order>,
         mailbox: Arc<OwnedFd>,
     ) -> Result<Self> {
         let zero = now();
-        let lanes: Vec<Lane> = stages
+        const CHECKED: &str = "the configuration was checked";
+        let lanes: Vec<Lane> = courses
             .into_iter()
             .zip(&config.directions)
-            .map(|(stages, way)| Lane {
-                direction: match config.series {
-                    Some(_) => Direction::new(stages, zero).with_meter(),
-                    None => Direction::new(stages, zero),
-                },
-                to: config
-                    .vertex(&way.to)
-                    .expect("the configuration was checked"),
-                counters: Counters::default(),
+            .map(|(course, way)| {
+                let mut direction = Direction::new(course.stages, zero);
+                if config.series.is_some() {
+                    direction = direction.with_meter();
+                }
+                Lane {
+                    direction: direction.with_changes(course.changes).expect(CHECKED),
+                    to: config.vertex(&way.to).expect(CHECKED),
+                    tally: Tally::default(),
+                }
             })
             .collect();
         let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
@@ -145,6 +152,7 @@ impl Engine {
         self.wake.scheduled(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
+        let mut drained = true;
         loop {
             let departure = self
                 .agenda
@@ -155,13 +163,17 @@ impl Engine {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
-            if let Some(until) = self.pace.pause() {
-                self.wake.pause(deadline.min(until));
+            if drained && let Some(until) = self.pace.pause(deadline) {
+                self.wake.pause(until);
             }
             self.wake.wait(deadline, &mut called)?;
+            drained = true;
+            let mut packets = 0;
             for &token in &called {
                 if token != MAILBOX {
-                    self.ingest(token as usize)?;
+                    let count = self.ingest(token as usize)?;
+                    drained &= count < BATCH;
+                    packets += count;
                 } else if self.obey() {
                     return Ok(());
                 }
@@ -169,7 +181,7 @@ impl Engine {
             let now = now();
             self.advance(now);
             if !called.is_empty() {
-                self.pace.looked(now);
+                self.pace.looked(now, packets);
             }
             if !self.waiting.is_empty() {
                 self.pace.departed(now);
@@ -182,47 +194,26 @@ impl Engine {
         }
     }
 
-    /// Does what it is asked; `true` if that was to stop.
-    fn obey(&mut self) -> bool {
-        let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Restart { zero, offset, done } => {
-                    self.restart(zero, offset);
-                    let _ = done.send(());
-                }
-                Order::Status(answer) => {
-                    let _ = answer.send(self.status());
-                }
-                Order::Stop(answer) => {
-                    let _ = answer.send(self.finish());
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Reads what waits at the device of `vertex` into the path model.
-    fn ingest(&mut self, vertex: usize) -> Result<()> {
-        self.write_by = now() + self.pace.batch();
-        for _ in 0..BATCH {
+    /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
+    fn ingest(&mut self, vertex: usize) -> Result<usize> {
+        self.write_by = now() + self.pace.reading();
+        for count in 0..BATCH {
             let Some(tun) = &self.ports[vertex].tun else {
-                return Ok(());
+                return Ok(count);
             };
             let ready = self.pool.make_ready();
             let Some(space) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
-                return Ok(());
+                return Ok(count);
             };
             let length = match tun.receive(space)? {
                 Received::Packet(length) => length,
-                Received::Nothing => return Ok(()),
+                Received::Nothing => return Ok(count),
                 Received::Gone => {
                     // Its descriptor would call for ever.
                     self.wake.forget(&**tun)?;
                     self.ports[vertex].tun = None;
-                    return Ok(());
+                    return Ok(count);
                 }
             };
             let now = now();
@@ -239,7 +230,7 @@ impl Engine {
                 self.write_all();
             }
         }
-        Ok(())
+        Ok(BATCH)
     }
 
     /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
@@ -257,6 +248,7 @@ impl Engine {
             self.unroutable += u64::from(segments);
             return None;
         };
+        let tag = tag(packet, &header);
         let packet = self.pool.packet_mut(slot);
         packet.number = number;
         packet.layout = layout;
@@ -267,23 +259,33 @@ impl Engine {
         packet.destination_port = header.destination_port;
         packet.tcp_sequence = header.tcp_sequence;
         packet.payload = header.payload;
+        packet.tag = tag;
         Some((lane, segments))
     }
 
     /// Gives all segments of a packet to a direction, in order.
     fn enter(&mut self, slot: u32, segments: u16, lane: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
-        let layout = self.pool.packet(slot).layout;
-        let direction = &mut self.lanes[lane].direction;
+        let Packet { layout, tag, .. } = *self.pool.packet(slot);
+        let each_by_itself = journal::is_told_by_segment(&self.records, lane);
         for index in 0..segments {
+            let direction = &mut self.lanes[lane].direction;
             let segment = Segment {
                 slot,
                 index,
                 marked: false,
             };
-            direction.accept(at, segment, Bytes(layout.size(index) as u64));
+            let size = Bytes(layout.size(index) as u64);
+            direction.accept_tagged(at, segment, size, tag);
+            if each_by_itself {
+                journal::arrival(&mut self.records, lane, at, size);
+                while let Some(outcome) = self.lanes[lane].direction.poll(at) {
+                    self.settle(lane, outcome, at);
+                }
+            }
         }
-        self.agenda.set(lane, direction.next_event());
+        self.agenda
+            .set(lane, self.lanes[lane].direction.next_event());
     }
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
@@ -293,7 +295,7 @@ impl Engine {
                 return;
             }
             while let Some(outcome) = self.lanes[lane].direction.poll(time) {
-                self.settle(lane, &outcome, now);
+                self.settle(lane, outcome, now);
             }
             self.agenda
                 .set(lane, self.lanes[lane].direction.next_event());
@@ -301,35 +303,37 @@ impl Engine {
     }
 
     /// A segment came out of a direction, or died in it, as is seen at `now`.
-    fn settle(&mut self, lane: usize, outcome: &Outcome<Segment>, now: Time) {
-        let segment = outcome.packet;
-        let Lane { to, counters, .. } = &mut self.lanes[lane];
-        let (to, destination) = (*to, usize::from(self.pool.packet(segment.slot).destination));
-        match outcome.fate {
-            Fate::Delivered => counters.delivered += 1,
-            Fate::Dropped(DropReason::QueueFull | DropReason::Congestion) => {
-                counters.queue_full += 1
-            }
-            Fate::Dropped(DropReason::Loss) => counters.lost += 1,
-            Fate::Doubled => return, // no configuration makes a direction double packets yet
+    fn settle(&mut self, lane: usize, mut outcome: Outcome<Segment>, now: Time) {
+        journal::outcome(&mut self.records, lane, &outcome);
+        let Lane { to, tally, .. } = &mut self.lanes[lane];
+        let to = *to;
+        tally.count(&outcome);
+        if let Fate::Dropped(_) = outcome.fate {
+            journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         }
-        if outcome.fate == Fate::Delivered && to == destination {
+        let Some(segment) = self.pool.settle(&outcome) else {
+            return;
+        };
+        outcome.packet = segment;
+        let destination = usize::from(self.pool.packet(segment.slot).destination);
+        if to == destination {
             let port = &mut self.ports[to];
             if port.outbox.is_empty() {
                 self.waiting.push(to);
             }
             port.outbox.push(segment, &self.pool);
-            port.leaving.push((lane as u16, *outcome));
+            port.leaving.push((lane as u16, outcome));
             return;
         }
-        journal::passage(&mut self.records, &self.pool, lane as u16, outcome, now);
+        journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         match self.router.next(to, destination) {
-            Some(next) if outcome.fate == Fate::Delivered => {
-                let direction = &mut self.lanes[next].direction;
-                direction.accept(outcome.departed, segment, outcome.size);
+            Some(next) => {
+                journal::arrival(&mut self.records, next, outcome.departed, outcome.size);
+                let (direction, tag) = (&mut self.lanes[next].direction, self.pool.tag(segment));
+                direction.accept_tagged(outcome.departed, segment, outcome.size, tag);
                 self.agenda.set(next, direction.next_event());
             }
-            _ => self.pool.release(segment.slot, 1),
+            None => self.pool.release(segment.slot, 1),
         }
     }
 
@@ -353,28 +357,7 @@ impl Engine {
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }
-        self.write_by = now() + self.pace.batch();
-    }
-
-    fn restart(&mut self, zero: Time, offset: Duration) {
-        let now = now();
-        self.advance(now);
-        for lane in 0..self.lanes.len() {
-            self.lanes[lane].direction.restart(zero, offset);
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
-        }
-    }
-
-    fn status(&self) -> Status {
-        let counters = |lane: &Lane| Counters {
-            queue_bytes: lane.direction.queue().bytes.0,
-            ..lane.counters
-        };
-        Status {
-            directions: self.lanes.iter().map(counters).collect(),
-            unroutable: self.unroutable,
-        }
+        self.write_by = now() + self.pace.reading();
     }
 
     /// Sends finished bins and records to their files.
@@ -384,21 +367,7 @@ impl Engine {
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
         }
+        journal::told_until(&mut self.records, now);
         self.records.flush();
-    }
-
-    fn finish(&mut self) -> Result<Account> {
-        let now = now();
-        self.advance(now);
-        self.write_all();
-        self.flush(now);
-        let records_lost = self.records.finish()?;
-        Ok(Account {
-            lateness: std::mem::take(&mut self.lateness),
-            refused: self.refused,
-            packets: self.read,
-            records_lost,
-            scheduling: self.scheduling,
-        })
     }
 }

@@ -1,7 +1,9 @@
 //! What the engine tells the files of a run.
 
-use cellbed_link::{Direction, Fate, Outcome, Time};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Time};
 
+use crate::clock;
+use crate::mahimahi_log::Event;
 use crate::pool::{Pool, Segment};
 use crate::records::{PacketRecord, SeriesRecord};
 use crate::writer::Records;
@@ -62,5 +64,57 @@ pub fn bins(records: &mut Records, index: usize, direction: &mut Direction<Segme
             dropped_loss: bin.lost.0 as u32,
         };
         file.push(record.to_bytes());
+    }
+}
+
+/// Whether a direction has a log in Mahimahi's format, which is told of each segment by itself.
+pub fn is_told_by_segment(records: &Records, lane: usize) -> bool {
+    matches!(records.mahimahi.get(lane), Some(Some(_)))
+}
+
+/// Tells the Mahimahi log of a direction, if there is one, that a packet reached it.
+pub fn arrival(records: &mut Records, lane: usize, at: Time, size: Bytes) {
+    tell(records, lane, || Event::Arrival { at, size });
+}
+
+/// Tells the Mahimahi log of a direction, if there is one, what became of a packet.
+pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
+    let size = outcome.size;
+    match outcome.fate {
+        Fate::Delivered => tell(records, lane, || Event::Departure {
+            at: outcome.released,
+            arrived: outcome.arrived,
+            size,
+        }),
+        Fate::Dropped(_) => tell(records, lane, || Event::Drop {
+            at: outcome.departed,
+            size,
+        }),
+        Fate::Doubled => {}
+    }
+}
+
+/// Tells all Mahimahi logs that schedules start at `zero`.
+pub fn start(records: &mut Records, zero: Time, offset: Duration) {
+    let epoch_ms = clock::epoch_millis(zero);
+    for lane in 0..records.mahimahi.len() {
+        tell(records, lane, || Event::Start {
+            zero,
+            offset,
+            epoch_ms,
+        });
+    }
+}
+
+/// Tells all Mahimahi logs that nothing before `now` is to come.
+pub fn told_until(records: &mut Records, now: Time) {
+    for lane in 0..records.mahimahi.len() {
+        tell(records, lane, || Event::Now(now));
+    }
+}
+
+fn tell(records: &mut Records, lane: usize, event: impl FnOnce() -> Event) {
+    if let Some(Some(file)) = records.mahimahi.get_mut(lane) {
+        file.push(event().to_bytes());
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use cellbed_link::{
     Adaptation, BitRate, Bytes, CoDelConfig, DelayConfig, Discipline, Distribution, DualPi2Config,
-    Duration, FqCoDelConfig, Limit, LossConfig, LossSeries, Packets, PieConfig, Probability,
-    RandomDelay, RateSeries, RedConfig, Schedule, Seed, Spell,
+    Duration, FqCoDelConfig, Limit, LossConfig, LossSeries, MahimahiCoDelConfig, MahimahiPieConfig,
+    Packets, PieConfig, Probability, RandomDelay, RateSeries, RedConfig, Schedule, Seed, Spell,
 };
 use serde::Deserialize;
 
 /// Why a value is refused.
 type Refusal = String;
 
-fn probability(value: f64) -> Result<Probability, Refusal> {
+pub(crate) fn probability(value: f64) -> Result<Probability, Refusal> {
     Probability::new(value).ok_or_else(|| format!("{value} is no probability"))
 }
 
@@ -66,6 +66,7 @@ pub struct CoDel {
     interval_ns: Option<u64>,
     #[serde(default)]
     ecn: bool,
+    ce_threshold_ns: Option<u64>,
     packets: Option<u64>,
     bytes: Option<u64>,
 }
@@ -77,6 +78,7 @@ impl CoDel {
             target: nanos(self.target_ns, default.target),
             interval: nanos(self.interval_ns, default.interval),
             ecn: self.ecn,
+            ce_threshold: self.ce_threshold_ns.map(Duration::from_nanos),
             limit: limit(self.packets, self.bytes, default.limit),
             ..default
         })
@@ -92,6 +94,7 @@ pub struct FqCoDel {
     target_ns: Option<u64>,
     interval_ns: Option<u64>,
     ecn: Option<bool>,
+    ce_threshold_ns: Option<u64>,
     packets: Option<u64>,
     bytes: Option<u64>,
     #[serde(default)]
@@ -108,6 +111,7 @@ impl FqCoDel {
                 target: nanos(self.target_ns, default.codel.target),
                 interval: nanos(self.interval_ns, default.codel.interval),
                 ecn: self.ecn.unwrap_or(default.codel.ecn),
+                ce_threshold: self.ce_threshold_ns.map(Duration::from_nanos),
                 ..default.codel
             },
             limit: limit(self.packets, self.bytes, default.limit),
@@ -227,6 +231,59 @@ impl DualPi2 {
             ..default
         })
     }
+}
+
+/// Mahimahi's CoDel.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MahimahiCoDel {
+    target_ns: u64,
+    interval_ns: u64,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl MahimahiCoDel {
+    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+        Ok(Discipline::MahimahiCoDel(MahimahiCoDelConfig {
+            target: at_least_a_millisecond("target_ns", self.target_ns)?,
+            interval: at_least_a_millisecond("interval_ns", self.interval_ns)?,
+            limit: limit(self.packets, self.bytes, Limit::default()),
+        }))
+    }
+}
+
+/// Mahimahi's PIE.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MahimahiPie {
+    qdelay_ref_ns: u64,
+    max_burst_ns: u64,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    #[serde(default)]
+    seed: u64,
+}
+
+impl MahimahiPie {
+    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+        Ok(Discipline::MahimahiPie(MahimahiPieConfig {
+            target: at_least_a_millisecond("qdelay_ref_ns", self.qdelay_ref_ns)?,
+            burst: at_least_a_millisecond("max_burst_ns", self.max_burst_ns)?,
+            limit: limit(self.packets, self.bytes, Limit::default()),
+            seed: Seed(self.seed),
+        }))
+    }
+}
+
+/// The queues of Mahimahi count in whole milliseconds and know no 0.
+fn at_least_a_millisecond(name: &str, nanos: u64) -> Result<Duration, Refusal> {
+    if nanos < 1_000_000 {
+        return Err(format!(
+            "{name} is {nanos}, less than a millisecond; a queue of Mahimahi needs at least that"
+        ));
+    }
+    Ok(Duration::from_nanos(nanos))
 }
 
 /// Losses in bursts.

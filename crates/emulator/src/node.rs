@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{Placement, Vertex};
 use crate::error::{Result, Trying};
@@ -28,6 +28,8 @@ pub struct Node {
     pub namespace: NetworkNamespace,
     /// Its device, which lasts as long as someone holds it.
     pub tun: Arc<Tun>,
+    /// A way to ask the namespace.
+    netlink: Mutex<Netlink>,
     index: u32,
 }
 
@@ -50,19 +52,19 @@ impl Node {
             Placement::New => NetworkNamespace::create()?,
             Placement::Current => NetworkNamespace::current()?,
         };
-        let (tun, index) = namespace.run(|| furnish(vertex, placement, offload))?;
+        let (tun, netlink, index) = namespace.run(|| furnish(vertex, placement, offload))?;
         Ok(Some(Self {
             namespace,
             tun: Arc::new(tun),
+            netlink: Mutex::new(netlink),
             index,
         }))
     }
 
     /// Reads the device's counters.
     pub fn counters(&self) -> Result<Interface> {
-        let counters = self
-            .namespace
-            .run(|| Netlink::open()?.statistics(self.index))?;
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = netlink.statistics(self.index)?;
         Ok(Interface {
             dropped: counters.tx_dropped + counters.rx_dropped,
             packets: counters.tx_packets + counters.rx_packets,
@@ -71,7 +73,7 @@ impl Node {
 }
 
 /// Creates and configures the device in the calling thread's namespace.
-fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun, u32)> {
+fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun, Netlink, u32)> {
     let mut netlink = Netlink::open()?;
     let name = match placement {
         Placement::New => INTERFACE,
@@ -95,7 +97,7 @@ fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun,
     for prefix in &vertex.routes {
         netlink.add_route(index, *prefix)?;
     }
-    Ok((tun, index))
+    Ok((tun, netlink, index))
 }
 
 /// Switches IPv6 on in a namespace of our own that inherited the host's choice against it.

@@ -2,11 +2,14 @@
 
 use std::sync::mpsc::Sender;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{ChangeError, Duration, InForce, QueueLevel, StageConfig, Time};
+
+use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::process::Scheduling;
+use crate::tally::{Counters, Delay};
 
 /// What the engine is asked to do.
 pub enum Order {
@@ -21,30 +24,68 @@ pub enum Order {
     },
     /// Tell the counters.
     Status(Sender<Status>),
+    /// Tell where the parameters of all stages come from, by direction.
+    Describe(Sender<Vec<Vec<InForce>>>),
+    /// Change a stage from now on.
+    Change {
+        /// Number of the direction.
+        direction: usize,
+        /// Number of the stage in it.
+        stage: usize,
+        /// What it is from now on.
+        to: Box<StageConfig>,
+        /// Answered when it is in force.
+        done: Sender<Result<(), ChangeError>>,
+    },
     /// Write everything and end.
     Stop(Sender<Result<Account>>),
 }
 
-/// Counters of a direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
-    /// Packets that left it.
-    pub delivered: u64,
-    /// Packets that found its queue full.
-    pub queue_full: u64,
-    /// Packets that it lost.
-    pub lost: u64,
-    /// Bytes that wait in its bottleneck queue.
-    pub queue_bytes: u64,
+/// How a direction is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct Condition {
+    /// What has happened in it.
+    pub counters: Counters,
+    /// What waits in its bottleneck queue.
+    pub queue: QueueLevel,
+    /// How long packets took lately.
+    pub delay: Option<Delay>,
 }
 
-/// Counters of the emulator as a whole.
+impl Condition {
+    /// The condition of the direction called `name` as it is told.
+    pub fn to_json(self, name: &str) -> Value {
+        let counters = &self.counters;
+        json!({
+            "name": name,
+            "delivered": counters.delivered,
+            "delivered_bytes": counters.delivered_bytes,
+            "dropped": {
+                "queue-full": counters.queue_full,
+                "congestion": counters.congestion,
+                "loss": counters.lost,
+            },
+            "marked": counters.marked,
+            "duplicated": counters.doubled,
+            "corrupted": counters.corrupted,
+            "queue_bytes": self.queue.bytes.0,
+            "queue_packets": self.queue.packets.0,
+            "delay_ns": self.delay.map(|delay| json!({"mean": delay.mean.as_nanos(), "max": delay.most.as_nanos()})),
+        })
+    }
+}
+
+/// How the emulator is doing.
 #[derive(Clone, Debug)]
 pub struct Status {
+    /// When that was.
+    pub time: Time,
     /// By direction.
-    pub directions: Vec<Counters>,
+    pub directions: Vec<Condition>,
     /// Packets for which there was no way.
     pub unroutable: u64,
+    /// Packets that the kernel refused when they were written.
+    pub refused: u64,
 }
 
 /// The final account.

@@ -2,11 +2,14 @@
 
 use std::io::IoSlice;
 
-use crate::offload::{MOST_HEADER, Run, VNET_BYTES, write_header};
+use crate::offload::{MOST_HEADER, Run, Transport, VNET_BYTES, mark, write_header};
 use crate::pool::{Pool, Segment};
 
 /// Pieces of packets in one super-packet at most: the kernel takes 1024 slices in a write, and copies each.
 const MOST_PIECES: usize = 64;
+
+/// Bytes that a mark may change, the device's header before them: up to the checksum of IPv4.
+const MARKED: usize = VNET_BYTES + 12;
 
 /// Neighbouring segments of one packet.
 #[derive(Clone, Copy)]
@@ -106,6 +109,9 @@ fn write_run(
         let length = VNET_BYTES + packet.layout.length as usize;
         return send(&[IoSlice::new(&pool.space(first.slot)[..length])]);
     }
+    if packet.layout.transport == Transport::Opaque {
+        return send_marked(pool.space(first.slot), pool.bytes(first.slot).len(), send);
+    }
     let mut header = [0; MOST_HEADER];
     let shape = run.shape(pool.view(last));
     let (length, vnet) = write_header(&mut header, pool.bytes(first.slot), &packet.layout, &shape);
@@ -119,4 +125,13 @@ fn write_run(
         *slice = IoSlice::new(&pool.bytes(piece.first.slot)[layout.start(piece.first.index)..end]);
     }
     send(&slices[..pieces.len() + 2])
+}
+
+/// Gives a packet of `length` bytes that cannot be taken apart to `send`, marked "congestion experienced".
+fn send_marked(space: &[u8], length: usize, mut send: impl FnMut(&[IoSlice<'_>]) -> bool) -> bool {
+    let mut head = [0; MARKED];
+    let (before, rest) = space[..VNET_BYTES + length].split_at(MARKED);
+    head.copy_from_slice(before);
+    mark(&mut head[VNET_BYTES..]);
+    send(&[IoSlice::new(&head), IoSlice::new(rest)])
 }

@@ -23,6 +23,8 @@ pub struct Header {
     pub tcp_sequence: u32,
     /// Bytes behind the transport header (behind the IP headers, where the transport is another).
     pub payload: u32,
+    /// Whether it is a part of a packet that was too long.
+    pub fragment: bool,
 }
 
 impl Header {
@@ -41,14 +43,13 @@ impl Header {
         let destination = Ipv4Addr::from(array::<4>(packet, 16)?);
         let header = usize::from(packet[0] & 0x0f) * 4;
         let total = usize::from(u16_at(packet, 2)?).min(packet.len());
-        let fragment_offset = u16_at(packet, 6)? & 0x1fff;
+        let fragment = u16_at(packet, 6)?;
         let transport = packet.get(header.max(20)..total).unwrap_or_default();
-        Some(Self::with_transport(
-            destination.into(),
-            packet[9],
-            transport,
-            fragment_offset == 0,
-        ))
+        let (destination, first) = (destination.into(), fragment & 0x1fff == 0);
+        Some(Self {
+            fragment: fragment & 0x3fff != 0,
+            ..Self::with_transport(destination, packet[9], transport, first)
+        })
     }
 
     fn parse_v6(packet: &[u8]) -> Option<Self> {
@@ -56,13 +57,14 @@ impl Header {
         let total = (40 + usize::from(u16_at(packet, 4)?)).min(packet.len());
         let mut protocol = packet[6];
         let mut transport = packet.get(40..total).unwrap_or_default();
-        let mut first_fragment = true;
+        let (mut fragment, mut first_fragment) = (false, true);
         // Extension headers chain; each step consumes at least eight bytes, so the walk ends.
         loop {
             let length = match protocol {
                 // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first eight
                 0 | 43 | 60 | 135 => transport.get(1).map(|units| (usize::from(*units) + 1) * 8),
                 44 => {
+                    fragment = true;
                     first_fragment &= u16_at(transport, 2).is_none_or(|field| field >> 3 == 0);
                     Some(8)
                 }
@@ -80,12 +82,11 @@ impl Header {
                 break;
             }
         }
-        Some(Self::with_transport(
-            destination.into(),
-            protocol,
-            transport,
-            first_fragment,
-        ))
+        let destination = destination.into();
+        Some(Self {
+            fragment,
+            ..Self::with_transport(destination, protocol, transport, first_fragment)
+        })
     }
 
     fn with_transport(
@@ -102,6 +103,7 @@ impl Header {
             destination_port: 0,
             tcp_sequence: 0,
             payload: whole,
+            fragment: false,
         };
         if !first_fragment {
             return header;
@@ -187,6 +189,7 @@ mod tests {
             destination_port: 1883,
             tcp_sequence: 256,
             payload: 5,
+            fragment: false,
         };
         assert_eq!(
             Header::parse(&v4(TCP, &tcp(b"hello"))),

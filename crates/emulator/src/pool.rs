@@ -1,5 +1,7 @@
 //! Where packets lie between their arrival and their departure.
 
+use cellbed_link::Tag;
+
 use crate::offload::{Layout, VNET_BYTES, View};
 
 /// Sizes of the slots, each with room for the device's header. The first holds what is not a super-packet, the last
@@ -57,6 +59,8 @@ pub struct Packet {
     pub tcp_sequence: u32,
     /// See [`crate::packet::Header`]; that of all segments together.
     pub payload: u32,
+    /// What queues see of it, as it was sent.
+    pub tag: Tag,
     /// Segments that have neither left nor been dropped.
     references: u32,
     next_free: u32,
@@ -215,6 +219,25 @@ impl Pool {
 
     fn take(&mut self, size: usize) -> Option<u32> {
         take(&mut self.shelves[size], size, &mut self.room)
+    }
+
+    /// Puts in a packet that was made here, `bytes` with the device's header, with one reference: its slot.
+    ///
+    /// It finds room beyond the ceiling, too: it takes the place of one that was read, which goes.
+    pub fn insert(&mut self, bytes: &[u8], packet: Packet) -> Option<u32> {
+        let size = SIZES.iter().position(|&size| bytes.len() <= size)?;
+        let mut beyond = usize::MAX;
+        let index = match self.take(size) {
+            Some(index) => index,
+            None => take(&mut self.shelves[size], size, &mut beyond)?,
+        };
+        self.shelves[size].space(index)[..bytes.len()].copy_from_slice(bytes);
+        let slot = slot_of(size, index);
+        *self.packet_mut(slot) = Packet {
+            references: 1,
+            ..packet
+        };
+        Some(slot)
     }
 
     /// Adds references to a slot.

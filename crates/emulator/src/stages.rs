@@ -6,25 +6,55 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cellbed_link::{
-    BitRate, BottleneckConfig, Bytes, DelayConfig, DelaySeries, Discipline, Duration, LossConfig,
-    Packets, Probability, Repeat, Schedule, Seed, StageConfig, Trace,
+    BitRate, BottleneckConfig, Bytes, Change, CorruptionConfig, DelayConfig, DelaySeries,
+    Direction, Discipline, DuplicationConfig, Duration, LossConfig, Packets, Repeat, Schedule,
+    Seed, StageConfig, Time, Trace,
 };
 
 use crate::config::{self, Config, Stage};
 use crate::error::{Error, Result, Trying};
+use crate::kinds::probability;
+
+/// What a direction is made of.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// Its stages at every start.
+    pub stages: Vec<StageConfig>,
+    /// How they change after it.
+    pub changes: Vec<Change>,
+}
 
 /// The stages of every direction, in the configuration's order. Directions that name one trace share it.
-pub fn build(config: &Config) -> Result<Vec<Vec<StageConfig>>> {
+pub fn build(config: &Config) -> Result<Vec<Course>> {
     let mut traces = HashMap::new();
-    let mut directions = Vec::new();
+    let mut courses = Vec::new();
     for (index, way) in config.directions.iter().enumerate() {
-        let stages = way
-            .stages
-            .iter()
-            .map(|it| stage(it, &mut traces, || config.direction_place(index)));
-        directions.push(stages.collect::<Result<_>>()?);
+        let place = || config.direction_place(index);
+        let mut stage = |it| stage(it, &mut traces, place);
+        let stages = way.stages.iter().map(&mut stage);
+        let stages: Vec<StageConfig> = stages.collect::<Result<_>>()?;
+        let changes = way.changes.iter().map(|change| {
+            Ok(Change {
+                at: Duration::from_nanos(change.at_ns),
+                stage: change.stage,
+                config: stage(&change.to)?,
+            })
+        });
+        let changes: Vec<Change> = changes.collect::<Result<_>>()?;
+        Direction::<()>::new(stages.clone(), Time::ZERO)
+            .with_changes(changes.clone())
+            .map_err(|error| Error::configuration(place(), format!("changes: {error}")))?;
+        courses.push(Course { stages, changes });
     }
-    Ok(directions)
+    Ok(courses)
+}
+
+/// One stage that a direction is to have from now on; `place` names the direction.
+pub fn one(stage: &Stage, place: &str) -> Result<StageConfig> {
+    stage
+        .check()
+        .map_err(|problem| Error::configuration(place, problem))?;
+    self::stage(stage, &mut HashMap::new(), || place.to_owned())
 }
 
 /// Reads a JSON list of stages in the configuration's terms: what one direction does, without an emulator around it.
@@ -59,16 +89,30 @@ fn stage<'a>(
         Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
         Stage::OnOff(loss) => loss.build().into(),
         Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
-        Stage::Loss { probability, seed } => {
-            let probability = Probability::new(*probability).ok_or_else(|| {
-                Error::configuration(place(), format!("{probability} is no probability"))
-            })?;
-            LossConfig::Independent {
-                probability,
-                seed: Seed(*seed),
-            }
-            .into()
+        Stage::Loss {
+            probability: share,
+            seed,
+        } => LossConfig::Independent {
+            probability: probability(*share).map_err(refused)?,
+            seed: Seed(*seed),
         }
+        .into(),
+        Stage::Duplication {
+            probability: share,
+            seed,
+        } => DuplicationConfig {
+            probability: probability(*share).map_err(refused)?,
+            seed: Seed(*seed),
+        }
+        .into(),
+        Stage::Corruption {
+            probability: share,
+            seed,
+        } => CorruptionConfig {
+            probability: probability(*share).map_err(refused)?,
+            seed: Seed(*seed),
+        }
+        .into(),
         Stage::Bottleneck {
             schedule,
             queue,
@@ -159,6 +203,8 @@ fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> 
         config::Queue::Pie(queue) => queue.build(),
         config::Queue::Red(queue) => queue.build()?,
         config::Queue::DualPi2(queue) => queue.build(),
+        config::Queue::MahimahiCoDel(queue) => queue.build()?,
+        config::Queue::MahimahiPie(queue) => queue.build()?,
     })
 }
 
@@ -195,7 +241,7 @@ mod tests {
         let stages = build(&config(&path)).unwrap();
         let traces: Vec<_> = stages
             .iter()
-            .map(|stages| match &stages[0] {
+            .map(|stages| match &stages.stages[0] {
                 StageConfig::Bottleneck(BottleneckConfig {
                     schedule: Schedule::Trace { trace, .. },
                     ..
@@ -206,13 +252,13 @@ mod tests {
         assert!(Arc::ptr_eq(traces[0], traces[1]));
     }
 
-    fn one(stage: &str) -> Result<StageConfig> {
+    fn read(stage: &str) -> Result<StageConfig> {
         let config = Config::parse(&format!(
             r#"{{"namespaces":"auto","vertices":[{{"name":"a","namespace":null}},{{"name":"b","namespace":null}}],
                "default_vertex":null,"directions":[{{"name":"up","from":"a","to":"b","stages":[{stage}]}}],
                "series":null,"packet_log":null}}"#
         ))?;
-        Ok(build(&config)?[0][0].clone())
+        Ok(build(&config)?[0].stages[0].clone())
     }
 
     #[test]
@@ -220,7 +266,7 @@ mod tests {
         let json = r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":5},"queue":{"kind":"pie"}}"#;
         assert_eq!(
             parse_stages(&format!("[{json}]")).unwrap(),
-            [one(json).unwrap()]
+            [read(json).unwrap()]
         );
         for (list, part) in [
             (r#"[{"kind":"delay"}]"#, "stages[0]: a delay needs"),
@@ -252,23 +298,27 @@ mod tests {
             r#"{"kind":"pie","seed":4}"#,
             r#"{"kind":"red","minimum_bytes":1,"maximum_bytes":3,"service_ns":1000,"adaptive":true}"#,
             r#"{"kind":"dualpi2","coupling":2}"#,
+            r#"{"kind":"mahimahi-codel","packets":50,"target_ns":5000000,"interval_ns":100000000}"#,
+            r#"{"kind":"mahimahi-pie","bytes":50000,"qdelay_ref_ns":20000000,"max_burst_ns":75000000}"#,
         ];
         for schedule in schedules {
             for queue in queues {
                 let stage = format!(
                     r#"{{"kind":"bottleneck","schedule":{schedule},"queue":{queue},"mahimahi":true}}"#
                 );
-                one(&stage).unwrap();
+                read(&stage).unwrap();
             }
         }
         for stage in [
             r#"{"kind":"gilbert-elliott","to_bad":0.1,"to_good":0.5,"loss_good":0,"loss_bad":1,"seed":1}"#,
             r#"{"kind":"loss-series","steps":[[0,0.1],[5,0]],"seed":1}"#,
             r#"{"kind":"on-off","on_ns":5,"off_ns":6,"exponential":true,"seed":1}"#,
+            r#"{"kind":"duplication","probability":0.1,"seed":1}"#,
+            r#"{"kind":"corruption","probability":0.1,"seed":1}"#,
             r#"{"kind":"jitter","distribution":{"kind":"pareto","mean_ns":5,"deviation_ns":1},"seed":1}"#,
             r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[1,2]},"reorder":true,"correlation":0.5,"seed":1}"#,
         ] {
-            one(stage).unwrap();
+            read(stage).unwrap();
         }
     }
 
@@ -288,11 +338,15 @@ mod tests {
                 "lower threshold",
             ),
             (
+                r#"{"kind":"duplication","probability":-1,"seed":1}"#,
+                "-1 is no probability",
+            ),
+            (
                 r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[]},"seed":1}"#,
                 "at least one delay",
             ),
         ] {
-            let message = one(stage).unwrap_err().to_string();
+            let message = read(stage).unwrap_err().to_string();
             assert!(
                 message.contains(part) && message.contains("up"),
                 "{message}"

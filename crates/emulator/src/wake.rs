@@ -69,8 +69,7 @@ impl Wake {
     /// back earlier with nothing.
     pub fn wait(&mut self, deadline: Time, called: &mut Vec<u64>) -> Result<()> {
         called.clear();
-        let asleep_until =
-            Time::from_nanos(deadline.as_nanos().saturating_sub(self.spin.as_nanos()));
+        let asleep_until = self.asleep_until(deadline);
         let now = self::now();
         if now < asleep_until {
             if !self.exact {
@@ -92,9 +91,9 @@ impl Wake {
         }
     }
 
-    /// Sleeps until `deadline`, whatever happens meanwhile.
+    /// Sleeps until shortly before `deadline`, whatever happens meanwhile: what is left of the time is for [`Wake::wait`].
     pub fn pause(&self, deadline: Time) {
-        let nanos = deadline.as_nanos();
+        let nanos = self.asleep_until(deadline).as_nanos();
         let until = Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as i64,
@@ -114,6 +113,10 @@ impl Wake {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error).trying(|| "wait for room".into()),
         }
+    }
+
+    fn asleep_until(&self, deadline: Time) -> Time {
+        Time::from_nanos(deadline.as_nanos().saturating_sub(self.spin.as_nanos()))
     }
 
     fn look(&mut self, timeout: Option<&Timespec>, called: &mut Vec<u64>) -> Result<()> {

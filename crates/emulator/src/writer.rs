@@ -1,7 +1,7 @@
 //! Files of records, written by a thread of their own so that the packet path never waits for a disk.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -40,6 +40,16 @@ impl RecordFile {
         let mut file = File::create(path).trying(|| format!("create {}", path.display()))?;
         file.write_all(magic)
             .trying(|| format!("write to {}", path.display()))?;
+        Self::create_with(path.display().to_string(), move |block| {
+            file.write_all(block)
+        })
+    }
+
+    /// A file called `name` to which `write` appends, in a thread of its own.
+    pub fn create_with(
+        name: String,
+        mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
+    ) -> Result<Self> {
         let (full, to_write) = sync_channel::<Block>(MOST_BLOCKS);
         let (give_back, empty) = sync_channel::<Block>(MOST_BLOCKS);
         for _ in 1..BLOCKS {
@@ -47,12 +57,11 @@ impl RecordFile {
                 .try_send(new_block())
                 .expect("the channel holds all blocks");
         }
-        let name = path.display().to_string();
         let writer = thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
                 for mut block in to_write {
-                    file.write_all(&block).trying_or(
+                    write(&block).trying_or(
                         || format!("write to {name}"),
                         |_| "Records from here on are missing; make room on that disk".into(),
                     )?;
@@ -121,6 +130,8 @@ pub struct Records {
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
     pub series: Option<RecordFile>,
+    /// Logs in the format of Mahimahi's mm-link, by direction.
+    pub mahimahi: Vec<Option<RecordFile>>,
 }
 
 impl Records {
@@ -134,12 +145,21 @@ impl Records {
         Ok(Self {
             packets: create(&config.packet_log, PACKETS_MAGIC)?,
             series: create(&config.series, SERIES_MAGIC)?,
+            mahimahi: config
+                .directions
+                .iter()
+                .map(|way| {
+                    let wanted = way.mahimahi_log.as_ref();
+                    wanted.map(|it| it.create(&way.stages)).transpose()
+                })
+                .collect::<Result<_>>()?,
         })
     }
 
     /// Hands what was appended so far to the writer threads.
     pub fn flush(&mut self) {
-        for file in [&mut self.series, &mut self.packets].into_iter().flatten() {
+        let files = [&mut self.series, &mut self.packets].into_iter();
+        for file in files.chain(&mut self.mahimahi).flatten() {
             file.flush();
         }
     }
@@ -147,10 +167,8 @@ impl Records {
     /// Closes the files; the number of records that were lost because the disk fell behind.
     pub fn finish(&mut self) -> Result<u64> {
         let mut lost = 0;
-        for file in [self.series.take(), self.packets.take()]
-            .into_iter()
-            .flatten()
-        {
+        let files = [self.series.take(), self.packets.take()].into_iter();
+        for file in files.chain(self.mahimahi.drain(..)).flatten() {
             lost += file.finish()?;
         }
         Ok(lost)

@@ -75,21 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn all_bits_are_struck_alike() {
-        let mut damage = damage(0.5);
-        let mut counts = [0u32; 320];
-        for _ in 0..320_000 {
-            if let Some(bit) = damage.bit(Bytes(40)) {
-                counts[bit as usize] += 1;
-            }
-        }
-        let total: u32 = counts.iter().sum();
-        assert!((158_500..161_500).contains(&total), "{total}"); // ± 5 standard deviations
-        assert!(
-            counts.iter().all(|count| (380..620).contains(count)),
-            "{counts:?}"
-        );
+    fn a_packet_without_bits_is_not_damaged() {
+        let mut damage = damage(1.0);
         assert_eq!(damage.bit(Bytes(0)), None);
+        assert!(damage.bit(Bytes(1)).is_some_and(|bit| bit < 8));
     }
 
     #[test]

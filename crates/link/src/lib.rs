@@ -42,14 +42,14 @@ pub mod units;
 pub use bottleneck::{BottleneckConfig, Clock};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, RandomDelay};
-pub use direction::{Change, ChangeError, Direction};
+pub use direction::{Change, ChangeError, Direction, InForce};
 pub use loss::{LossConfig, LossSeries, Probability, Spell};
 pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};
 pub use packet::{Ecn, Tag};
 pub use queue::{
-    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, PieConfig,
-    QueueLevel, RedConfig,
+    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
+    MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
 pub use random::Seed;
 pub use schedule::{RateSeries, Repeat, Schedule};

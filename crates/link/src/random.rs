@@ -24,17 +24,21 @@ impl Random {
         Self(generator)
     }
 
+    #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Whether an event of the given probability happens.
+    #[inline]
     pub(crate) fn hits(&mut self, probability: Probability) -> bool {
         // 2⁻⁶⁴ · draw < p, in whole numbers: exact for 0 and 1, and within 2⁻⁵³ between.
-        u128::from(self.next()) < (probability.get() * 2f64.powi(64)) as u128
+        let (draw, probability) = (self.next(), probability.get());
+        probability >= 1.0 || draw < (probability * 2f64.powi(64)) as u64
     }
 
     /// A number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
+    #[inline]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }

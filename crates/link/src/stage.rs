@@ -195,6 +195,7 @@ impl<P> Stage<P> {
     }
 
     /// Lets happen what happens at `now`, its next event.
+    #[inline]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         match self {
             Self::Bottleneck(bottleneck) => bottleneck.step(now),

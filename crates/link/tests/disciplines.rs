@@ -95,6 +95,17 @@ fn fifo() -> impl Strategy<Value = Discipline> {
             ..RedConfig::new(Bytes(3000), Bytes(12_000), span(MS))
         },
     );
+    let mahimahi_codel = limit().prop_map(|limit| MahimahiCoDelConfig {
+        target: span(MS),
+        interval: span(10 * MS),
+        limit,
+    });
+    let mahimahi_pie = (limit(), any::<u64>()).prop_map(|(limit, seed)| MahimahiPieConfig {
+        target: span(2 * MS),
+        burst: span(5 * MS),
+        limit,
+        seed: Seed(seed),
+    });
     prop_oneof![
         Just(Discipline::Infinite),
         limit().prop_map(|Limit { packets, bytes }| Discipline::DropTail { packets, bytes }),
@@ -102,6 +113,8 @@ fn fifo() -> impl Strategy<Value = Discipline> {
         codel.prop_map(Discipline::CoDel),
         pie.prop_map(Discipline::Pie),
         red.prop_map(Discipline::Red),
+        mahimahi_codel.prop_map(Discipline::MahimahiCoDel),
+        mahimahi_pie.prop_map(Discipline::MahimahiPie),
     ]
 }
 

@@ -17,6 +17,8 @@ VERBS = {
     "compare": "Put runs beside each other.",
     "log": "Show or convert the packet log of a run.",
     "shell": "Run any program behind an emulated link.",
+    "link": "See and change the links of what is running.",
+    "meter": "Show what the links of live runs and shells do.",
     "traces": "List and show the traces of the archive.",
     "schema": "Print the JSON Schema of scenario files.",
     "doctor": "Say what this machine has and lacks.",

@@ -32,6 +32,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
                 "to": direction.target,
                 "description": direction.description,
                 "stages": direction.stages,
+                "changes": direction.config.get("changes", []),
                 "trace_sha256": direction.capacity.sha256 if isinstance(direction.capacity, TraceSource) else None,
             }
             for direction in plan.directions

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cellbed.experiments.run import Listener
+from cellbed.meter.rows import sentence, table
 
 if TYPE_CHECKING:
-    from cellbed.experiments.meter import Reading
+    from cellbed.meter import Reading
 
 
 class Plain:
@@ -43,8 +44,7 @@ class Plain:
         """Print one line a second about all links."""
         if self._elapsed_s >= self._next_links_s:
             self._next_links_s = int(self._elapsed_s) + 1.0
-            text = "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in readings)
-            print(f"  {self._elapsed_s:.0f} s: {text}", file=sys.stderr, flush=True)
+            print(f"  {self._elapsed_s:.0f} s: {sentence(readings)}", file=sys.stderr, flush=True)
 
 
 class Live(Plain):
@@ -88,13 +88,7 @@ class Live(Plain):
     def links(self, readings: Sequence[Reading]) -> None:
         """Draw the links below the bar with its next redrawing."""
         columns, lines = shutil.get_terminal_size()
-        width = max((len(reading.direction) for reading in readings), default=0)
-        table = [_HEADING, *(_columns(reading) for reading in readings)]
-        rows = [f"  {name:{width}}  {rest}"[: columns - 1] for name, rest in table]
-        room = max(0, lines - 3)
-        self._links = (
-            rows if len(rows) <= room else [*rows[: max(0, room - 1)], f"  … {len(readings)} directions"][:room]
-        )
+        self._links = table(readings, columns, max(0, lines - 3), indent="  ")
 
     def _draw(self) -> None:
         # Everything below the bar is cleared and drawn again; the cursor goes back to the bar.
@@ -129,26 +123,3 @@ def _words(counts: dict[str, int]) -> str:
     text = f"{counts.get('sent', 0)} requests sent, {counts.get('completed', 0)} answered"
     timed_out = counts.get("timed_out", 0)
     return f"{text}, {timed_out} timed out" if timed_out else text
-
-
-def _fields(reading: Reading) -> list[str]:
-    """What a link does, in words."""
-    fields = [f"{reading.bit_rate / 1e6:.2f} Mbit/s"]
-    if reading.queue_bytes is not None:
-        fields.append(f"queue {reading.queue_bytes / 1e3:.1f} kB")
-    if reading.delay_ms is not None and reading.longest_ms is not None:
-        fields.append(f"delay {reading.delay_ms:.1f} ms, at most {reading.longest_ms:.1f} ms")
-    dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items())
-    return [*fields, f"dropped {dropped or 'none'}"]
-
-
-_HEADING = ("", "  Mbit/s  queue kB  delay ms  longest  dropped")
-
-
-def _columns(reading: Reading) -> tuple[str, str]:
-    """Name, and the rest in columns below :data:`_HEADING`."""
-    queue = "—" if reading.queue_bytes is None else f"{reading.queue_bytes / 1e3:.1f}"
-    delay = "—" if reading.delay_ms is None else f"{reading.delay_ms:.1f}"
-    longest = "—" if reading.longest_ms is None else f"{reading.longest_ms:.1f}"
-    dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
-    return reading.direction, f"{reading.bit_rate / 1e6:8.2f}  {queue:>8}  {delay:>8}  {longest:>7}  {dropped}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from cellbed.shell import ShellLink
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def _alone(what: str, way: str) -> Any:
+    return typer.Option(help=f"The {way}'s {what}, where it differs.", show_default=False)
 
 
 # What follows the command's name belongs to the command, with or without a "--" before it.
@@ -24,15 +28,42 @@ def shell(
     ] = "unlimited",
     down: Annotated[str, typer.Option("--down", help="Downlink: the same.")] = "unlimited",
     delay: Annotated[
-        str, typer.Option(help="One-way base delay of each direction: '20 ms'; a bare 20 is ms, as with mm-delay.")
+        str,
+        typer.Option(help="One-way delay: '20 ms', a bare 20 is ms; a CSV file; 'normal mean=20ms deviation=3ms'."),
     ] = "0 ms",
-    loss: Annotated[str, typer.Option(help="Probability of losing a packet, each direction: 0.01 or '1 %'.")] = "0",
+    uplink_delay: Annotated[str | None, _alone("delay", "uplink")] = None,
+    downlink_delay: Annotated[str | None, _alone("delay", "downlink")] = None,
+    loss: Annotated[
+        str, typer.Option(help="Loss: 0.01 or '1 %'; a CSV file; 'gilbert-elliott to_bad=0.01 to_good=0.25'.")
+    ] = "0",
+    uplink_loss: Annotated[str | None, _alone("loss", "uplink")] = None,
+    downlink_loss: Annotated[str | None, _alone("loss", "downlink")] = None,
     queue: Annotated[
-        str, typer.Option(help="Bottleneck queue of each direction: '1 MB', '100 packets', or 'infinite'.")
+        str, typer.Option(help="Bottleneck queue: '1 MB', '100 packets', 'codel', 'fqcodel', 'pie 1 MB', 'infinite' …")
     ] = "1 MB",
+    uplink_queue: Annotated[str | None, _alone("queue", "uplink")] = None,
+    downlink_queue: Annotated[str | None, _alone("queue", "downlink")] = None,
     start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
     once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the random losses.")] = 1,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let a port of this machine lead to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    meter: Annotated[
+        bool, typer.Option("--meter", help="Show rate, queue, delay and drops in the last lines of the terminal.")
+    ] = False,
+    meter_to: Annotated[
+        Path | None,
+        typer.Option(help="Show them in another terminal, or write a line a second to a file.", show_default=False),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Record every packet in this file, for `cellbed log`.", show_default=False),
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="No way out to the host's network.")] = False,
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
@@ -44,19 +75,26 @@ def shell(
       cellbed shell --up lte-suburban.up --down lte-suburban.down
       cellbed shell --up "5 Mbit/s" --down "20 Mbit/s" --delay "20 ms" -- curl -sI https://example.org
       cellbed shell --delay 20 -- cellbed shell --up recordings/train.up --down recordings/train.down
+      cellbed shell --up "5 Mbit/s" --uplink-queue "codel target=5ms" --delay rtt.csv --meter --log packets.bin
+      cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
     """
-    from cellbed.shell import run_shell
-    from cellbed.shell.options import parse_link
+    from cellbed.shell import ShellMeter, run_shell
+    from cellbed.shell.meter import open_meter
+    from cellbed.shell.options import EachWay, parse_link
+    from cellbed.shell.publish import parse
 
     link: ShellLink = parse_link(
         uplink=up,
         downlink=down,
-        delay=delay,
-        loss=loss,
-        queue=queue,
+        delay=EachWay(delay, uplink_delay, downlink_delay),
+        loss=EachWay(loss, uplink_loss, downlink_loss),
+        queue=EachWay(queue, uplink_queue, downlink_queue),
         start=start,
         looped=not once,
         seed=seed,
         folder=Path.cwd(),
     )
-    raise typer.Exit(run_shell(link, command or (), offline=offline))
+    published = [parse(text) for text in publish or ()]
+    shown = open_meter(meter_to) if meter_to is not None else ShellMeter() if meter else None
+    status = run_shell(link, command or (), offline=offline, publish=published, packet_log=log, meter=shown)
+    raise typer.Exit(status)

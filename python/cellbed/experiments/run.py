@@ -7,28 +7,31 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cellbed.errors import CellbedError
+from cellbed.experiments.description import Known, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
+from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.clean import clean
+from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import Proof, ProofError, prove_limits, prove_links
+from cellbed.testbed.prove import ProofError, prove_limits
+from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
-from cellbed.traces import TraceSource
 from cellbed.workloads.cache import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
 if TYPE_CHECKING:
-    from cellbed.experiments.meter import Meter, Reading
+    from cellbed.meter import Meter, Reading
 
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
@@ -70,18 +73,6 @@ class Outcome:
     error: CellbedError | None = None
 
 
-@dataclass(slots=True)
-class _State:
-    """What is known of a run until now; becomes ``run.json``."""
-
-    status: str = "running"
-    t0_ns: int | None = None
-    first_request_s: float | None = None
-    proof: list[Proof] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    emulator: dict[str, Any] | None = None
-
-
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
     """Run a planned scenario, whose file says `text`. Ctrl-C ends it in order and keeps what was measured.
 
@@ -91,7 +82,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         listener.note(f"cleaned up after an earlier run: {line}")
     with Interruption() as interruption:
         path: Path | None = None
-        state = _State()
+        state = Known()
         started = datetime.now(UTC)
         error: CellbedError | None = None
         try:
@@ -109,7 +100,9 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         interruption.shield()
         if path is None:
             return Outcome(None, state.status, error)
-        _describe(path, scenario, plan, options, state, started)
+        by_hand = manual_warning(path, state.t0_ns)
+        state.warnings += [by_hand] if by_hand else []
+        describe(path, scenario, plan, state, started, limits=options.limits)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
             # No request was sent and no proof failed: the folder would only be in the way.
             shutil.rmtree(path)
@@ -123,7 +116,7 @@ def _drive(
     plan: Plan,
     options: Options,
     listener: Listener,
-    state: _State,
+    state: Known,
     started: datetime,
     interruption: Interruption,
 ) -> None:
@@ -141,7 +134,7 @@ def _drive(
 
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
-        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control)
+        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control, control_path(record))
         emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
         stack.callback(_stop_emulator, emulator, plan, state)
         folder.write_json(
@@ -161,11 +154,12 @@ def _drive(
 
         t0_ns = time.monotonic_ns() + 20_000_000
         emulator.restart_links(t0_ns)
+        state.counted_before = emulator.counters()
         end_ns = t0_ns + scenario.duration
         drain_ns = scenario.workload.drain
         state.t0_ns = t0_ns
         state.first_request_s = _since_command(t0_ns)
-        _describe(path, scenario, plan, options, state, started)
+        describe(path, scenario, plan, state, started, limits=options.limits)
         supervisor.sample_nodes(groups)
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
@@ -173,10 +167,9 @@ def _drive(
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None
         if options.meter:
-            from cellbed.experiments.meter import Meter
+            from cellbed.meter import Meter
 
-            meter = Meter(emulator, [direction.name for direction in plan.directions], raw / "packets.bin")
-            stack.enter_context(meter)
+            meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)
         for name, group in groups.items():
             kills = (group.sample().oom_kills or 0) - kills_before[name]
@@ -199,7 +192,7 @@ def _prove(
     groups: dict[str, cgroups.Group],
     places: dict[str, Place],
     listener: Listener,
-    state: _State,
+    state: Known,
 ) -> None:
     listener.phase("measuring limits and links against what was asked")
     for node in plan.nodes:
@@ -241,7 +234,7 @@ def _follow(
     end_ns: int,
     deadline_ns: int,
     listener: Listener,
-    state: _State,
+    state: Known,
     meter: Meter | None,
 ) -> None:
     """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
@@ -277,14 +270,19 @@ def _follow(
     tick()
 
 
-def _stop_emulator(emulator: Emulator, plan: Plan, state: _State) -> None:
+def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
     try:
+        counted = emulator.counters()
         account = emulator.stop()
     except CellbedError as error:
         emulator.kill()
         state.warnings.append(str(error))
         return
-    state.emulator = {"lateness_ns": account["lateness_ns"], "interfaces": account["interfaces"]}
+    state.emulator = {
+        "lateness_ns": account["lateness_ns"],
+        "interfaces": account["interfaces"],
+        "directions": state.counted_since(counted),
+    }
     if account.get("records_lost"):
         state.warnings.append(f"the packet log lacks {account['records_lost']} records: the disk was too slow")
     for node, counts in account["interfaces"].items():
@@ -300,61 +298,6 @@ def _since_command(moment_ns: int) -> float:
     start_s = ticks / os.sysconf("SC_CLK_TCK")
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return now_s - start_s + (moment_ns - time.monotonic_ns()) / 1e9
-
-
-def _describe(path: Path, scenario: Scenario, plan: Plan, options: Options, state: _State, started: datetime) -> None:
-    """Write ``run.json``."""
-    folder.write_json(
-        path / "run.json",
-        {
-            "format": 1,
-            "name": scenario.name,
-            "status": state.status,
-            "t0_ns": state.t0_ns,
-            "started": started.isoformat(timespec="seconds"),
-            "duration_ns": scenario.duration,
-            "drain_ns": scenario.workload.drain,
-            "limits_enforced": options.limits,
-            "no_limits": not options.limits,
-            "first_request_s": state.first_request_s,
-            "seed": scenario.seed,
-            "workload": scenario.resolved()["workload"],
-            "notes": workload(scenario.workload.kind).notes(scenario.workload),
-            "nodes": [
-                {
-                    "name": node.name,
-                    "class": node.node_class,
-                    "cpus": node.cpus,
-                    "memory_bytes": node.memory_bytes,
-                    "addresses": [str(node.ipv4), str(node.ipv6)],
-                    "limits_enforced": options.limits,
-                }
-                for node in plan.nodes
-            ],
-            "directions": [
-                {
-                    "index": index,
-                    "name": direction.name,
-                    "link": direction.link,
-                    "way": direction.way,
-                    "from": direction.source,
-                    "to": direction.target,
-                    "description": direction.description,
-                    "trace": {
-                        "name": direction.capacity.name,
-                        "sha256": direction.capacity.sha256,
-                        "synthetic": direction.capacity.synthetic,
-                    }
-                    if isinstance(direction.capacity, TraceSource)
-                    else None,
-                }
-                for index, direction in enumerate(plan.directions)
-            ],
-            "proof": [proof.as_dict() for proof in state.proof],
-            "emulator": state.emulator,
-            "warnings": state.warnings,
-        },
-    )
 
 
 def finish(outcome: Outcome, listener: Listener) -> None:

@@ -90,6 +90,19 @@ class Crossings:
         return len(self.entered)
 
 
+def _first_copies(hops: NDArray[Any]) -> NDArray[Any]:
+    """One record per packet and direction, in the order of the log: of a packet that was doubled the copy that got on.
+
+    That is the first that was not dropped, for the receiver has done with the packet when the first copy is there.
+    """
+    order = np.lexsort((hops["drop"] != 0, hops["direction"], hops["packet"]))
+    packet, direction = hops["packet"][order], hops["direction"][order]
+    again = (packet[1:] == packet[:-1]) & (direction[1:] == direction[:-1])
+    if not again.any():
+        return hops
+    return hops[np.sort(order[np.r_[True, ~again]])]
+
+
 def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports: Collection[int]) -> Crossings:
     """One row per TCP packet to or from one of `service_ports`.
 
@@ -98,7 +111,7 @@ def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports
     ports = np.array(sorted(service_ports), np.uint16)
     wanted = log["protocol"] == TCP
     wanted &= np.isin(log["source_port"], ports) | np.isin(log["destination_port"], ports)
-    hops = np.asarray(log[wanted])
+    hops = _first_copies(np.asarray(log[wanted]))
     # A packet's records come in the order of its hops, because each is written when the packet leaves that
     # hop: a stable sort by packet keeps it.
     hops = hops[np.argsort(hops["packet"], kind="stable")]

@@ -20,16 +20,20 @@ def read_run(run: Path) -> dict[str, Any]:
 
     Raises MeasureError for a path that is not a run's folder, or whose format this version does not read.
     """
-    path = run / "run.json"
     if not run.is_dir():
         raise MeasureError(f"{run}: not a run folder: there is no such directory")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (run / "run.json").exists():
         raise MeasureError(
             f"{run}: not a run folder: it has no run.json; give the path that `cellbed run` printed, "
             "for example runs/offload-lte-20250101-120000"
-        ) from None
+        )
+    return read_account(run / "run.json")
+
+
+def read_account(path: Path) -> dict[str, Any]:
+    """What is told of a run or a shell in a JSON file. Raises MeasureError where this version cannot read it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise MeasureError(f"{path}: cannot be read: {error}") from None
     if not isinstance(content, dict):

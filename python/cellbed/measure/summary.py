@@ -70,7 +70,9 @@ class DirectionSummary:
 
     Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
     those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
-    capacity, and when it began.
+    capacity, and when it began. dropped_congestion: by a managed queue before it was full; marked, duplicated,
+    corrupted: packets; ``None`` where the emulator did not live to tell, and then `dropped_queue` is all that queues
+    dropped.
     """
 
     direction: str
@@ -81,6 +83,10 @@ class DirectionSummary:
     dropped_loss: int
     longest_gap_s: float | None
     longest_gap_at_s: float | None
+    dropped_congestion: int | None = None
+    marked: int | None = None
+    duplicated: int | None = None
+    corrupted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +266,7 @@ def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
 
 
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
+    told = (description.get("emulator") or {}).get("directions") or {}
     found = []
     for name in (str(direction["name"]) for direction in description.get("directions") or []):
         # Before the schedule begins the links are proved, with packets that are not the workload's.
@@ -270,16 +277,20 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         limited = during["capacity_mbit_s"].null_count() == 0
         found_gaps = gaps(during["capacity_mbit_s"].to_numpy()) if limited else []
         begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0, 0))
+        counted = told.get(name) or {}
+        congestion = (counted.get("dropped") or {}).get("congestion")
         found.append(
             DirectionSummary(
                 direction=name,
                 capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
                 used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
                 queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
-                dropped_queue=int(since["dropped_queue"].sum()),
+                dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
                 longest_gap_at_s=float(during["time_s"][begin]) if limited and length else None,
+                dropped_congestion=congestion,
+                **{what: counted.get(what) for what in ("marked", "duplicated", "corrupted")},
             )
         )
     return found

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from cellbed.errors import CellbedError
 from cellbed.measure.packets import MAGIC, RECORD
-from cellbed.measure.run_folder import read_run
+from cellbed.measure.run_folder import read_account, read_run
 
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
 
-REASONS = {1: "queue-full", 2: "loss"}
+REASONS = {1: "queue-full", 2: "loss", 3: "congestion"}
 """Why a packet was dropped, by the value of the field `drop`."""
 
 Records = NDArray[Any]
@@ -38,7 +38,8 @@ class PacketLog:
     """A packet log on disk.
 
     path: the file. count: whole records in it. rest: bytes of a last record that is not whole.
-    run: content of the run's ``run.json`` and folder: the run's folder; both `None` for a file on its own.
+    run: content of the run's ``run.json``, or of the account that a shell leaves beside its log; folder: the run's, or
+    the log's; both `None` for a file on its own.
     """
 
     path: Path
@@ -139,6 +140,8 @@ def open_log(path: Path) -> PacketLog:
     elif path.name == "packets.bin" and (path.absolute().parent.parent / "run.json").is_file():
         folder = path.absolute().parent.parent
         run = read_run(folder)
+    elif (account := path.with_name(f"{path.name}.json")).is_file():
+        folder, run = path.absolute().parent, read_account(account)
     with _opened(path) as file:
         begin = file.read(len(MAGIC))
         size = path.stat().st_size

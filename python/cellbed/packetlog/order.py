@@ -33,6 +33,17 @@ class Events:
     until: int
 
 
+def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
+    """The chunks of a log, each with a time before which no packet of a later one arrived; at the end `FOREVER`."""
+    earliest = [
+        int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
+    ]
+    for at in range(len(earliest) - 2, -1, -1):
+        earliest[at] = min(earliest[at], earliest[at + 1])
+    for at, records in enumerate(log.chunks(direction, since_ns)):
+        yield records, earliest[at + 1] if at + 1 < len(earliest) else FOREVER
+
+
 def in_order(
     log: PacketLog, *, leaves: str = "departed", direction: int | None = None, since_ns: int | None = None
 ) -> Iterator[Events]:
@@ -40,20 +51,14 @@ def in_order(
 
     leaves: the field that says when a packet leaves (``released`` or ``departed``); for a dropped one it is the drop.
     """
-    earliest = [
-        int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
-    ]
-    for at in range(len(earliest) - 2, -1, -1):
-        earliest[at] = min(earliest[at], earliest[at + 1])
     time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
     waiting: Records | None = None
-    for at, records in enumerate(log.chunks(direction, since_ns)):
+    for records, until in settled(log, direction, since_ns):
         left = np.where(records["drop"] != 0, records["departed"], records[leaves])
         time = np.concatenate([time, records["arrived"], left])
         points = np.repeat(np.array([ENTERS, LEAVES], np.uint8), len(records))
         point = np.concatenate([point, points])
         waiting = np.concatenate([*([] if waiting is None else [waiting]), records, records])
-        until = earliest[at + 1] if at + 1 < len(earliest) else FOREVER
         order = np.lexsort((point, time))
         time, point, waiting = time[order], point[order], waiting[order]
         ready = int(np.searchsorted(time, until))

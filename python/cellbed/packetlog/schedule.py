@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from cellbed.packetlog.log import LogError, PacketLog
 from cellbed.packetlog.mahimahi import Opportunities
 from cellbed.scenario.units import DURATION
+from cellbed.testbed.by_hand import manual_changes
 from cellbed.traces import TraceError, resolve
 
 
@@ -15,11 +17,13 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
     """The schedule of a direction; `None` where it had no trace.
 
     folder: where a relative path of a trace is looked for, after the folders of the run.
-    Errors: :class:`LogError` where the trace is not there any more, or is another one.
+    Errors: :class:`LogError` where the trace is not there any more, is another one, or was not played throughout.
     """
     described = log.directions.get(direction, {}).get("trace")
     if not described or log.folder is None:
         return None
+    if _changed(log, direction):
+        raise LogError(f"the bottleneck of {log.direction_name(direction)} was changed while the run went on")
     name, digest = str(described["name"]), described.get("sha256")
     found = []
     for place in (folder, log.folder, log.folder.parent, log.folder.parent.parent):
@@ -27,13 +31,29 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
             source = resolve(name, place)
             found.append(source.path)
             if digest in (None, source.sha256):
-                mobile = _mobile_link(log.folder)
-                offset = int(DURATION.parse(str(mobile.get("start", "0 s"))))
-                return Opportunities(source.trace, offset, bool(mobile.get("loop", True)))
+                return Opportunities(source.trace, *_playing(described, log.folder))
         except TraceError:
             continue
     why = f"{found[0]} is another one" if found else f"it is not in {folder.absolute()}"
     raise LogError(f"the trace {name!r} of this run cannot be used: {why}")
+
+
+def _changed(log: PacketLog, direction: int) -> bool:
+    """Whether schedule or queue were changed, by the scenario or by hand."""
+    assert log.folder is not None
+    planned = log.directions.get(direction, {}).get("changes") or []
+    kinds = {kind for each in planned for kind in each.get("kinds", ())}
+    name = log.direction_name(direction)
+    by_hand = [each for each in manual_changes(log.folder) if each.get("direction") == name]
+    return "bottleneck" in kinds | {(each.get("stage") or {}).get("kind") for each in by_hand}
+
+
+def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
+    """Where in the trace the schedule starts, ns, and whether it is looped: a shell tells it with the trace."""
+    if "offset_ns" in described:
+        return int(described["offset_ns"]), bool(described["looped"])
+    mobile = _mobile_link(folder)
+    return int(DURATION.parse(str(mobile.get("start", "0 s")))), bool(mobile.get("loop", True))
 
 
 def _mobile_link(run: Path) -> dict[str, object]:

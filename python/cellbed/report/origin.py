@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-State = Literal["holds", "not reached", "off"]
+State = Literal["holds", "not reached", "not proved", "off"]
 
-MARKS: dict[State, str] = {"holds": "✓", "not reached": "!", "off": "✗"}
+MARKS: dict[State, str] = {"holds": "✓", "not reached": "!", "not proved": "–", "off": "✗"}
 
 
 def traces(description: dict[str, Any]) -> str | None:

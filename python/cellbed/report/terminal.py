@@ -141,7 +141,17 @@ def _shown(summary: "Summary") -> list[tuple["Percentile", "Decomposition"]]:
 def _links(summary: "Summary") -> Table | None:
     if not summary.directions:
         return None
-    table = _table("link", "capacity\nMbit/s", "used\nMbit/s", "highest\nqueue", "longest gap", "queue\nfull", "lost")
+    extras = [(name, words) for name, words in _EXTRAS if any(getattr(each, name) for each in summary.directions)]
+    table = _table(
+        "link",
+        "capacity\nMbit/s",
+        "used\nMbit/s",
+        "highest\nqueue",
+        "longest gap",
+        "queue\nfull",
+        "lost",
+        *(words for _, words in extras),
+    )
     for each in summary.directions:
         gap = formats.NOTHING
         if each.longest_gap_s:
@@ -155,8 +165,18 @@ def _links(summary: "Summary") -> Table | None:
             gap,
             _alarming(each.dropped_queue),
             _alarming(each.dropped_loss),
+            *(formats.number(getattr(each, name)) for name, _ in extras),
         )
     return table
+
+
+_EXTRAS = (
+    ("dropped_congestion", "con-\ngestion"),
+    ("marked", "\nmarked"),
+    ("duplicated", "\ndoubled"),
+    ("corrupted", "\ndamaged"),
+)
+"""Counts of a link that are shown where there are some."""
 
 
 def _nodes(summary: "Summary") -> Table | None:

@@ -56,7 +56,7 @@ class TextField:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(
-            self._validate,
+            self.validate,
             serialization=core_schema.plain_serializer_function_ser_schema(self.show),
         )
 
@@ -65,7 +65,8 @@ class TextField:
     ) -> dict[str, Any]:
         return {"type": "string", **self.schema}
 
-    def _validate(self, value: object, info: ValidationInfo) -> Any:
+    def validate(self, value: object, info: ValidationInfo) -> Any:
+        """The value of what was written; raises a `refusal`."""
         if not isinstance(value, str):
             number = plainly(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             problem = "has no unit" if number else "is not text"
@@ -92,28 +93,30 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
     return TextField(read, kind.format, schema, kind.remedy)
 
 
-def _read_percentage(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        probability = parse_probability(value)
-    except UnitError as error:
-        raise refusal(str(error)) from error
-    if not value.strip().endswith("%"):
-        raise refusal(f"{plainly(value)} is in quotes: write {probability:g}, or '{100 * probability:g} %'")
-    return probability
+def _percentage(certain: bool) -> BeforeValidator:
+    """Reads text in per cent; other values are left to the field's own validation."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            probability = parse_probability(value, certain=certain)
+        except UnitError as error:
+            raise refusal(str(error)) from error
+        if not value.strip().endswith("%"):
+            raise refusal(f"{plainly(value)} is in quotes: write {probability:g}, or '{100 * probability:g} %'")
+        return probability
+
+    number = Annotated[float, Field(ge=0, le=1) if certain else Field(ge=0, lt=1)]
+    digits = "(100|[0-9]{1,2})" if certain else "[0-9]{1,2}"
+    text = Annotated[str, Field(pattern=rf"^\s*{digits}(\.[0-9]{{1,24}})?\s*%\s*$")]
+    return BeforeValidator(read, json_schema_input_type=number | text)
 
 
-Probability = Annotated[
-    float,
-    Field(ge=0, lt=1),
-    BeforeValidator(
-        _read_percentage,
-        json_schema_input_type=Annotated[float, Field(ge=0, lt=1)]
-        | Annotated[str, Field(pattern=r"^\s*[0-9]{1,2}(\.[0-9]{1,24})?\s*%\s*$")],
-    ),
-]
+Probability = Annotated[float, Field(ge=0, lt=1), _percentage(certain=False)]
 """A probability from 0 to below 1: a number, or text in per cent."""
+Chance = Annotated[float, Field(ge=0, le=1), _percentage(certain=True)]
+"""The same, with 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.fields import plainly
-from cellbed.scenario.model import Scenario
+from cellbed.scenario.forms import APART, BOTH, PLAIN, WAYS, Ways, is_apart
+from cellbed.scenario.table import Path
 
 
 class ScenarioError(CellbedError):
@@ -22,7 +23,7 @@ class ScenarioError(CellbedError):
 class Problem:
     """One thing to put right at the key with this path, such as ``("links", "mobile", "queue")``."""
 
-    path: tuple[str, ...]
+    path: Path
     text: str
 
     @property
@@ -31,65 +32,141 @@ class Problem:
         return _dotted(self.path)
 
 
-def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any]) -> list[Problem]:
-    """What pydantic found in ``data``, in our words and one problem per mistake."""
+def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type[BaseModel]) -> list[Problem]:
+    """What pydantic found in ``data``, meant to be a ``root``, in our words and one problem per mistake."""
+    keys = _Keys(root, data)
     found = [(_path(error, data), error) for error in errors]
     absent = {_dotted(path) for path, error in found if error["type"] == "missing"}
     explained = set()
     sentences = []
     for path, error in found:
         if error["type"] == "extra_forbidden":
-            meant, text = _unknown(path, data, absent)
+            meant, text = _unknown(path, keys, absent)
             explained.add(meant)
         else:
-            text = _sentence(path, error, data)
+            text = _sentence(path, error, keys)
         sentences.append(Problem(path, text))
     # A mistyped key is one mistake, though it leaves its right name missing.
     return [problem for problem in sentences if problem.key not in explained]
 
 
-def _path(error: ErrorDetails, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of the file to blame; pydantic puts the name of the chosen variant of a union among them."""
-    path: list[str] = []
+def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
+    """The keys of the file to blame; pydantic puts the name of the chosen form or kind of a value among them."""
+    path: list[str | int] = []
     here: Any = data
     location = error["loc"]
     for index, step in enumerate(location):
-        if isinstance(here, Mapping) and step in here:
-            here = here[step]
-        elif index < len(location) - 1 or (isinstance(here, Mapping) and here.get("kind") == step):
+        inner = _child(here, step)
+        if inner is not None:
+            here = inner
+        elif (
+            index < len(location) - 1
+            or step in (PLAIN, BOTH, APART)
+            or (isinstance(here, Mapping) and here.get("kind") == step)
+        ):
             continue
-        path.append(str(step))
+        path.append(step)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(here, Mapping):
         path.append("kind")
     return tuple(path)
 
 
-def _dotted(path: Sequence[str]) -> str:
-    return ".".join(step if step.replace("-", "_").isidentifier() else json.dumps(step) for step in path)
+def _is_form(step: str | int, value: Any) -> bool:
+    return step in (PLAIN, BOTH, APART) or (isinstance(value, Mapping) and value.get("kind") == step)
 
 
-def _value(path: Sequence[str], data: Mapping[str, Any]) -> Any:
-    here: Any = data
+def _child(here: Any, step: str | int) -> Any:
+    if isinstance(here, Mapping):
+        return here.get(step)
+    if isinstance(here, list) and isinstance(step, int) and step < len(here):
+        return here[step]
+    return None
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    text = ""
     for step in path:
-        here = here.get(step) if isinstance(here, Mapping) else None
-    return here
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            plain = step.replace("-", "_").isidentifier()
+            text += ("." if text else "") + (step if plain else json.dumps(step))
+    return text
 
 
-def _unknown(path: tuple[str, ...], data: Mapping[str, Any], absent: set[str]) -> tuple[str, str]:
+class _Keys:
+    """The keys that a scenario may have, and those that one has."""
+
+    def __init__(self, root: type[BaseModel], data: Mapping[str, Any]) -> None:
+        self._root = root
+        self._data = data
+
+    def value(self, path: Sequence[str | int]) -> Any:
+        """What the file has at `path`."""
+        here: Any = self._data
+        for step in path:
+            here = _child(here, step)
+        return here
+
+    def of(self, table: Sequence[str | int]) -> dict[str, Any]:
+        """The known keys of a table with their fields; of one with variants those of the variant that it has."""
+        annotation: Any = self._root
+        field: Any = None
+        here: Any = self._data
+        for step in table:
+            if isinstance(step, str) and not (_has_ways(annotation) and step in WAYS):
+                model = _variant(annotation, here)
+                field = model.model_fields.get(step) if model else None
+                if field is None:
+                    return {}
+                annotation = field.annotation
+            here = _child(here, step)
+        model = _variant(annotation, here)
+        if _has_ways(annotation) and isinstance(here, Mapping) and (model is None or is_apart(here)):
+            return dict.fromkeys(WAYS, field)
+        return dict(model.model_fields) if model else {}
+
+    def all(self, model: type[BaseModel] | None = None, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The path of every key that a scenario can have, depth first, without the directions."""
+        for name, field in (model or self._root).model_fields.items():
+            yield (*above, name)
+            for inner in _models(field.annotation):
+                yield from self.all(inner, (*above, name))
+
+
+def _has_ways(annotation: Any) -> bool:
+    return get_origin(annotation) is Ways or any(_has_ways(inner) for inner in get_args(annotation))
+
+
+def _variant(annotation: Any, value: Any) -> type[BaseModel] | None:
+    """The table that an annotation allows, of several the one that the ``kind`` of `value` names."""
+    models = _models(annotation)
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    return next((model for model in models if kind in _kinds(model)), models[0] if models else None)
+
+
+def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
     """The dotted key that was meant instead of the unknown ``path`` (or nothing), and the sentence."""
-    *table, name = path
-    siblings = _fields(tuple(table), data)
-    if name not in siblings and path in set(_known_keys()):
-        kind = plainly(_value((*table, "kind"), data))
-        return "", f"unknown key, since kind = {kind} has none of this name: remove it or choose another kind"
+    *table, last = path
+    name = str(last)
+    siblings = keys.of(table)
+    places = [known for known in keys.all() if known[-1] == name]
+    plain_table = tuple(step for step in table if isinstance(step, str) and step not in WAYS)
+    if name not in siblings and (*plain_table, name) in places:
+        kind = keys.value((*table, "kind"))
+        if kind is not None:
+            return (
+                "",
+                f"unknown key, since kind = {plainly(kind)} has none of this name: remove it or choose another kind",
+            )
     near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.65)
-    present = _value(table, data)
+    present = keys.value(table)
     free = [key for key in near if key not in present]
     if free:
         return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:
         return "", f"unknown key; '{near[0]}' is there already: remove one of the two"
-    homes = [known for known in _known_keys() if known[-1] == name and known[:-1] != tuple(table)]
+    homes = [place for place in places if place[:-1] != plain_table]
     if homes:
         right = f"[{_dotted(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"
         meant = _dotted(homes[0])
@@ -98,11 +175,11 @@ def _unknown(path: tuple[str, ...], data: Mapping[str, Any], absent: set[str]) -
     return "", f"unknown key; known here: {known}" if known else "unknown key; remove it"
 
 
-def _sentence(path: tuple[str, ...], error: ErrorDetails, data: Mapping[str, Any]) -> str:
+def _sentence(path: Path, error: ErrorDetails, keys: _Keys) -> str:
     kind = error["type"]
     context = error.get("ctx", {})
     value = plainly(error["input"])
-    example = _example(path, data)
+    example = _example(path, keys)
     match kind:
         case "scenario":
             return str(context["text"])
@@ -114,7 +191,8 @@ def _sentence(path: tuple[str, ...], error: ErrorDetails, data: Mapping[str, Any
             return f"{value} is not a table: {example}"
         case "literal_error" | "union_tag_invalid":
             choices = str(context.get("expected") or context.get("expected_tags")).replace(" or ", ", ")
-            return _choice(str(context.get("tag", value)), [choice.strip(" '") for choice in choices.split(",")])
+            kinds = [choice.strip(" '") for choice in choices.split(",")]
+            return _choice(str(context.get("tag", value)), [kind for kind in kinds if kind != PLAIN])
         case "union_tag_not_found":
             return f"missing: {example}"
         case "int_type" | "int_from_float" | "int_parsing_size":
@@ -134,7 +212,7 @@ def _sentence(path: tuple[str, ...], error: ErrorDetails, data: Mapping[str, Any
         case "less_than":
             return f"{value} is too large: write less than {plainly(context['lt'])}"
         case "string_pattern_mismatch":
-            return f"{value} cannot be used here: {_PATTERNS.get(path[-1], example)}"
+            return f"{value} cannot be used here: {_PATTERNS.get(str(path[-1]), example)}"
         case _:
             return f"{value} cannot be used here: {example}"
 
@@ -153,27 +231,33 @@ def _choice(wrong: str, choices: Sequence[str]) -> str:
     return f"'{wrong}' is not known: {hint}write {'one of ' if len(choices) > 1 else ''}{listed}"
 
 
-def _example(path: tuple[str, ...], data: Mapping[str, Any]) -> str:
+def _example(path: Path, keys: _Keys) -> str:
     """What to write at ``path``, from the schema's own examples."""
-    field = _fields(path[:-1], data).get(path[-1])
+    name = str(path[-1])
+    field = keys.of(path[:-1]).get(name)
     if field is None:
         return "remove it"
-    name = path[-1]
+    values = field.examples or _annotated_examples(field.metadata)
     model = _models(field.annotation)
-    if name == "queue":
-        return 'write queue = { kind = "droptail", limit = "1 MB" }'
-    if model:
+    if model and not values:
         required = [key for key, inner in model[0].model_fields.items() if inner.is_required()]
         # Keys that are required unless others say differently, as the schema has it.
         rules: Any = model[0].model_config.get("json_schema_extra") or {}
         required += rules.get("else", {}).get("required", [])
-        return f"write [{_dotted(path)}]" + (f" and under it {', '.join(required)}" if required else "")
-    values = field.examples or _annotated_examples(field.metadata)
+        listed = get_origin(field.annotation) is list
+        heading = f"[[{_dotted(path)}]]" if listed else f"[{_dotted(path)}]"
+        return f"write {heading}" + (f" and under it {', '.join(required)}" if required else "")
     if not values:
         values = [choice for choice in get_args(field.annotation) if isinstance(choice, str | int)]
     if not values and not field.is_required():
         values = [field.default]
-    return f"write {name} = {json.dumps(values[0], ensure_ascii=False)}"
+    return f"write {name} = {_as_toml(values[0])}"
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_as_toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _annotated_examples(metadata: Sequence[Any]) -> list[Any]:
@@ -187,28 +271,5 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
-def _fields(table: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The known keys of a table; of a table with variants those of the one that its ``kind`` names."""
-    model: type[BaseModel] = Scenario
-    here: Any = data
-    for step in table:
-        here = here.get(step) if isinstance(here, Mapping) else None
-        field = model.model_fields.get(step)
-        candidates = _models(field.annotation) if field else []
-        if not candidates:
-            return {}
-        kind = here.get("kind") if isinstance(here, Mapping) else None
-        model = next((c for c in candidates if kind in _kinds(c)), candidates[0])
-    return dict(model.model_fields)
-
-
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
     return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
-
-
-def _known_keys(model: type[BaseModel] = Scenario, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of every key that a scenario can have, depth first."""
-    for name, field in model.model_fields.items():
-        yield (*above, name)
-        for inner in _models(field.annotation):
-            yield from _known_keys(inner, (*above, name))

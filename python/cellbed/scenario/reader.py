@@ -10,7 +10,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cellbed.scenario import congestion
-from cellbed.scenario.fields import Capacity
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import Problem, ScenarioError, problems
 from cellbed.scenario.units import DURATION
@@ -63,10 +62,8 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
     try:
         scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
     except ValidationError as error:
-        raise ScenarioError(_report(source, text, problems(error.errors(include_url=False), data))) from error
-    found = [Problem(tuple(key.split(".")), reason) for key, reason in scenario.misfits()] + list(
-        _unusable_traces(scenario)
-    )
+        raise ScenarioError(_report(source, text, problems(error.errors(include_url=False), data, Scenario))) from error
+    found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
         raise ScenarioError(_report(source, text, found))
     return scenario.completed()
@@ -89,14 +86,13 @@ def _content(path: Path) -> bytes:
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
     """Traces of the user's own are parsed here, so that a malformed one is met before anything is brought up."""
     mobile = scenario.links.mobile
-    ways: dict[str, Capacity] = {"up": mobile.up, "down": mobile.down}
-    for way, capacity in ways.items():
+    for path, capacity in mobile.capacities():
         if not isinstance(capacity, TraceSource) or (capacity.synthetic and mobile.loop):
             continue
         try:
             end = capacity.trace.duration_ns
         except TraceError as error:
-            yield Problem(("links", "mobile", way), str(error))
+            yield Problem(("links", "mobile", *path), str(error))
             continue
         if mobile.start >= end and not mobile.loop:
             text = f"'{capacity.name}' is over after {DURATION.format(end)}: write an earlier start, or loop = true"
@@ -114,21 +110,21 @@ def _report(source: str, text: str, found: Iterable[Problem]) -> str:
         # tomllib accepts what the standard does not, such as integers of more than 64 bits: "LINE:COLUMN: reason".
         place = re.match(r"\d+", str(error))
         first, positions = int(place[0]) if place else 1, {}
-    lines = [(_line(".".join(problem.path), positions) or first, problem) for problem in found]
+    lines = [(_line(problem.path, positions) or first, problem) for problem in found]
     return "\n".join(
         f"{source}:{line}: {problem.key}: {problem.text}" for line, problem in sorted(lines, key=lambda entry: entry[0])
     )
 
 
-def _line(key: str, positions: Mapping[str, tuple[int, int]]) -> int | None:
-    """The line of ``key``; of what is missing that of its table, or of the first thing in it; None for neither."""
-    while key:
+def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
+    """The line of a key; of what is missing that of its table, or of the first thing in it; None for neither."""
+    for length in range(len(path), 0, -1):
+        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[:length])[1:]
         if key in positions:
             return positions[key][0]
-        inside = [line for known, (line, _) in positions.items() if known.startswith(f"{key}.")]
+        inside = [line for known, (line, _) in positions.items() if known.startswith((f"{key}.", f"{key}["))]
         if inside:
             return min(inside)
-        key = key.rpartition(".")[0]
     return None
 
 

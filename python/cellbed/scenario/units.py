@@ -156,8 +156,11 @@ FREQUENCY = Quantity(
 )
 
 
-def parse_probability(text: str) -> float:
-    """A probability from 0 to below 1, of ``"0.01"`` or ``"1 %"``. Raises UnitError."""
+def parse_probability(text: str, *, certain: bool = False) -> float:
+    """A probability from 0 to below 1, or to 1 where `certain` is allowed, of ``"0.01"`` or ``"1 %"``.
+
+    Raises UnitError.
+    """
     number, percent, rest = text.strip().partition("%")
     try:
         # The exponent, and not a division, so that 1 % is the same number as 0.01.
@@ -166,8 +169,8 @@ def parse_probability(text: str) -> float:
         value = None
     if value is None or rest:
         raise UnitError(f"{_shown(text)} is not a probability: write 0.01 or '1 %'")
-    if not 0 <= value < 1:
-        raise UnitError(f"{_shown(text)} is not from 0 to below 1: write 0.01 or '1 %'")
+    if not (0 <= value < 1 or (certain and value == 1)):
+        raise UnitError(f"{_shown(text)} is not from 0 to {'' if certain else 'below '}1: write 0.01 or '1 %'")
     return value
 
 

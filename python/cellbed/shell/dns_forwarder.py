@@ -2,10 +2,7 @@
 
 Sockets keep the namespace in which they were made. A child process enters the namespace of the shell's gateway, binds
 the sockets there and hands them back; this process stays where the resolver is. Messages pass unread, over UDP and TCP
-(RFC 1035, §4.2), so that it has no opinion on their content.
-
-``python -m cellbed.shell.dns_forwarder`` reads one JSON line with its task, prints ``{"event":"ready"}`` and ends when
-its standard input does.
+(RFC 1035, §4.2), so that it has no opinion on their content. A process of its own (:mod:`cellbed.shell.servant`).
 """
 
 from __future__ import annotations
@@ -16,8 +13,9 @@ import errno
 import json
 import os
 import socket
-import sys
 from typing import Any, cast
+
+from cellbed.shell import servant
 
 ANSWER_S = 3.0
 """How long one resolver is waited for before the next is asked; the C library repeats its question after 5 s."""
@@ -164,34 +162,17 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def _serve(sockets: tuple[socket.socket, socket.socket], servers: list[str]) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), ended.set)
-    tasks = [
-        asyncio.create_task(serve_datagrams(sockets[0], servers)),
-        asyncio.create_task(serve_streams(sockets[1], servers)),
-    ]
-    print(json.dumps({"event": "ready"}), flush=True)
-    await ended.wait()
-    for task in tasks:
-        task.cancel()
-
-
 def main() -> None:
     """Read the task, open the sockets, serve."""
-    task = json.loads(sys.stdin.buffer.readline())
+    task = servant.read_task()
     try:
         if task["network_namespace"] is None:
             sockets = open_sockets(task["address"])
         else:
             sockets = open_sockets_in(task["address"], task["network_namespace"], task["user_namespace"])
     except OSError as error:
-        in_use = error.errno == errno.EADDRINUSE
-        print(json.dumps({"event": "in use" if in_use else "error", "message": str(error)}), flush=True)
+        servant.tell("in use" if error.errno == errno.EADDRINUSE else "error", str(error))
         return
-    asyncio.run(_serve(sockets, task["servers"]))
-
-
-if __name__ == "__main__":
-    main()
+    datagrams, streams = sockets
+    servers = task["servers"]
+    asyncio.run(servant.serve(serve_datagrams(datagrams, servers), serve_streams(streams, servers)))

@@ -1,60 +1,71 @@
-"""The link of a shell: what the command line asks for, as directions of the emulator."""
+"""The link of a shell: what each direction does to packets, and the emulator's configuration that follows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from cellbed.scenario.fields import Capacity
 from cellbed.shell.addresses import Pair
-from cellbed.testbed.plan import Direction, Way
+from cellbed.traces import TraceSource
 
 INSIDE = "inside"
 OUTSIDE = "outside"
 
+Stage = Mapping[str, Any]
+"""A stage in the emulator's terms, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellDirection:
+    """One direction of a shell's link.
+
+    stages: what a packet meets, in this order; none: it passes at once. description: the same in words.
+    trace: that the bottleneck replays, if it replays one; the packet log names it.
+    """
+
+    stages: tuple[Stage, ...] = ()
+    description: str = "unlimited"
+    trace: TraceSource | None = None
+
+    @property
+    def replayed(self) -> dict[str, Any] | None:
+        """The trace and how it is played, for the packet log's account."""
+        if self.trace is None:
+            return None
+        schedules = [stage["schedule"] for stage in self.stages if stage["kind"] == "bottleneck"]
+        played: Mapping[str, Any] = next((schedule for schedule in schedules if schedule["kind"] == "trace"), {})
+        return {
+            "name": self.trace.name,
+            "sha256": self.trace.sha256,
+            "synthetic": self.trace.synthetic,
+            "offset_ns": played.get("offset_ns", 0),
+            "looped": played.get("looped", True),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ShellLink:
-    """What the two directions of a shell's link do.
+    """What the two directions of a shell's link do, seen from the command: the uplink leads out of the shell."""
 
-    uplink, downlink: capacity seen from the command. delay_ns: one way, each direction. loss: probability, each
-    direction. queue: the bottleneck queue as the emulator takes it. looped: whether traces begin anew at their end.
-    offset_ns: where in the traces to begin. seed: of the random losses.
-    """
+    uplink: ShellDirection = field(default_factory=ShellDirection)
+    downlink: ShellDirection = field(default_factory=ShellDirection)
 
-    uplink: Capacity
-    downlink: Capacity
-    delay_ns: int = 0
-    loss: float = 0.0
-    queue: dict[str, Any] | None = None
-    looped: bool = True
-    offset_ns: int = 0
-    seed: int = 1
-
-    @property
-    def directions(self) -> tuple[Direction, Direction]:
-        """Uplink and downlink."""
-        return (
-            self._direction("uplink", INSIDE, OUTSIDE, self.uplink, 2 * self.seed),
-            self._direction("downlink", OUTSIDE, INSIDE, self.downlink, 2 * self.seed + 1),
-        )
-
-    def check(self) -> None:
-        """Read the traces now, so that a malformed one is refused before anything is set up.
-
-        Errors: :class:`cellbed.traces.TraceError`.
-        """
-        from cellbed.traces import TraceSource
-
-        for capacity in (self.uplink, self.downlink):
-            if isinstance(capacity, TraceSource):
-                _ = capacity.trace
-
-    def emulator_config(self, pair: Pair, *, outside: str, ipv6_way_out: bool) -> dict[str, Any]:
+    def emulator_config(
+        self,
+        pair: Pair,
+        *,
+        outside: Literal["current", "new"],
+        ipv6_way_out: bool,
+        packet_log: Path | None = None,
+        control: Path | None = None,
+    ) -> dict[str, Any]:
         """The configuration line for the emulator.
 
         outside: ``"current"`` where the outer end lies in the caller's network namespace, ``"new"`` in one of its own.
-        ipv6_way_out: whether IPv6 leads further than the gateway.
+        ipv6_way_out: whether IPv6 leads further than the gateway. packet_log: file for the record of every packet.
+        control: socket at which the emulator listens.
         """
         forwarding = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"} if outside == "new" else {}
         return {
@@ -76,23 +87,37 @@ class ShellLink:
                 },
             ],
             "default_vertex": OUTSIDE,
-            "directions": [direction.config for direction in self.directions],
+            "directions": [
+                {"name": "uplink", "from": INSIDE, "to": OUTSIDE, "stages": list(self.uplink.stages)},
+                {"name": "downlink", "from": OUTSIDE, "to": INSIDE, "stages": list(self.downlink.stages)},
+            ],
             "series": None,
-            "packet_log": None,
+            "packet_log": str(packet_log.absolute()) if packet_log else None,
+            "control": str(control) if control else None,
         }
 
-    def _direction(self, way: Way, source: str, target: str, capacity: Capacity, loss_seed: int) -> Direction:
-        return Direction(
-            name=way,
-            link="shell",
-            way=way,
-            source=source,
-            target=target,
-            capacity=capacity,
-            delay_ns=self.delay_ns,
-            loss=self.loss,
-            loss_seed=loss_seed,
-            queue=self.queue,
-            offset_ns=self.offset_ns,
-            looped=self.looped,
-        )
+    def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:
+        """What a reader of the packet log needs to know beside it: the keys of a run's ``run.json``.
+
+        started_ns: monotonic time of the start of the schedules.
+        """
+        ways = (("uplink", INSIDE, OUTSIDE, self.uplink), ("downlink", OUTSIDE, INSIDE, self.downlink))
+        ends = ((INSIDE, (pair.inside, pair.inside_ipv6)), (OUTSIDE, (pair.gateway, pair.gateway_ipv6)))
+        return {
+            "format": 1,
+            "t0_ns": started_ns,
+            "nodes": [{"name": name, "addresses": [str(address) for address in both]} for name, both in ends],
+            "directions": [
+                {
+                    "index": index,
+                    "name": way,
+                    "link": "shell",
+                    "way": way,
+                    "from": source,
+                    "to": target,
+                    "description": direction.description,
+                    "trace": direction.replayed,
+                }
+                for index, (way, source, target, direction) in enumerate(ways)
+            ],
+        }

@@ -107,6 +107,17 @@ def apply(translation: Translation, place: Place | None = None) -> None:
         _pass_firewalls(nft, translation)
 
 
+def add(rules: str) -> None:
+    """Add rules of nft(8), in the shell's own table, to the current network namespace.
+
+    Errors: :class:`cellbed.shell.programs.ProgramError`, also where only iptables is installed.
+    """
+    nft = find("nft")
+    if nft is None:
+        raise ProgramError("nft is not installed: sudo apt install nftables")
+    run([nft, "-f", "-"], text=rules)
+
+
 def remove(name: str) -> None:
     """Remove all rules of the shell called `name` from the current network namespace. Harmless when there are none."""
     nft = find("nft")

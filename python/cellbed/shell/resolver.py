@@ -7,20 +7,17 @@ Otherwise the host's resolvers are reached through the link like any other serve
 
 from __future__ import annotations
 
-import json
-import select
 import subprocess
-import sys
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 from cellbed.errors import CellbedError
+from cellbed.shell import servant
 from cellbed.testbed.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _SHORTCUTS = ("/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket", "/var/run/nscd/socket")
 """Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8))."""
-_PATIENCE_S = 10.0
 
 
 class ResolverError(CellbedError):
@@ -66,30 +63,10 @@ def start_forwarder(servers: list[str], gateway: IPv4Address, place: Place | Non
     name server that listens on all addresses does.
     Errors: :class:`ResolverError`.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cellbed.shell.dns_forwarder"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    task = {
-        "servers": servers,
-        "address": str(gateway),
-        "network_namespace": place.network_namespace if place else None,
-        "user_namespace": place.user_namespace if place else None,
-    }
-    process.stdin.write(json.dumps(task).encode() + b"\n")
-    process.stdin.flush()
-    readable, _, _ = select.select([process.stdout], [], [], _PATIENCE_S)
-    line = process.stdout.readline() if readable else b""
-    event = json.loads(line) if line else {}
+    task = {"servers": servers, "address": str(gateway), **servant.namespaces(place)}
+    process, event = servant.start("cellbed.shell.dns_forwarder", task)
     if event.get("event") == "ready":
         return process
-    process.kill()
-    process.wait()
     if event.get("event") == "in use":
         return None
     raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")

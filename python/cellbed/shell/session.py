@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pwd
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from cellbed.errors import CellbedError
-from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, wayout
+from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, servant, wayout
 from cellbed.shell.addresses import (
     HelperNetwork,
     Pair,
@@ -26,6 +28,10 @@ from cellbed.shell.addresses import (
 )
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellLink
+from cellbed.shell.meter import VARIABLE as METER_VARIABLE
+from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
+from cellbed.shell.publish import Published, ruleset, start_forwarder
+from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
@@ -44,41 +50,67 @@ class _Surroundings:
     """What a shell has set up around its command.
 
     resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
-    servants: processes that serve the command, by what they are.
+    servants: processes that serve the command, by what they are. metered: path of the terminal that has its meter.
     """
 
     name: str
+    link: ShellLink
     emulator: Emulator
     pair: Pair
+    control: Path
+    packet_log: Path | None = None
     resolv_conf: str | None = None
     servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    metered: str | None = None
 
     def place(self, node: str) -> Place:
         """The namespaces of one end of the link."""
         return Place(self.emulator.namespace(node), self.emulator.user_namespace)
 
 
-def run_shell(link: ShellLink, command: Sequence[str] = (), *, offline: bool = False) -> int:
+def run_shell(
+    link: ShellLink,
+    command: Sequence[str] = (),
+    *,
+    offline: bool = False,
+    publish: Sequence[Published] = (),
+    packet_log: Path | None = None,
+    meter: ShellMeter | None = None,
+    environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
+    ended: Callable[[], None] | None = None,
+) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
     offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
+    publish: ports that lead to servers inside.
+    packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
+    meter: where to show meanwhile what the link does.
+    environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
+    ended: called once the command has ended and the packet log is whole on the disk.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
-    link.check()
     command = list(command) or [_login_shell()]
     way = wayout.WayOut("none") if offline else wayout.find_way_out()
     with contextlib.ExitStack() as stack:
         try:
             raise_on_signals()
-            around = _set_up(link, way, stack)
-            return _run(around, command)
+            around = _set_up(link, way, packet_log, stack)
+            if publish:
+                _publish(around, publish, way, stack)
+            with _metering(around, meter):
+                status = _run(around, command, environment or (lambda _: {}))
+            hold_signals()
+            _stop_emulator(around.emulator)
         except Interrupted as interrupted:
             return 128 + interrupted.number
         finally:
             hold_signals()
+        if ended is not None:
+            ended()
+        return status
 
 
-def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) -> _Surroundings:
+def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack: contextlib.ExitStack) -> _Surroundings:
     try:
         record = Record.create("shell")
     except OSError as error:
@@ -86,14 +118,17 @@ def _set_up(link: ShellLink, way: wayout.WayOut, stack: contextlib.ExitStack) ->
             f"{error.filename}: cannot keep the registry of live shells there: {error.strerror}; set XDG_STATE_HOME"
         ) from error
     stack.callback(_forget, record)
+    control = control_path(record)
     ipv6 = way.kind != "none" and has_ipv6_way_out()
     with _choosing_addresses():
         used = networks_in_sight()
         pair = choose_pair(used)
-        outside = "current" if way.kind == "direct" else "new"
-        emulator = Emulator.start(link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6))
+        outside: Literal["current", "new"] = "current" if way.kind == "direct" else "new"
+        emulator = Emulator.start(
+            link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log, control=control)
+        )
         stack.callback(emulator.kill)
-    around = _Surroundings(record.identifier, emulator, pair)
+    around = _Surroundings(record.identifier, link, emulator, pair, control, packet_log)
     try:
         if way.kind == "direct":
             _open_directly(around, record, ipv6, stack)
@@ -134,6 +169,22 @@ def _open_through_helper(
     _answer_names(around, outer, stack)
 
 
+def _publish(
+    around: _Surroundings, published: Sequence[Published], way: wayout.WayOut, stack: contextlib.ExitStack
+) -> None:
+    """Let the ports of the current network namespace lead inside."""
+    direct = way.kind == "direct"
+    process = start_forwarder(published, around.pair, None if direct else around.place(OUTSIDE))
+    stack.callback(servant.stop, process)
+    around.servants["the forwarder of published ports"] = process
+    if direct:
+        interface = around.emulator.interface(OUTSIDE)
+        try:
+            nat.add(ruleset(around.name, interface, around.pair, published, ipv6=has_ipv6_way_out()))
+        except CellbedError as error:
+            _say(f"TCP to published ports ends in a forwarder before the link, not at the server: {error}")
+
+
 def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack) -> None:
     """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
     if not resolver.RESOLV_CONF.exists():
@@ -144,24 +195,51 @@ def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.
         return
     process = resolver.start_forwarder(servers, around.pair.gateway, outer)
     if process is not None:
-        stack.callback(end, process)
+        stack.callback(servant.stop, process)
         around.servants["the name server"] = process
     around.resolv_conf = resolver.inner_resolv_conf(text, around.pair.gateway)
 
 
-def _run(around: _Surroundings, command: Sequence[str]) -> int:
+@contextlib.contextmanager
+def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
+    if meter is None:
+        yield
+        return
+    try:
+        process = start_meter(meter, around.control)
+    except MeterError as error:
+        _say(str(error))
+        yield
+        return
+    around.metered = shared_terminal(meter.descriptor)
+    try:
+        yield
+    finally:
+        servant.stop(process)
+
+
+def _run(
+    around: _Surroundings,
+    command: Sequence[str],
+    more_environment: Callable[[Mapping[str, str]], Mapping[str, str]],
+) -> int:
     foreground = Foreground()
     foreground.take_signals()
     inside = around.place(INSIDE)
     namespace = Path(inside.network_namespace).stat().st_ino
+    environment = _environment(around)
+    environment.update(more_environment(environment))
     # The traces begin with the command.
-    around.emulator.restart_links(time.monotonic_ns())
+    started_ns = time.monotonic_ns()
+    around.emulator.restart_links(started_ns)
+    if around.packet_log is not None:
+        _describe_log(around.packet_log, around.link.account(around.pair, started_ns))
     try:
         with _binds(around) as binds:
             process = spawn(
                 command,
                 replace(inside, binds=binds),
-                environment=_environment(around),
+                environment=environment,
                 stdin=None,
                 own_session=False,
                 keep_capabilities=True,
@@ -181,10 +259,10 @@ def _run(around: _Surroundings, command: Sequence[str]) -> int:
             _say("the emulator ended unexpectedly; the link is gone, the command is ended")
             foreground.end_command()
             return
-        for what, servant in around.servants.items():
-            if servant.pid == number:
-                servant.wait()
-                _say(f"{what} of this shell ended unexpectedly (exit status {servant.returncode})")
+        for what, process in around.servants.items():
+            if process.pid == number:
+                process.wait()
+                _say(f"{what} of this shell ended unexpectedly (exit status {process.returncode})")
                 return
         os.waitpid(number, 0)
 
@@ -194,6 +272,32 @@ def _run(around: _Surroundings, command: Sequence[str]) -> int:
         end_inhabitants(namespace)
         return 128 + foreground.ended_by
     return status
+
+
+def _describe_log(packet_log: Path, account: Mapping[str, Any]) -> None:
+    path = packet_log.with_name(f"{packet_log.name}.json")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(json.dumps(account, indent=1) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise CellbedError(f"{path}: cannot be written: {error.strerror}; log to another place") from error
+
+
+def _stop_emulator(emulator: Emulator) -> None:
+    """End the emulator in good order and say which packets its account shows as lost by itself."""
+    if not emulator.is_alive():
+        return
+    try:
+        account = emulator.stop()
+    except CellbedError as error:
+        _say(str(error))
+        return
+    if account["records_lost"]:
+        _say(f"the packet log lacks {account['records_lost']} records: the disk was too slow or full")
+    for node, counts in account["interfaces"].items():
+        if counts is not None and counts["dropped"]:
+            _say(f"{counts['dropped']} packets were lost at the network device {node} of the link, not in it")
 
 
 @contextlib.contextmanager
@@ -231,6 +335,8 @@ def _environment(around: _Surroundings) -> dict[str, str]:
     environment = {**os.environ, RUN_VARIABLE: around.name, DEPTH_VARIABLE: str(int(depth) + 1 if nested else 1)}
     if not nested or GATEWAY_VARIABLE not in environment:
         environment[GATEWAY_VARIABLE] = str(around.pair.gateway)
+    if around.metered is not None:
+        environment[METER_VARIABLE] = around.metered
     before = environment.get("PROMPT_COMMAND", "")
     if _BASH_PROMPT not in before:
         environment["PROMPT_COMMAND"] = f"{_BASH_PROMPT}; {before}" if before else _BASH_PROMPT

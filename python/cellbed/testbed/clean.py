@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from cellbed.testbed import cgroups, folder
+from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.state import RUN_VARIABLE, Record, records
 
 
@@ -102,6 +103,10 @@ def _close_folder(path: Path) -> list[str]:
     if content.get("status") != "running":
         return []
     content["status"] = "interrupted"
-    content.setdefault("warnings", []).append("the run was killed; the series end where it was killed")
+    warnings = content.setdefault("warnings", [])
+    warnings.append("the run was killed; the series end where it was killed")
+    by_hand = manual_warning(path, content.get("t0_ns"))
+    if by_hand is not None:
+        warnings.append(by_hand)
     folder.write_json(description, content)
     return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]

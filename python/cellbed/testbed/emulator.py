@@ -88,6 +88,11 @@ class Emulator:
         """Begin all traces and random sequences anew at monotonic time `at_ns`, `offset_ns` further into the traces."""
         self.command({"do": "start", "at_ns": at_ns, "offset_ns": offset_ns}, "started")
 
+    def counters(self) -> dict[str, dict[str, Any]]:
+        """What each direction has done to packets since the emulator started, by its name."""
+        directions = self.command({"do": "status"}, "status")["directions"]
+        return {str(direction["name"]): direction for direction in directions}
+
     def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
         """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
         result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)["flows"]

@@ -12,7 +12,6 @@ from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.plan import Plan
-from cellbed.traces import TraceSource
 
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "pydantic")
 
@@ -45,11 +44,9 @@ def write_json(path: Path, content: Any) -> None:
 
 def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
     """On what the run was measured: versions, kernel, processor, trace hashes, seed, congestion control."""
-    traces = {
-        direction.capacity.name: direction.capacity.sha256
-        for direction in plan.directions
-        if isinstance(direction.capacity, TraceSource)
-    }
+    traces: dict[str, str] = {}
+    for direction in plan.directions:
+        traces |= direction.recordings()
     return {
         "cellbed": version("cellbed"),
         "python": platform.python_version(),

@@ -7,17 +7,21 @@ so each endpoint replays its own copy of it.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.scenario.fields import Capacity, ConstantRate, QueueLimit, Unlimited
-from cellbed.scenario.model import CoDel, DropHead, DropTail, Infinite, MobileLink, Pie, Queue, Scenario
-from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+from cellbed.scenario import Scenario
+from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.mobile import Change, MobileLink
+from cellbed.scenario.series import Recording
+from cellbed.scenario.units import DURATION
+from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.words import difference, words
 from cellbed.traces import TraceSource
 
 TOWER = "tower"
@@ -40,14 +44,14 @@ class Node:
     ipv6: IPv6Address
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Direction:
     """One direction of a link: what carries packets from one vertex to the next.
 
     link: name of the link; way: direction seen from the endpoint; source, target: vertices.
-    capacity: what limits the rate; delay_ns: fixed one-way delay; loss: probability of losing a packet.
-    queue: bottleneck queue as the emulator takes it, ``None`` where nothing queues.
-    offset_ns: where in the trace the run starts; looped: whether the trace begins anew at its end.
+    parameters: what it does from the start of the schedule on; changes: what it does from later moments on, ns after
+    the start, in order of time. playing: how recordings are played. seed: of the scenario; each random stage gets one
+    of its own.
     """
 
     name: str
@@ -55,61 +59,89 @@ class Direction:
     way: Way
     source: str
     target: str
-    capacity: Capacity
-    delay_ns: int
-    loss: float
-    loss_seed: int
-    queue: dict[str, Any] | None
-    offset_ns: int
-    looped: bool
+    parameters: Parameters
+    playing: Playing = field(default_factory=Playing)
+    seed: int = 1
+    changes: tuple[tuple[int, Parameters], ...] = ()
+
+    @property
+    def capacity(self) -> LinkCapacity:
+        """What limits the rate at the start."""
+        return self.parameters.capacity
 
     @property
     def config(self) -> dict[str, Any]:
         """The direction as the emulator takes it."""
-        return {"name": self.name, "from": self.source, "to": self.target, "stages": self.stages}
+        changes = [{"at_ns": at, "stage": index, "to": to} for at, index, to in self.stage_changes]
+        ends = {"name": self.name, "from": self.source, "to": self.target}
+        return {**ends, "stages": self.stages, **({"changes": changes} if changes else {})}
 
     @property
-    def stages(self) -> list[dict[str, Any]]:
+    def stages(self) -> list[Stage]:
         """The stages in the emulator's terms, in the order in which a packet meets them."""
-        stages: list[dict[str, Any]] = []
-        if self.loss > 0:
-            stages.append({"kind": "loss", "probability": self.loss, "seed": self.loss_seed})
-        match self.capacity:
-            case TraceSource() as trace:
-                schedule: dict[str, Any] | None = {
-                    "kind": "trace",
-                    "path": str(trace.path),
-                    "looped": self.looped,
-                    "offset_ns": self.offset_ns,
-                }
-            case ConstantRate(bit_rate=bit_rate):
-                schedule = {"kind": "constant", "bit_rate": bit_rate}
-            case Unlimited():
-                schedule = None
-        if schedule is not None:
-            stages.append({"kind": "bottleneck", "schedule": schedule, "queue": self.queue})
-        if self.delay_ns > 0:
-            stages.append({"kind": "delay", "fixed_ns": self.delay_ns})
-        return stages
+        return list(self._states[0].values())
+
+    @cached_property
+    def stage_changes(self) -> list[tuple[int, int, Stage]]:
+        """Moment (ns after the start), number of the stage, and what it is from then on."""
+        places = list(self._states[0])
+        return [(at, places.index(slot), after) for at, slot, _, after in self._differences]
 
     @property
     def description(self) -> str:
         """What the direction does to packets, in one line."""
-        words = []
-        match self.capacity:
-            case TraceSource(name=name):
-                words.append(f"{name}{' (synthetic)' if self.capacity.synthetic else ''}")
-                if self.offset_ns:
-                    words.append(f"from {DURATION.format(self.offset_ns)}")
-                words.append("looped" if self.looped else "once")
-            case ConstantRate(bit_rate=bit_rate):
-                words.append(BIT_RATE.format(bit_rate))
-        if self.queue is not None and words:
-            words.append(_queue_words(self.queue))
-        words.append(f"{DURATION.format(self.delay_ns)} one way")
-        if self.loss > 0:
-            words.append(f"loss {self.loss:g}")
-        return ", ".join(words)
+        changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.told_changes]
+        return "; ".join([words(self.stages, self._trace_names), *changes])
+
+    @property
+    def told_changes(self) -> list[tuple[int, str]]:
+        """Moments at which something changes, and what it is from then on, in words."""
+        return [
+            (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))
+            for at, changed in groupby(self._differences, key=lambda difference: difference[0])
+        ]
+
+    @cached_property
+    def _differences(self) -> list[tuple[int, Slot, Stage, Stage]]:
+        """Moment, place, and the stage there before and after."""
+        moments = zip(self.changes, pairwise(self._states), strict=True)
+        return [
+            (at, slot, before[slot], after[slot])
+            for (at, _), (before, after) in moments
+            for slot in before
+            if after[slot] != before[slot]
+        ]
+
+    @cached_property
+    def _states(self) -> list[dict[Slot, Stage]]:
+        """The stages from the start on and from each change on, with the same places throughout."""
+        each = [self.parameters, *(parameters for _, parameters in self.changes)]
+        found = [stages(parameters, self.playing, self._stage_seed) for parameters in each]
+        used = [slot for slot in SLOTS if any(slot in state for state in found)]
+        for state in found:
+            for slot in ("duplication", "corruption"):
+                if slot in used and slot not in state:
+                    state[slot] = chance_stage(slot, 0.0, self._stage_seed(slot))
+        return [{slot: state[slot] for slot in used} for state in found]
+
+    @cached_property
+    def _trace_names(self) -> dict[str, str]:
+        each = [self.parameters, *(parameters for _, parameters in self.changes)]
+        traces = [parameters.capacity for parameters in each if isinstance(parameters.capacity, TraceSource)]
+        return {str(trace.path): trace.name + (" (synthetic)" if trace.synthetic else "") for trace in traces}
+
+    def _stage_seed(self, purpose: str) -> int:
+        return derived_seed(self.seed, f"{self.name}.{purpose}")
+
+    def recordings(self) -> dict[str, str]:
+        """SHA-256 of every trace and recording that the direction plays at some time, by name."""
+        found: dict[str, str] = {}
+        for parameters in (self.parameters, *(later for _, later in self.changes)):
+            for value in (parameters.capacity, parameters.delay, parameters.loss):
+                source = getattr(value, "file", None) or value
+                if isinstance(source, TraceSource | Recording):
+                    found[source.name] = source.sha256
+        return found
 
 
 @dataclass(frozen=True)
@@ -121,9 +153,13 @@ class Plan:
     directions: tuple[Direction, ...]
 
     def emulator_config(
-        self, series: Path | None, packet_log: Path | None, congestion_control: str | None = None
+        self,
+        series: Path | None,
+        packet_log: Path | None,
+        congestion_control: str | None = None,
+        control: Path | None = None,
     ) -> dict[str, Any]:
-        """The configuration line for the emulator."""
+        """The configuration line for the emulator. control: where it listens for changes."""
         sysctls = {"net.ipv4.tcp_congestion_control": congestion_control} if congestion_control else {}
         vertices: list[dict[str, Any]] = [
             {
@@ -143,6 +179,7 @@ class Plan:
             "directions": [direction.config for direction in self.directions],
             "series": str(series) if series else None,
             "packet_log": str(packet_log) if packet_log else None,
+            **({"control": str(control)} if control else {}),
         }
 
     def node(self, name: str) -> Node:
@@ -213,10 +250,7 @@ def make_plan(scenario: Scenario) -> Plan:
 
 def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Direction]:
     link = f"mobile-{node.index}"
-    ways: list[tuple[Way, str, str, Capacity, float]] = [
-        ("uplink", node.name, TOWER, mobile.up, mobile.loss.uplink),
-        ("downlink", TOWER, node.name, mobile.down, mobile.loss.downlink),
-    ]
+    ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
         Direction(
             name=f"{link}.{way}",
@@ -224,16 +258,45 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Dir
             way=way,
             source=source,
             target=target,
-            capacity=capacity,
-            delay_ns=mobile.base_delay,
-            loss=loss,
-            loss_seed=_derived_seed(scenario.seed, f"{link}.{way}.loss"),
-            queue=_queue(mobile.queue, _derived_seed(scenario.seed, f"{link}.{way}.queue")),
-            offset_ns=mobile.start,
-            looped=mobile.loop,
+            parameters=_parameters(mobile, way),
+            playing=Playing(mobile.start, mobile.loop),
+            seed=scenario.seed,
+            changes=_changes(mobile, way),
         )
-        for way, source, target, capacity, loss in ways
+        for way, source, target in ends
     ]
+
+
+def _parameters(mobile: MobileLink, way: Way) -> Parameters:
+    return Parameters(
+        capacity=mobile.up if way == "uplink" else mobile.down,
+        queue=getattr(mobile.queue, way),
+        delay=getattr(mobile.base_delay, way),
+        loss=getattr(mobile.loss, way),
+        duplication=getattr(mobile.duplication, way),
+        corruption=getattr(mobile.corruption, way),
+    )
+
+
+def _changes(mobile: MobileLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
+    """What one direction does from each change on that concerns it."""
+    now = _parameters(mobile, way)
+    found = []
+    for change in mobile.changes:
+        after = _changed(now, change, way)
+        if after != now:
+            found.append((change.at, after))
+        now = after
+    return tuple(found)
+
+
+def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
+    given: dict[str, Any] = {
+        "capacity": change.up if way == "uplink" else change.down,
+        "delay": getattr(change.base_delay, way, None),
+        **{key: getattr(getattr(change, key), way, None) for key in ("queue", "loss", "duplication", "corruption")},
+    }
+    return replace(now, **{key: value for key, value in given.items() if value is not None})
 
 
 def _core_link(delay_ns: int, node: Node) -> list[Direction]:
@@ -246,60 +309,7 @@ def _core_link(delay_ns: int, node: Node) -> list[Direction]:
             way=way,
             source=source,
             target=target,
-            capacity=Unlimited(),
-            delay_ns=delay_ns,
-            loss=0.0,
-            loss_seed=0,
-            queue=None,
-            offset_ns=0,
-            looped=True,
+            parameters=Parameters(delay=delay_ns),
         )
         for way, source, target in ways
     ]
-
-
-def queue_config(limit: QueueLimit | None) -> dict[str, Any]:
-    """A queue as the emulator takes it: drop-tail with a limit, infinite without."""
-    if limit is None:
-        return {"kind": "infinite"}
-    return {"kind": "droptail", **_limit(limit)}
-
-
-def _queue(queue: Queue, seed: int) -> dict[str, Any]:
-    match queue:
-        case DropTail():
-            return queue_config(queue.limit)
-        case DropHead():
-            return {"kind": "drophead", **_limit(queue.limit)}
-        case CoDel():
-            return {"kind": "codel", "target_ns": queue.target, "interval_ns": queue.interval, **_limit(queue.limit)}
-        case Pie():
-            return {
-                "kind": "pie",
-                "target_ns": queue.target,
-                "burst_ns": queue.burst,
-                "seed": seed,
-                **_limit(queue.limit),
-            }
-        case Infinite():
-            return queue_config(None)
-
-
-def _limit(limit: QueueLimit) -> dict[str, int | None]:
-    return {"packets": limit.packets, "bytes": limit.bytes}
-
-
-_QUEUE_NAMES = {"droptail": "drop-tail", "drophead": "drop-head", "codel": "CoDel", "pie": "PIE"}
-
-
-def _queue_words(queue: dict[str, Any]) -> str:
-    if queue["kind"] == "infinite":
-        return "infinite queue"
-    limit = SIZE.format(queue["bytes"]) if queue["bytes"] is not None else f"{queue['packets']} packets"
-    return f"{_QUEUE_NAMES[queue['kind']]} queue of {limit}"
-
-
-def _derived_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for each random stage, so that adding one does not change the others."""
-    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")

@@ -7,6 +7,7 @@ boot id of the machine are compared as well.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -27,6 +28,7 @@ class Record:
     folder: the run's folder, or ``None``.
     cgroups: cgroup folders to remove, parents first.
     undo: commands (argument vectors) that restore what was changed outside, run last first.
+    control: path of the emulator's control socket, or ``None``.
     """
 
     identifier: str
@@ -37,6 +39,7 @@ class Record:
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
     undo: list[list[str]] = field(default_factory=list)
+    control: str | None = None
 
     @classmethod
     def create(cls, kind: str, folder: Path | None = None) -> Record:
@@ -62,6 +65,11 @@ class Record:
         self.undo.append(command)
         self.save()
 
+    def note_control(self, path: Path) -> None:
+        """Note the control socket that is about to be made; see :func:`cellbed.testbed.control.control_path`."""
+        self.control = str(path)
+        self.save()
+
     def save(self) -> None:
         """Write the record whole: to a temporary file, then renamed."""
         path = self._path()
@@ -71,7 +79,10 @@ class Record:
         temporary.rename(path)
 
     def remove(self) -> None:
-        """Forget the record: everything is undone."""
+        """Forget the record: everything is undone. A control socket that its emulator left goes with it."""
+        if self.control is not None:
+            with contextlib.suppress(OSError):
+                Path(self.control).unlink()
         self._path().unlink(missing_ok=True)
 
     def is_stale(self) -> bool:

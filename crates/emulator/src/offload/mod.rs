@@ -8,6 +8,7 @@
 mod header;
 mod layout;
 mod run;
+mod single;
 mod vnet;
 
 #[cfg(test)]
@@ -15,7 +16,8 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use header::{MOST_HEADER, write_header};
-pub use layout::Layout;
+pub use header::{MOST_HEADER, mark, write_header};
+pub use layout::{Layout, Transport};
 pub use run::{Run, View};
+pub use single::single;
 pub use vnet::{VNET_BYTES, Vnet};

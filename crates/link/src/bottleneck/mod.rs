@@ -144,6 +144,7 @@ impl<P> Bottleneck<P> {
     }
 
     /// Events up to and including `now` must have been taken.
+    #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         let idle = self.serving.is_none() && self.queue.is_empty();
         if idle && matches!(self.service, Service::Unlimited(_)) {
@@ -177,6 +178,7 @@ impl<P> Bottleneck<P> {
     }
 
     /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    #[inline]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         self.event?;
         let Some(mut item) = self.serving.take() else {
@@ -189,11 +191,18 @@ impl<P> Bottleneck<P> {
         Some(Step::Left(item))
     }
 
+    /// Whether the queue has given up packets that were not taken yet.
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
     /// Takes a packet that the queue has given up.
     pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
         self.dropped.pop_front()
     }
 
+    #[inline]
     pub(crate) fn level(&self) -> QueueLevel {
         let waiting = self.queue.level();
         match &self.serving {
@@ -208,6 +217,7 @@ impl<P> Bottleneck<P> {
     }
 
     /// The server is free.
+    #[inline]
     fn turn_to_next(&mut self, now: Time) {
         if self.queue.is_empty() {
             self.event = None;
@@ -219,10 +229,12 @@ impl<P> Bottleneck<P> {
     }
 
     /// Mahimahi always takes the next packet at an opportunity; it is in the queue until then, and counts.
+    #[inline]
     fn decides_late(&self) -> bool {
         self.config.clock == Clock::Milliseconds || self.queue.decides_late()
     }
 
+    #[inline]
     fn serve_next(&mut self, now: Time) {
         match self.queue.pop(now, &mut self.dropped) {
             Some(item) => self.serve(item),
@@ -230,6 +242,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
+    #[inline]
     fn serve(&mut self, item: Item<P>) {
         self.service.begin(item.size);
         self.event = self.service.departure();
@@ -244,6 +257,7 @@ impl<P> Bottleneck<P> {
         };
     }
 
+    #[inline]
     fn surcharge(&self) -> Surcharge {
         match (self.config.clock, &self.serving) {
             (Clock::Exact, Some(item)) => Surcharge {

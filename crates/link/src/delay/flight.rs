@@ -49,6 +49,7 @@ impl<T> Flight<T> {
         self.reordering = reordering;
     }
 
+    #[inline]
     pub(super) fn push(&mut self, departure: Time, packet: T) {
         if self.reordering {
             let number = self.number;
@@ -74,6 +75,7 @@ impl<T> Flight<T> {
         }
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let line = self.line.front().map(|(departure, _)| *departure);
         match self.loose.peek() {

@@ -144,6 +144,7 @@ impl<T> Delay<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn accept(&mut self, now: Time, packet: T) {
         let delay = match &mut self.source {
             Source::Fixed(delay) => *delay,
@@ -153,10 +154,12 @@ impl<T> Delay<T> {
         self.flight.push(now + delay, packet);
     }
 
+    #[inline]
     pub(crate) fn next_departure(&self) -> Option<Time> {
         self.flight.next()
     }
 
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<T> {
         self.flight.pop()
     }

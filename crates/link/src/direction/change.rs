@@ -17,6 +17,17 @@ pub struct Change {
     pub config: StageConfig,
 }
 
+/// Where the parameters come from that a stage has at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InForce {
+    /// What the direction was [made](Direction::new) with.
+    Start,
+    /// A change known beforehand: its number in the [list](Direction::with_changes).
+    Scheduled(usize),
+    /// The last [change](Direction::change) asked for by a call.
+    Called,
+}
+
 /// Why a change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChangeError {
@@ -100,6 +111,11 @@ impl<P: Clone> Direction<P> {
         Ok(())
     }
 
+    /// Where the parameters of each stage come from, as of the last call.
+    pub fn in_force(&self) -> &[InForce] {
+        &self.in_force
+    }
+
     fn check(&self, stage: usize, config: &StageConfig) -> Result<(), ChangeError> {
         let now = self.configs.get(stage).ok_or(ChangeError::NoSuchStage {
             stage,
@@ -131,11 +147,15 @@ impl<P: Clone> Direction<P> {
     pub(super) fn apply(&mut self, pending: Pending, at: Time) {
         match pending.what {
             What::Restart(offset) => self.start(pending.at, at, offset),
-            What::Change { stage, config } => self.alter(stage, &config, at),
+            What::Change { stage, config } => {
+                self.in_force[stage] = InForce::Called;
+                self.alter(stage, &config, at);
+            }
             What::Scheduled(index) => {
                 let Some(Change { stage, config, .. }) = self.changes.get(index).cloned() else {
                     return;
                 };
+                self.in_force[stage] = InForce::Scheduled(index);
                 self.alter(stage, &config, at);
             }
         }
@@ -149,6 +169,7 @@ impl<P: Clone> Direction<P> {
                 let config = self.configs[stage].clone();
                 self.alter_stage(stage, &config, at);
             }
+            self.in_force.fill(InForce::Start);
             self.pending
                 .retain(|pending| !matches!(pending.what, What::Scheduled(_)));
             self.schedule_changes();

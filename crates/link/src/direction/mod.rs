@@ -13,7 +13,7 @@ use crate::schedule::Offer;
 use crate::stage::{Item, Stage, StageConfig, Step};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-pub use change::{Change, ChangeError};
+pub use change::{Change, ChangeError, InForce};
 use change::{Pending, What};
 
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
@@ -45,6 +45,8 @@ pub struct Direction<P> {
     configs: Vec<StageConfig>,
     /// What changes after every start.
     changes: Vec<Change>,
+    /// By stage.
+    in_force: Vec<InForce>,
     meter: Option<Meter>,
     /// Index of the first bottleneck.
     metered: Option<usize>,
@@ -61,6 +63,7 @@ impl<P: Clone> Direction<P> {
                 .iter()
                 .map(|stage| Stage::new(stage.clone(), zero))
                 .collect(),
+            in_force: vec![InForce::Start; stages.len()],
             configs: stages,
             changes: Vec::new(),
             offset: Duration::ZERO,
@@ -225,6 +228,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// Lets a second packet into the given stage, after the first has gone on.
+    #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
         self.tell(now, item.clone(), Fate::Doubled);
@@ -284,6 +288,15 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
+        if let Stage::Bottleneck(bottleneck) = &self.stages[index]
+            && bottleneck.has_dropped()
+        {
+            self.tell_given_up(index, now);
+        }
+    }
+
+    #[cold]
+    fn tell_given_up(&mut self, index: usize, now: Time) {
         while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
             && let Some((item, reason)) = bottleneck.next_dropped()
         {
@@ -331,6 +344,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn queue_changed(&mut self, index: usize, now: Time) {
         if self.metered == Some(index) {
             let level = self.queue();
@@ -340,6 +354,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn left(&mut self, index: usize, now: Time, size: Bytes) {
         if self.metered == Some(index) {
             let level = self.queue();
@@ -349,6 +364,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    #[inline]
     fn bottleneck(&self) -> Option<&Bottleneck<P>> {
         match &self.stages[self.metered?] {
             Stage::Bottleneck(bottleneck) => Some(bottleneck),

@@ -7,19 +7,22 @@ use crate::stage::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
-/// CoDel's parameters (RFC 8289 §4.2 to 4.4). The default is the RFC's: 5 ms, 100 ms, no limit, no marks.
+/// CoDel's parameters. The default is that of RFC 8289 §4.2 to §4.5: 5 ms, 100 ms, no limit, no marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoDelConfig {
-    /// The least sojourn time that is acceptable as a standing queue (`TARGET`).
+    /// The least sojourn time that is acceptable as a standing queue (`TARGET`, §4.3).
     pub target: Duration,
-    /// How long the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`): about the
-    /// longest usual round-trip time.
+    /// How long the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2): about
+    /// the longest usual round-trip time.
     pub interval: Duration,
-    /// Nothing is dropped while no more than this waits behind the packet (`MAXPACKET`).
+    /// Nothing is dropped while no more than this waits behind the packet (`maxpacket`, §4.1 and §5.3).
     pub mtu: Bytes,
     /// Whether packets of ECN-capable transports are marked in place of being dropped. A marked packet is the one that is
-    /// sent next, as in Linux; the pseudocode of the RFC knows drops only.
+    /// sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
+    /// Sojourn time above which every packet of an ECN-capable transport is marked, whatever else is decided, for senders
+    /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
+    pub ce_threshold: Option<Duration>,
     /// How much waits at most; what exceeds it is dropped on arrival.
     pub limit: Limit,
 }
@@ -31,30 +34,13 @@ impl Default for CoDelConfig {
             interval: Duration::from_millis(100),
             mtu: MTU,
             ecn: false,
+            ce_threshold: None,
             limit: Limit::default(),
         }
     }
 }
 
-/// A line of packets that CoDel takes from.
-pub(crate) trait Source<P> {
-    /// Takes the next packet.
-    fn take(&mut self) -> Option<Item<P>>;
-    /// Bytes that wait.
-    fn backlog(&self) -> Bytes;
-}
-
-impl<P> Source<P> for Line<P> {
-    fn take(&mut self) -> Option<Item<P>> {
-        self.pop()
-    }
-
-    fn backlog(&self) -> Bytes {
-        self.level().bytes
-    }
-}
-
-/// The state of the control loop, named as in RFC 8289 §5.
+/// The state of the control loop, named as in RFC 8289 §5.2.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
     first_above: Option<Time>,
@@ -64,6 +50,16 @@ pub(crate) struct Control {
     dropping: bool,
 }
 
+/// What packets are taken from, at one instant.
+struct Source<'a, P> {
+    now: Time,
+    config: &'a CoDelConfig,
+    line: &'a mut Line<P>,
+    /// What waits for the same link in other lines.
+    elsewhere: Bytes,
+    dropped: &'a mut Dropped<P>,
+}
+
 /// What `dodequeue` of the RFC gives: the packet, and whether it may be dropped.
 struct Candidate<P> {
     item: Option<Item<P>>,
@@ -71,22 +67,30 @@ struct Candidate<P> {
 }
 
 impl Control {
-    /// The packet to be sent at `now` (RFC 8289 §5.5).
+    /// The packet to be sent at `now` (RFC 8289 §5.5). `elsewhere` waits for the same link in other lines (§4.4).
     pub(crate) fn dequeue<P>(
         &mut self,
         now: Time,
         config: &CoDelConfig,
-        source: &mut impl Source<P>,
+        line: &mut Line<P>,
+        elsewhere: Bytes,
         dropped: &mut Dropped<P>,
     ) -> Option<Item<P>> {
-        let mut candidate = self.candidate(now, config, source);
+        let mut source = Source {
+            now,
+            config,
+            line,
+            elsewhere,
+            dropped,
+        };
+        let mut candidate = self.candidate(&mut source);
         if self.dropping {
             self.dropping = candidate.ok_to_drop;
             while self.dropping && now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
-                let marked = signal(config, &mut candidate, dropped);
+                let marked = source.signal(&mut candidate);
                 if !marked {
-                    candidate = self.candidate(now, config, source);
+                    candidate = self.candidate(&mut source);
                     self.dropping = candidate.ok_to_drop;
                 }
                 if self.dropping {
@@ -97,8 +101,8 @@ impl Control {
                 }
             }
         } else if candidate.ok_to_drop {
-            if !signal(config, &mut candidate, dropped) {
-                candidate = self.candidate(now, config, source);
+            if !source.signal(&mut candidate) {
+                candidate = self.candidate(&mut source);
             }
             self.dropping = true;
             // If dropping ended a short while ago, the rate that controlled the queue then is a good one to begin with.
@@ -110,6 +114,11 @@ impl Control {
             self.drop_next = self.control_law(now, config);
             self.last_count = self.count;
         }
+        if let (Some(item), Some(threshold)) = (&mut candidate.item, config.ce_threshold)
+            && now.since(item.entered) > threshold
+        {
+            item.mark();
+        }
         candidate.item
     }
 
@@ -118,13 +127,10 @@ impl Control {
         self.count = self.count.saturating_add(drops);
     }
 
-    fn candidate<P>(
-        &mut self,
-        now: Time,
-        config: &CoDelConfig,
-        source: &mut impl Source<P>,
-    ) -> Candidate<P> {
-        let item = source.take();
+    /// `dodequeue` (§5.6).
+    fn candidate<P>(&mut self, source: &mut Source<'_, P>) -> Candidate<P> {
+        let (now, config) = (source.now, source.config);
+        let item = source.line.pop();
         let above = item.as_ref().is_some_and(|item| {
             now.since(item.entered) >= config.target && source.backlog() > config.mtu
         });
@@ -137,21 +143,29 @@ impl Control {
         Candidate { item, ok_to_drop }
     }
 
-    /// The next drop: t + interval / √count.
+    /// The next drop: t + interval / √count (§5.6).
     fn control_law(&self, t: Time, config: &CoDelConfig) -> Time {
         let step = config.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         t + Duration::from_nanos(step as u64)
     }
 }
 
-/// Marks the packet, or drops it. Returns whether it was marked, and so is still there.
-fn signal<P>(config: &CoDelConfig, candidate: &mut Candidate<P>, dropped: &mut Dropped<P>) -> bool {
-    let marked = config.ecn && candidate.item.as_mut().is_some_and(Item::mark);
-    if !marked {
-        let item = candidate.item.take();
-        dropped.extend(item.map(|item| (item, DropReason::Congestion)));
+impl<P> Source<'_, P> {
+    /// What waits for the link.
+    fn backlog(&self) -> Bytes {
+        self.line.level().bytes + self.elsewhere
     }
-    marked
+
+    /// Marks the packet, or drops it. Returns whether it was marked, and so is still there.
+    fn signal(&mut self, candidate: &mut Candidate<P>) -> bool {
+        let marked = self.config.ecn && candidate.item.as_mut().is_some_and(Item::mark);
+        if !marked {
+            let item = candidate.item.take();
+            self.dropped
+                .extend(item.map(|item| (item, DropReason::Congestion)));
+        }
+        marked
+    }
 }
 
 /// One line under control.
@@ -181,7 +195,7 @@ impl<P> CoDel<P> {
 
     pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.control
-            .dequeue(now, &self.config, &mut self.line, dropped)
+            .dequeue(now, &self.config, &mut self.line, Bytes(0), dropped)
     }
 
     pub(crate) fn remove(&mut self) -> Option<Item<P>> {
@@ -277,7 +291,7 @@ mod tests {
                     line.push(Item::new((), Bytes(1500), ms(now - 20)));
                 }
                 let mut dropped = Dropped::new();
-                control.dequeue(ms(now), &config, &mut line, &mut dropped);
+                control.dequeue(ms(now), &config, &mut line, Bytes(0), &mut dropped);
                 drops.extend(dropped.iter().map(|_| now));
             }
             assert_eq!(drops[0], start + 100);
@@ -326,11 +340,57 @@ mod tests {
             line.push(Item::new(packet, Bytes(1000), ms(0)));
         }
         let mut dropped = Dropped::new();
-        let sent = control.dequeue(ms(200), &CoDelConfig::default(), &mut line, &mut dropped);
+        let sent = control.dequeue(
+            ms(200),
+            &CoDelConfig::default(),
+            &mut line,
+            Bytes(0),
+            &mut dropped,
+        );
         // a and b may go; c has only 1000 bytes behind it, which ends the dropping
         assert_eq!(sent.map(|item| item.packet), Some('c'));
         assert_eq!(dropped.len(), 2);
         assert!(!control.dropping && control.first_above.is_none());
         assert_eq!(control.count, 5, "remembered for the next time");
+    }
+
+    #[test]
+    fn a_shallow_threshold_marks_without_a_drop() {
+        let mut queue = CoDel::new(CoDelConfig {
+            ce_threshold: Some(Duration::from_millis(1)),
+            ..CoDelConfig::default()
+        });
+        let mut dropped = Dropped::new();
+        let mut sent = |ecn, waited: Duration| {
+            let item = Item::new((), Bytes(1500), ms(100) - waited).tagged(Tag { flow: 0, ecn });
+            queue.push(item, Surcharge::default()).unwrap();
+            queue.pop(ms(100), &mut dropped).unwrap().marked
+        };
+        assert!(!sent(Ecn::Ect1, Duration::from_micros(1000)));
+        assert!(sent(Ecn::Ect1, Duration::from_micros(1001)));
+        assert!(!sent(Ecn::NotEct, Duration::from_millis(4)));
+        assert!(dropped.is_empty());
+    }
+
+    #[test]
+    fn what_waits_in_other_lines_counts_as_backlog() {
+        let config = CoDelConfig::default();
+        let drops = |elsewhere| {
+            let (mut control, mut line) = (Control::default(), Line::new());
+            let mut dropped = Dropped::new();
+            for now in 20..400 {
+                line.push(Item::new((), Bytes(1500), ms(now - 20)));
+                control.dequeue(ms(now), &config, &mut line, elsewhere, &mut dropped);
+                line.push(Item::new((), Bytes(1500), ms(now - 20)));
+                line.pop();
+            }
+            dropped.len()
+        };
+        assert_eq!(
+            drops(Bytes(1500)),
+            0,
+            "the packet is the last but one of the link"
+        );
+        assert!(drops(Bytes(1501)) > 0);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Line<P> {
 }
 
 impl<P> Line<P> {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             items: VecDeque::new(),
@@ -22,25 +23,30 @@ impl<P> Line<P> {
         }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, item: Item<P>) {
         self.bytes += item.size;
         self.items.push_back(item);
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Item<P>> {
         let item = self.items.pop_front()?;
         self.bytes = Bytes(self.bytes.0.saturating_sub(item.size.0));
         Some(item)
     }
 
+    #[inline]
     pub(crate) fn head(&self) -> Option<&Item<P>> {
         self.items.front()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
+    #[inline]
     pub(crate) fn level(&self) -> QueueLevel {
         QueueLevel {
             packets: Packets(self.items.len() as u64),
@@ -49,6 +55,7 @@ impl<P> Line<P> {
     }
 
     /// Takes the packet in if the limit allows.
+    #[inline]
     pub(crate) fn push_within(
         &mut self,
         limit: &Limit,
@@ -72,6 +79,7 @@ pub(crate) struct Fifo<P> {
 }
 
 impl<P> Fifo<P> {
+    #[inline]
     pub(crate) fn drop_tail(limit: Limit) -> Self {
         Self {
             line: Line::new(),
@@ -80,6 +88,7 @@ impl<P> Fifo<P> {
         }
     }
 
+    #[inline]
     pub(crate) fn drop_head(limit: Limit) -> Self {
         Self {
             drops_head: true,
@@ -87,15 +96,18 @@ impl<P> Fifo<P> {
         }
     }
 
+    #[inline]
     pub(crate) fn drops_head(&self) -> bool {
         self.drops_head
     }
 
     /// Whether the limits have room for a packet alone.
+    #[inline]
     pub(crate) fn admits(&self, size: Bytes) -> bool {
         self.limit.holds(QueueLevel::default().plus(size))
     }
 
+    #[inline]
     pub(crate) fn push(
         &mut self,
         item: Item<P>,
@@ -113,12 +125,19 @@ impl<P> Fifo<P> {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
+    #[inline]
     pub(crate) fn level(&self) -> QueueLevel {
         self.line.level()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
     }
 }
 

@@ -8,22 +8,23 @@ use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
 use crate::random::Seed;
 use crate::stage::Item;
-use crate::time::{Duration, Time};
+use crate::time::Time;
 use crate::units::{Bytes, Packets};
 
 /// At most so many packets are dropped at once from the longest flow (RFC 8290 §4.1).
 const DROP_BATCH: u32 = 64;
 
-/// FQ-CoDel's parameters (RFC 8290 §4.1.2, §5.2). The default is the RFC's.
+/// FQ-CoDel's parameters. The default is that of RFC 8290 §5.2, ECN switched on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FqCoDelConfig {
-    /// Queues that flows are hashed to (1024).
+    /// Queues that flows are hashed to (1024, §5.2.5).
     pub flows: u16,
-    /// Bytes that a flow may send before it is the next one's turn (1514).
+    /// Bytes that a flow may send before it is the next one's turn (1514, §5.2.4).
     pub quantum: Bytes,
     /// CoDel in each flow. Its own limit is not used.
     pub codel: CoDelConfig,
-    /// How much waits at most: 10240 packets and 32 MiB. Beyond it, the longest flow loses packets from its head.
+    /// How much waits at most: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
+    /// packets from its head.
     pub limit: Limit,
     /// What the hash is stirred with.
     pub seed: Seed,
@@ -36,7 +37,6 @@ impl Default for FqCoDelConfig {
             quantum: Bytes(1514),
             codel: CoDelConfig {
                 ecn: true,
-                target: Duration::from_millis(5),
                 ..CoDelConfig::default()
             },
             limit: Limit {
@@ -119,12 +119,13 @@ impl<P> FqCoDel<P> {
                 self.demote(index, from_new);
                 continue;
             }
-            let before = (flow.line.level(), dropped.len());
-            let item = flow
-                .control
-                .dequeue(now, &self.config.codel, &mut flow.line, dropped);
-            let gone = before.0.bytes.0.saturating_sub(flow.line.level().bytes.0);
-            let packets = before.0.packets.0 - flow.line.level().packets.0;
+            let before = flow.line.level();
+            let elsewhere = Bytes(self.level.bytes.0.saturating_sub(before.bytes.0));
+            let item =
+                flow.control
+                    .dequeue(now, &self.config.codel, &mut flow.line, elsewhere, dropped);
+            let gone = before.bytes.0.saturating_sub(flow.line.level().bytes.0);
+            let packets = before.packets.0 - flow.line.level().packets.0;
             self.level = QueueLevel {
                 packets: Packets(self.level.packets.0.saturating_sub(packets)),
                 bytes: Bytes(self.level.bytes.0.saturating_sub(gone)),

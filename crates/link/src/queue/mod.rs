@@ -4,14 +4,17 @@ mod codel;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
+mod mahimahi;
 mod pie;
 mod red;
+mod timer;
 
 use std::collections::VecDeque;
 
 pub use codel::CoDelConfig;
 pub use dualpi2::DualPi2Config;
 pub use fq_codel::FqCoDelConfig;
+pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
 pub use red::{Adaptation, RedConfig};
 
@@ -59,6 +62,10 @@ pub enum Discipline {
     Red(RedConfig),
     /// The coupled dual queue of L4S (RFC 9332).
     DualPi2(DualPi2Config),
+    /// What Mahimahi calls CoDel.
+    MahimahiCoDel(MahimahiCoDelConfig),
+    /// What Mahimahi calls PIE.
+    MahimahiPie(MahimahiPieConfig),
 }
 
 /// How much a queue with active management holds at most. The packet in service counts as with
@@ -140,6 +147,8 @@ pub(crate) enum Queue<P> {
     Pie(Pie<P>),
     Red(Red<P>),
     DualPi2(DualPi2<P>),
+    MahimahiCoDel(mahimahi::CoDel<P>),
+    MahimahiPie(mahimahi::Pie<P>),
 }
 
 impl<P> Queue<P> {
@@ -159,11 +168,18 @@ impl<P> Queue<P> {
             Discipline::Pie(config) => Self::Pie(Pie::new(config.clone(), zero)),
             Discipline::Red(config) => Self::Red(Red::new(config.clone(), zero)),
             Discipline::DualPi2(config) => Self::DualPi2(DualPi2::new(config.clone(), zero)),
+            Discipline::MahimahiCoDel(config) => {
+                Self::MahimahiCoDel(mahimahi::CoDel::new(config.clone(), zero))
+            }
+            Discipline::MahimahiPie(config) => {
+                Self::MahimahiPie(mahimahi::Pie::new(config.clone(), zero))
+            }
         }
     }
 
     /// Whether the packet that is served next can still change while the server waits for the schedule. If not, the
     /// head is committed as soon as the one before has left, which spares an event per packet.
+    #[inline]
     pub(crate) fn decides_late(&self) -> bool {
         match self {
             Self::Fifo(queue) => queue.drops_head(),
@@ -172,6 +188,7 @@ impl<P> Queue<P> {
     }
 
     /// Whether an empty queue that does not decide late takes a packet in.
+    #[inline]
     pub(crate) fn admits(&self, size: Bytes) -> bool {
         match self {
             Self::Fifo(queue) => queue.admits(size),
@@ -180,6 +197,7 @@ impl<P> Queue<P> {
     }
 
     /// Takes the packet in, or gives it back with the reason; what else it costs goes to `dropped`.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -197,10 +215,13 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.push(now, item, surcharge),
             Self::Red(queue) => queue.push(now, item, surcharge),
             Self::DualPi2(queue) => queue.push(now, item, surcharge),
+            Self::MahimahiCoDel(queue) => queue.push(item),
+            Self::MahimahiPie(queue) => queue.push(now, item),
         }
     }
 
     /// The packet to be served from `now` on; those dropped on the way to it go to `dropped`.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         match self {
             Self::Fifo(queue) => queue.pop(),
@@ -209,9 +230,12 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.pop(now),
             Self::Red(queue) => queue.pop(now),
             Self::DualPi2(queue) => queue.pop(now, dropped),
+            Self::MahimahiCoDel(queue) => queue.pop(now, dropped),
+            Self::MahimahiPie(queue) => queue.pop(now),
         }
     }
 
+    #[inline]
     pub(crate) fn level(&self) -> QueueLevel {
         match self {
             Self::Fifo(queue) => queue.level(),
@@ -220,11 +244,17 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.level(),
             Self::Red(queue) => queue.level(),
             Self::DualPi2(queue) => queue.level(),
+            Self::MahimahiCoDel(queue) => queue.level(),
+            Self::MahimahiPie(queue) => queue.level(),
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.level().packets.0 == 0
+        match self {
+            Self::Fifo(queue) => queue.is_empty(), // asked most often
+            _ => self.level().packets.0 == 0,
+        }
     }
 
     /// Forgets what the discipline has learnt and starts its generators and timers anew; the packets stay.
@@ -236,6 +266,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.restart(zero),
             Self::Red(queue) => queue.restart(zero),
             Self::DualPi2(queue) => queue.restart(zero),
+            Self::MahimahiCoDel(queue) => queue.restart(zero),
+            Self::MahimahiPie(queue) => queue.restart(zero),
         }
     }
 
@@ -248,6 +280,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.remove(),
             Self::Red(queue) => queue.remove(),
             Self::DualPi2(queue) => queue.remove(),
+            Self::MahimahiCoDel(queue) => queue.remove(),
+            Self::MahimahiPie(queue) => queue.remove(),
         }
     }
 
@@ -263,6 +297,8 @@ impl<P> Queue<P> {
             Self::Pie(queue) => queue.adopt(item, surcharge),
             Self::Red(queue) => queue.adopt(item, surcharge),
             Self::DualPi2(queue) => queue.adopt(item, surcharge),
+            Self::MahimahiCoDel(queue) => queue.push(item),
+            Self::MahimahiPie(queue) => queue.adopt(item),
         };
         dropped.extend(refused.err());
     }

@@ -2,6 +2,7 @@
 //! probability that follows the queueing delay.
 
 use super::fifo::Line;
+use super::timer::Timer;
 use super::{Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
 use crate::random::{Random, Seed};
@@ -9,26 +10,28 @@ use crate::stage::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
-/// PIE's parameters (RFC 8033 §4 and §5). The default is the RFC's, without a limit.
+/// PIE's parameters. The default is that of RFC 8033 Appendix A, with the optional elements of §5.4 and §5.5 and without
+/// a limit.
 ///
-/// The queueing delay is how long the packet at the head has waited at the instant of the update (RFC 8033 leaves
-/// the choice between that and an estimate by departure rate; Linux, too, uses time stamps unless told otherwise).
+/// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of Appendix
+/// A; Linux, too, uses time stamps unless told otherwise). §5.3, which switches PIE off while a third of the buffer is
+/// not filled, is left out: the buffer may be without a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PieConfig {
-    /// The delay that is aimed at (`QDELAY_REF`, 15 ms).
+    /// The delay that is aimed at (`QDELAY_REF`, 15 ms, §4.2).
     pub target: Duration,
-    /// How often the probability is computed (`T_UPDATE`, 15 ms).
+    /// How often the probability is computed (`T_UPDATE`, 15 ms, §4.2).
     pub update: Duration,
     /// Gain on the distance from the target, per second (0.125).
     pub alpha: f64,
     /// Gain on the change of the delay, per second (1.25).
     pub beta: f64,
-    /// How long after a quiet time nothing is dropped (`MAX_BURST`, 150 ms).
+    /// How long after a quiet time nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
     pub burst: Duration,
-    /// Up to which drop probability packets of ECN-capable transports are marked instead (`MARK_ECNTH`, 0.1); `None`
-    /// never marks.
+    /// Below which drop probability packets of ECN-capable transports are marked instead (`mark_ecnth`, §5.1, which says
+    /// 0.1); `None` never marks.
     pub mark_below: Option<f64>,
-    /// Nothing is dropped while no more than twice this waits.
+    /// Nothing is dropped while no more than twice this waits (`MEAN_PKTSIZE`, §4.1).
     pub mtu: Bytes,
     /// How much waits at most; what exceeds it is dropped on arrival.
     pub limit: Limit,
@@ -57,6 +60,8 @@ impl Default for PieConfig {
 struct Control {
     drop_prob: f64,
     accu_prob: f64,
+    /// Delay of the packet that left last, s.
+    current_qdelay: f64,
     /// Delay at the last update, s.
     qdelay_old: f64,
     /// What is left of the burst allowance, s.
@@ -68,14 +73,15 @@ impl Control {
         Self {
             drop_prob: 0.0,
             accu_prob: 0.0,
+            current_qdelay: 0.0,
             qdelay_old: 0.0,
             burst_allowance: config.burst.as_secs_f64(),
         }
     }
 
-    /// `calculate_drop_prob` of RFC 8033 Appendix A, with the delay now, s.
-    fn update(&mut self, config: &PieConfig, qdelay: f64) {
-        let target = config.target.as_secs_f64();
+    /// `calculate_drop_prob` of RFC 8033 Appendix A, the step capped as in §5.5.
+    fn update(&mut self, config: &PieConfig) {
+        let (qdelay, target) = (self.current_qdelay, config.target.as_secs_f64());
         let mut step = config.alpha * (qdelay - target) + config.beta * (qdelay - self.qdelay_old);
         step *= auto_tuning(self.drop_prob);
         if self.drop_prob >= 0.1 && step > 0.02 {
@@ -86,21 +92,24 @@ impl Control {
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
-        let quiet =
-            self.drop_prob == 0.0 && qdelay < target / 2.0 && self.qdelay_old < target / 2.0;
         self.qdelay_old = qdelay;
-        self.burst_allowance = if quiet {
-            config.burst.as_secs_f64()
-        } else {
-            (self.burst_allowance - config.update.as_secs_f64()).max(0.0)
-        };
+        self.burst_allowance = (self.burst_allowance - config.update.as_secs_f64()).max(0.0);
     }
 
-    /// `drop_early` of RFC 8033 Appendix A, with the de-randomisation of §5.4.
+    /// Whether `enque` of RFC 8033 Appendix A drops a packet that finds `backlog`.
     fn drops(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
+        let half = config.target.as_secs_f64() / 2.0;
+        if self.drop_prob == 0.0 && self.current_qdelay < half && self.qdelay_old < half {
+            self.burst_allowance = config.burst.as_secs_f64();
+        }
+        self.burst_allowance <= 0.0 && self.drops_early(config, backlog, random)
+    }
+
+    /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. What draws a mark resets it as a drop does.
+    fn drops_early(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
         let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
         let few = backlog.0 <= config.mtu.0.saturating_mul(2);
-        if self.burst_allowance > 0.0 || low || few {
+        if low || few {
             return false;
         }
         if self.drop_prob == 0.0 {
@@ -178,7 +187,7 @@ impl<P> Pie<P> {
             let may_mark = self
                 .config
                 .mark_below
-                .is_some_and(|threshold| self.control.drop_prob <= threshold);
+                .is_some_and(|threshold| self.control.drop_prob < threshold);
             if !(may_mark && item.mark()) {
                 return Err((item, DropReason::Congestion));
             }
@@ -189,7 +198,12 @@ impl<P> Pie<P> {
 
     pub(crate) fn pop(&mut self, now: Time) -> Option<Item<P>> {
         self.update(now);
-        self.line.pop()
+        let item = self.line.pop()?;
+        self.control.current_qdelay = match self.line.is_empty() {
+            true => 0.0,
+            false => now.since(item.entered).as_secs_f64(),
+        };
+        Some(item)
     }
 
     pub(crate) fn adopt(
@@ -210,60 +224,13 @@ impl<P> Pie<P> {
 
     /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
     fn update(&mut self, now: Time) {
-        while let Some(at) = self.timer.due(now) {
-            let delay = match self.line.head() {
-                Some(head) => at.since(head.entered).as_secs_f64(),
-                None => 0.0,
-            };
-            self.control.update(&self.config, delay);
-            // With nothing waiting and nothing learnt, further updates change nothing.
+        while self.timer.due(now).is_some() {
+            self.control.update(&self.config);
+            // With nothing waiting and nothing learnt, further updates change nothing that an arrival would not undo.
             let control = &self.control;
             if self.line.is_empty() && control.drop_prob == 0.0 && control.qdelay_old == 0.0 {
                 self.timer.skip_to(now);
             }
-        }
-    }
-}
-
-/// The instants of a periodic update: zero + period, zero + 2 periods, …
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timer {
-    next: Time,
-    period: Duration,
-}
-
-impl Timer {
-    /// A period of less than a microsecond counts as one.
-    pub(crate) fn new(zero: Time, period: Duration) -> Self {
-        let period = period.max(Duration::from_nanos(1000));
-        Self {
-            next: zero + period,
-            period,
-        }
-    }
-
-    /// The next instant, if it lies before `now`. An update at the very instant of a packet comes after it.
-    ///
-    /// Of very many that were missed only the last ten thousand count: by then any controller has settled.
-    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
-        let backlog = Duration::from_nanos(self.period.as_nanos().saturating_mul(10_000));
-        self.skip_to(now - backlog);
-        let due = self.next;
-        if due >= now {
-            return None;
-        }
-        self.next += self.period;
-        Some(due)
-    }
-
-    /// Leaves out all instants before `now`.
-    pub(crate) fn skip_to(&mut self, now: Time) {
-        if self.next < now {
-            let missed = now
-                .since(self.next)
-                .as_nanos()
-                .div_ceil(self.period.as_nanos());
-            self.next += Duration::from_nanos(missed.saturating_mul(self.period.as_nanos()));
         }
     }
 }
@@ -276,15 +243,19 @@ mod tests {
     fn steps_are_those_of_the_rfc() {
         let config = PieConfig::default();
         let mut control = Control::new(&config);
+        let update = |control: &mut Control, qdelay: f64| {
+            control.current_qdelay = qdelay;
+            control.update(&config);
+        };
         control.drop_prob = 0.2;
-        control.update(&config, 0.020);
+        update(&mut control, 0.020);
         // 0.125 · 0.005 + 1.25 · 0.020 = 0.025625, but at most 2 % at once above 10 %
         assert!((control.drop_prob - 0.22).abs() < 1e-12);
-        control.update(&config, 0.018);
+        update(&mut control, 0.018);
         // + 0.125 · 0.003 − 1.25 · 0.002
         assert!((control.drop_prob - 0.217_875).abs() < 1e-12);
         control.drop_prob = 0.005;
-        control.update(&config, 0.018);
+        update(&mut control, 0.018);
         // + 0.125 · 0.003 / 8, as below 1 %
         assert!((control.drop_prob - 0.005_046_875).abs() < 1e-12);
     }
@@ -300,11 +271,12 @@ mod tests {
         let config = PieConfig::default();
         let mut control = Control::new(&config);
         control.drop_prob = 0.5;
-        control.update(&config, 0.0);
+        control.update(&config);
         // (0.5 − 0.125 · 0.015) · 0.98
         assert!((control.drop_prob - 0.488_162_5).abs() < 1e-12);
-        (0..1000).for_each(|_| control.update(&config, 0.0));
-        assert_eq!(control.drop_prob, 0.0);
+        (0..1000).for_each(|_| control.update(&config));
+        assert_eq!((control.drop_prob, control.burst_allowance), (0.0, 0.0));
+        control.drops(&config, Bytes(0), &mut Random::new(Seed(1)));
         assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
     }
 

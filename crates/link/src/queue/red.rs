@@ -3,7 +3,7 @@
 //! Algorithm for Increasing the Robustness of RED's Active Queue Management", 2001).
 
 use super::fifo::Line;
-use super::pie::Timer;
+use super::timer::Timer;
 use super::{Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
 use crate::random::{Random, Seed};
@@ -147,7 +147,7 @@ impl Control {
 
     fn judge(&mut self, config: &RedConfig, random: &mut Random) -> Verdict {
         let base = self.base_probability(config);
-        if base <= 0.0 {
+        if self.avg < config.minimum.0 as f64 {
             self.count = None;
             return Verdict::Enter;
         }

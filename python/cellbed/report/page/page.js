@@ -240,7 +240,7 @@
 
   const steps = uPlot.paths.stepped({ align: 1 });
 
-  // Packets that a direction dropped in a bin: a mark at the top. Of a full queue over the queue, in red; lost at random
+  // Packets that a direction dropped in a bin: a mark at the top. Of the queue over the queue, in red; lost at random
   // over the capacity, in ink, because no queue had to do with them.
   const counts = (column, range) => fold(column, range, plus, 0).map((n) => n || null);
   const unseen = { scale: "none", paths: () => null, points: { show: false } };
@@ -307,7 +307,7 @@
     };
     const dropped = direction.dropped.some((n) => n);
     const keys = [[`style="background:${shades[1]}"`, "highest"]];
-    if (dropped) keys.push([`class="mark" style="background:${colours.alarm}"`, "packets dropped, queue full"]);
+    if (dropped) keys.push([`class="mark" style="background:${colours.alarm}"`, "packets dropped by the queue"]);
     add(parent, {
       title: `${name(direction.way)} queue`, keys, height: timeLabel ? 116 : 96, label: unit, timeLabel, fill,
       series: [

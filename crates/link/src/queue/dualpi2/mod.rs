@@ -1,37 +1,45 @@
 //! The coupled dual queue of L4S, with the PI2 controller (RFC 9332, Appendix A).
 
+mod control;
+
 use super::fifo::Line;
-use super::pie::Timer;
+use super::timer::Timer;
 use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
 use crate::stage::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
+use control::{Control, ramp, recur};
 
-/// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 with the scheduler's weights of Linux.
+/// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux and
+/// no limit.
 ///
-/// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C.
+/// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Of what the RFC
+/// names as additions of the reference implementation (Appendix A.1) both are here: the scheduler's credit changes
+/// only while both queues have packets, and the controller's signals spare what leaves a backlog below two packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DualPi2Config {
-    /// The delay that the controller aims at (15 ms).
+    /// The delay that the controller aims at (`target`, 15 ms).
     pub target: Duration,
-    /// How often the controller runs (16 ms).
+    /// How often the controller runs (`Tupdate`; 16 ms, as in Linux and the explanation of Figure 6).
     pub update: Duration,
     /// Integral gain, per second (0.16).
     pub alpha: f64,
     /// Proportional gain, per second (3.2).
     pub beta: f64,
-    /// k: packets of L are marked with k times the base probability, packets of C signalled with its square (2).
+    /// k: packets of L are marked with k times the base probability, packets of C signalled with its square (2,
+    /// Appendix C).
     pub coupling: f64,
-    /// Sojourn time up to which queue L marks nothing of itself (800 µs). From there the probability rises to 1 …
+    /// Sojourn time up to which queue L marks nothing of itself (`minTh`, 800 µs). From there the probability rises to 1 …
     pub threshold: Duration,
-    /// … within this much more (400 µs).
+    /// … within this much more (`range`, 400 µs); zero makes a step of it (Appendix A.1, note c).
     pub range: Duration,
     /// Share of the link that C gets at least while both queues wait, in percent (10).
     pub classic_share: u8,
-    /// Size of a packet, for the scheduler's first turn and for the one packet that L holds unmarked.
+    /// Size of a packet: for the scheduler's first turn, for the backlog that is spared, and for the limit.
     pub mtu: Bytes,
-    /// How much waits at most in both queues; what exceeds it is dropped on arrival.
+    /// How much waits at most in both queues. An arriving packet counts as one of `mtu` bytes at least, so that small ones
+    /// are no better off (Figure 3, line 2); what exceeds it is dropped.
     pub limit: Limit,
 }
 
@@ -49,62 +57,6 @@ impl Default for DualPi2Config {
             mtu: MTU,
             limit: Limit::default(),
         }
-    }
-}
-
-/// The controller, names as in the RFC.
-#[derive(Clone, Copy, Debug, Default)]
-struct Control {
-    /// p′
-    base: f64,
-    /// Delay at the last update, s.
-    previous: f64,
-    /// Accumulated likelihood of each queue, see [`recur`].
-    low_count: f64,
-    classic_count: f64,
-}
-
-impl Control {
-    fn update(&mut self, config: &DualPi2Config, delay: f64) {
-        let integral = config.alpha * (delay - config.target.as_secs_f64());
-        let proportional = config.beta * (delay - self.previous);
-        self.base = (self.base + integral + proportional).clamp(0.0, 1.0);
-        self.previous = delay;
-    }
-
-    /// p_CL = k · p′
-    fn coupled(&self, config: &DualPi2Config) -> f64 {
-        (config.coupling * self.base).min(1.0)
-    }
-
-    /// p_C = p′²
-    fn classic(&self) -> f64 {
-        self.base * self.base
-    }
-
-    /// p_Cmax, beyond which marks give way to drops: where p_CL reaches 1.
-    fn is_overloaded(&self, config: &DualPi2Config) -> bool {
-        self.coupled(config) >= 1.0
-    }
-}
-
-/// Whether it is this packet's turn: on average one in 1 / `likelihood`, evenly spaced.
-fn recur(count: &mut f64, likelihood: f64) -> bool {
-    *count += likelihood;
-    let turn = *count > 1.0;
-    if turn {
-        *count -= 1.0;
-    }
-    turn
-}
-
-/// p′_L, the low-latency queue's own marking (`laqm` of RFC 9332 Appendix A.1).
-fn ramp(config: &DualPi2Config, sojourn: Duration) -> f64 {
-    let above = sojourn.saturating_sub(config.threshold).as_nanos();
-    match (above, config.range.as_nanos()) {
-        (0, _) => 0.0,
-        (above, range) if above >= range => 1.0,
-        (above, range) => above as f64 / range as f64,
     }
 }
 
@@ -153,7 +105,8 @@ impl<P> DualPi2<P> {
         item: Item<P>,
         surcharge: Surcharge,
     ) -> Result<(), (Item<P>, DropReason)> {
-        let level = surcharge.on(self.level().plus(item.size));
+        let counted = item.size.max(self.config.mtu);
+        let level = surcharge.on(self.level().plus(counted));
         if !self.config.limit.holds(level) {
             return Err((item, DropReason::QueueFull));
         }
@@ -165,35 +118,66 @@ impl<P> DualPi2<P> {
         Ok(())
     }
 
-    /// `dualpi2_dequeue` of RFC 9332 Appendix A.2, overload included.
+    /// `dualpi2_dequeue` of RFC 9332 Appendix A.2 (Figure 7).
     pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.update(now);
-        let overloaded = self.control.is_overloaded(&self.config);
-        let (coupled, classic) = (self.control.coupled(&self.config), self.control.classic());
         loop {
-            let (mut item, is_low) = self.next()?;
-            if is_low {
-                // A single packet in the queue is not a queue.
-                let own = if self.low.is_empty() {
-                    0.0
-                } else {
-                    ramp(&self.config, now.since(item.entered))
-                };
-                if overloaded && recur(&mut self.control.low_count, classic) {
-                    dropped.push_back((item, DropReason::Congestion));
-                    continue;
-                }
-                if recur(&mut self.control.low_count, own.max(coupled)) {
-                    item.mark();
-                }
-            } else if recur(&mut self.control.classic_count, classic)
-                && (overloaded || !item.mark())
-            {
+            let backlog = self.level().bytes.0;
+            let Some(Turn {
+                mut item,
+                is_low,
+                credit,
+            }) = self.next()
+            else {
+                self.credit = first_credit(&self.config);
+                return None;
+            };
+            let spared = backlog < self.config.mtu.0.saturating_mul(2);
+            let drops = match is_low {
+                true => self.drops_low(now, &mut item, spared),
+                false => !spared && self.drops_classic(&mut item),
+            };
+            if drops {
                 dropped.push_back((item, DropReason::Congestion));
                 continue;
             }
+            self.credit += credit;
             return Some(item);
         }
+    }
+
+    /// Lines 4b to 8j: marks a packet of L, or tells that it is to be dropped.
+    fn drops_low(&mut self, now: Time, item: &mut Item<P>, spared: bool) -> bool {
+        let control = &mut self.control;
+        // A single packet is not a queue (`Th_len`).
+        let own = match self.low.is_empty() {
+            true => 0.0,
+            false => ramp(&self.config, now.since(item.entered)),
+        };
+        let marks = if spared {
+            recur(&mut control.low_count, own)
+        } else if !control.saturates_low(&self.config) {
+            let coupled = control.coupled(&self.config);
+            recur(&mut control.low_count, own.max(coupled))
+        } else {
+            let classic = control.classic();
+            if recur(&mut control.low_count, classic) {
+                return true;
+            }
+            recur(&mut control.low_count, 1.0)
+        };
+        if marks {
+            item.mark();
+        }
+        false
+    }
+
+    /// Lines 11 to 17: marks a packet of C, or tells that it is to be dropped.
+    fn drops_classic(&mut self, item: &mut Item<P>) -> bool {
+        let control = &mut self.control;
+        let classic = control.classic();
+        let signalled = recur(&mut control.classic_count, classic);
+        signalled && (control.saturates_classic(&self.config) || !item.mark())
     }
 
     pub(crate) fn remove(&mut self) -> Option<Item<P>> {
@@ -210,30 +194,29 @@ impl<P> DualPi2<P> {
         self.low.level().and(self.classic.level())
     }
 
-    /// Weighted round robin, as Linux has it: each byte of L adds C's weight to the credit, each of C
-    /// takes L's away.
-    fn next(&mut self) -> Option<(Item<P>, bool)> {
+    /// Weighted round robin, as Linux has it: while both queues have packets, each byte of L adds C's weight to the
+    /// credit, each of C takes L's away.
+    fn next(&mut self) -> Option<Turn<P>> {
+        let contended = !self.low.is_empty() && !self.classic.is_empty();
         let is_low = !self.low.is_empty() && (self.classic.is_empty() || self.credit <= 0);
         let line = if is_low {
             &mut self.low
         } else {
             &mut self.classic
         };
-        let Some(item) = line.pop() else {
-            self.credit = first_credit(&self.config);
-            return None;
-        };
+        let item = line.pop()?;
         let share = i64::from(self.config.classic_share.min(100));
         let size = item.size.0.min(u64::from(u16::MAX)) as i64; // the longest IP packet
-        let change = if is_low {
-            share * size
-        } else {
-            (share - 100) * size
+        let credit = match (contended, is_low) {
+            (false, _) => 0,
+            (true, true) => share * size,
+            (true, false) => (share - 100) * size,
         };
-        // While one queue alone is served its credit cannot grow without bound.
-        let bound = 100 * i64::from(u16::MAX);
-        self.credit = (self.credit + change).clamp(-bound, bound);
-        Some((item, is_low))
+        Some(Turn {
+            item,
+            is_low,
+            credit,
+        })
     }
 
     /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
@@ -252,6 +235,14 @@ impl<P> DualPi2<P> {
     }
 }
 
+/// A packet that the scheduler has chosen.
+struct Turn<P> {
+    item: Item<P>,
+    is_low: bool,
+    /// What its leaving adds to the credit.
+    credit: i64,
+}
+
 /// Where the scheduler starts: with L if its weight is the larger one.
 fn first_credit(config: &DualPi2Config) -> i64 {
     let share = i64::from(config.classic_share.min(100));
@@ -267,19 +258,23 @@ mod tests {
         Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn })
     }
 
-    /// Signals per 1000 packets of each kind, (marked, dropped), with p′ held.
+    /// Signals per 1000 packets of each kind, (marked, dropped), with p′ held and packets always waiting.
     fn signals(base: f64, ecn: Ecn) -> (usize, usize) {
         let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
         queue.control.base = base;
         let (mut marked, mut dropped) = (0, Dropped::new());
         for _ in 0..100_000 {
-            queue
-                .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
-                .unwrap();
+            while queue.level().packets.0 < 50 {
+                queue
+                    .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
+                    .unwrap();
+            }
             let sent = queue.pop(Time::ZERO, &mut dropped);
             marked += usize::from(sent.is_some_and(|item| item.marked));
         }
-        (marked.div_ceil(100), dropped.len().div_ceil(100))
+        let all = 100_000 + dropped.len();
+        let share = |count: usize| (count as f64 / all as f64 * 1000.0).round() as usize;
+        (share(marked), share(dropped.len()))
     }
 
     #[test]
@@ -291,35 +286,50 @@ mod tests {
 
     #[test]
     fn beyond_saturation_all_are_dropped_alike() {
+        assert_eq!(signals(0.49, Ecn::Ect0), (240, 0), "p_C below p_Cmax");
+        assert_eq!(signals(0.49, Ecn::Ect1), (980, 0), "p_CL below p_Lmax");
         assert_eq!(signals(0.6, Ecn::Ect0), (0, 360), "p′² = 0.36");
         assert_eq!(signals(0.6, Ecn::NotEct), (0, 360));
-        let (marked, dropped) = signals(0.6, Ecn::Ect1);
-        assert!((260..=370).contains(&dropped), "{dropped}");
-        assert!(marked + dropped >= 1000, "what is not dropped is marked");
+        assert_eq!(signals(0.6, Ecn::Ect1), (640, 360), "the rest is marked");
     }
 
     #[test]
-    fn the_controller_steps_as_the_rfc_says() {
-        let config = DualPi2Config::default();
-        let mut control = Control::default();
-        control.update(&config, 0.025);
-        // 0.16 · 0.010 + 3.2 · 0.025
-        assert!((control.base - 0.0816).abs() < 1e-12);
-        control.update(&config, 0.020);
-        // + 0.16 · 0.005 − 3.2 · 0.005
-        assert!((control.base - 0.0664).abs() < 1e-12);
-        (0..100).for_each(|_| control.update(&config, 0.0));
-        assert_eq!(control.base, 0.0);
+    fn the_last_packet_is_spared() {
+        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        queue.control.base = 1.0;
+        let mut dropped = Dropped::new();
+        for ecn in [Ecn::Ect1, Ecn::Ect0, Ecn::NotEct].repeat(10) {
+            queue
+                .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
+                .unwrap();
+            assert!(!queue.pop(Time::ZERO, &mut dropped).unwrap().marked);
+        }
+        assert!(dropped.is_empty());
+    }
+
+    #[test]
+    fn an_alternating_link_owes_nothing() {
+        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        let mut dropped = Dropped::new();
+        let push = |queue: &mut DualPi2<Ecn>, ecn| {
+            queue
+                .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
+                .unwrap();
+        };
+        // L alone for long: C has no claim from it once it comes
+        for _ in 0..1000 {
+            push(&mut queue, Ecn::Ect1);
+            queue.pop(Time::ZERO, &mut dropped).unwrap();
+        }
+        push(&mut queue, Ecn::Ect1);
+        push(&mut queue, Ecn::NotEct);
+        let first = queue.pop(Time::ZERO, &mut dropped).unwrap().packet;
+        assert_eq!(first, Ecn::Ect1);
     }
 
     #[test]
     fn a_ramp_marks_what_waits_in_the_low_latency_queue() {
         let config = DualPi2Config::default();
-        let after = |micros| ramp(&config, Duration::from_micros(micros));
-        assert_eq!(
-            [800, 900, 1000, 1200, 5000].map(after),
-            [0.0, 0.25, 0.5, 1.0, 1.0]
-        );
         let mut queue = DualPi2::new(config, Time::ZERO);
         for _ in 0..2 {
             queue

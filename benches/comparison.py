@@ -1,0 +1,310 @@
+"""cellbed beside Mahimahi, Rattan and a plain veth pair: one table, all from one run, interleaved.
+
+Run ``MAHIMAHI=/path/to/prefix RATTAN=/path/to/rattan python benches/comparison.py`` as root (Mahimahi itself is run as
+the ordinary user MAHIMAHI_USER, by default nobody, because it refuses root). A peer that is not there is left out, and
+the table says so. Every figure is the median of the rounds, with the range; each round measures every program once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from peers.accounting import Reading, family, traffic
+from peers.shells import Link, Shell, all_shells
+from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind, one_way_delays
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+#: Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps).
+PAYLOAD_SHARE = 1448 / 1500
+
+Figures = dict[str, float]
+
+
+class NotMeasuredError(Exception):
+    """What a shell did instead of working."""
+
+
+@contextlib.contextmanager
+def running(shell: Shell, link: Link, program: str, arguments: list[object], folder: Path) -> Iterator[int]:
+    """A program behind a link; the process that was started for it. All of it is ended afterwards."""
+    process = shell.start(link, behind(program, *arguments), folder)
+    try:
+        yield process.pid
+    finally:
+        # Not every peer puts things right when it is ended itself; when its command ends, all do.
+        for pid in traffic(process.pid, program):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                process.wait(10)
+                break
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+        process.wait()
+
+
+def _failed(folder: Path, what: str) -> NotMeasuredError:
+    lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
+    return NotMeasuredError(f"{what}: {lines[0] if lines else 'no word why'}")
+
+
+def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
+    """One TCP flow, its first second and a half left out."""
+    assert link.rate is not None
+    sink = TcpSink()
+    try:
+        with running(shell, link, TCP, [shell.far_end, sink.port, link.window], folder) as root:
+            if not sink.connected.wait(15):
+                raise _failed(folder, "no connection")
+            time.sleep(1.5)
+            pids = family(root, TCP)
+            begin = Reading.now(pids, sink.received)
+            time.sleep(seconds)
+            end = Reading.now(pids, sink.received)
+    finally:
+        sink.close()
+    payload = begin.rate_until(end) * 8
+    return {
+        "Mbit/s": payload / 1e6,
+        "% of the link": 100 * payload / (link.rate * PAYLOAD_SHARE),
+        "cores": begin.share_until(end),
+    }
+
+
+def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
+    """64-byte datagrams as fast as they go."""
+    sink = DatagramSink()
+    try:
+        with running(shell, link, DATAGRAMS, [shell.far_end, sink.port, seconds + 15], folder) as root:
+            deadline = time.monotonic() + 15
+            while not sink.received:
+                if time.monotonic() > deadline:
+                    raise _failed(folder, "no datagram")
+                time.sleep(0.02)
+            time.sleep(0.5)
+            pids = family(root, DATAGRAMS)
+            begin = Reading.now(pids, sink.received)
+            time.sleep(seconds)
+            end = Reading.now(pids, sink.received)
+    finally:
+        sink.close()
+    return {"packets/s": begin.rate_until(end), "cores": begin.share_until(end)}
+
+
+def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
+    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from what was asked; µs."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("0.0.0.0", 0))
+        count = int(200 * max(seconds, 2))
+        arguments = [shell.far_end, receiver.getsockname()[1], count, int(seconds)]
+        with running(shell, link, STAMPS, arguments, folder):
+            delays = one_way_delays(receiver, count)
+    if len(delays) < count // 2:
+        raise _failed(folder, f"only {len(delays)} of {count} datagrams came")
+    asked = link.delay_ms * 1_000_000 if shell.name != "plain veth" else 0
+    errors = sorted((one_way - asked) / 1000 for one_way in delays)
+    return {
+        "p50": statistics.median(errors),
+        "p99": errors[int(0.99 * (len(errors) - 1))],
+        "least": errors[0],
+        "lost": float(count - len(delays)),
+    }
+
+
+IDLE = "import time; time.sleep(60)"
+
+
+def idle(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
+    """A link that nobody uses."""
+    with running(shell, link, IDLE, [], folder) as root:
+        time.sleep(2)
+        pids = family(root, IDLE)
+        begin = Reading.now(pids, 0)
+        time.sleep(seconds)
+        end = Reading.now(pids, 0)
+    return {"% of a core": 100 * begin.share_until(end)}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row of the table."""
+
+    name: str
+    what: str
+    link: Link
+    measure: Callable[[Shell, Link, float, Path], Figures]
+    show: Callable[[dict[str, list[float]]], str]
+
+
+def _range(values: list[float], digits: int) -> str:
+    middle = statistics.median(values)
+    return f"{middle:.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def _flow_text(figures: dict[str, list[float]]) -> str:
+    cores = statistics.median(figures["cores"])
+    return f"{_range(figures['% of the link'], 1)} %, {cores:.2f} core"
+
+
+def _veth_text(figures: dict[str, list[float]]) -> str:
+    return f"{_range([value / 1000 for value in figures['Mbit/s']], 1)} Gbit/s"
+
+
+def _flood_text(figures: dict[str, list[float]]) -> str:
+    cores = statistics.median(figures["cores"])
+    return f"{_range([value / 1000 for value in figures['packets/s']], 0)} k/s, {cores:.2f} core"
+
+
+def _delay_text(figures: dict[str, list[float]]) -> str:
+    middle, high, least = (statistics.median(figures[key]) for key in ("p50", "p99", "least"))
+    lost = sum(figures["lost"])
+    return f"p50 {middle:.0f}, p99 {high:.0f}, least {least:.0f}" + (f", {lost:.0f} lost" if lost else "")
+
+
+def _idle_text(figures: dict[str, list[float]]) -> str:
+    return f"{_range(figures['% of a core'], 2)} %"
+
+
+def _rate(rate: int) -> str:
+    return f"{rate / 1e9:g} Gbit/s" if rate >= 1e9 else f"{rate / 1e6:g} Mbit/s"
+
+
+def cases() -> list[Case]:
+    """All rows, in order."""
+    found = [
+        Case(
+            f"tcp-{rate // 1_000_000}{f'-{delay_ms}ms' if delay_ms else ''}",
+            f"one TCP flow, {_rate(rate)}" + (f", {delay_ms} ms each way" if delay_ms else ""),
+            Link(rate, delay_ms),
+            one_flow,
+            _flow_text,
+        )
+        for delay_ms in (0, 20)
+        for rate in (100_000_000, 500_000_000, 1_000_000_000, 2_000_000_000, 4_000_000_000, 10_000_000_000)
+        # An ordinary flow may not have more under way than fits 1 Gbit/s over 40 ms: the kernel's default limit.
+        if not delay_ms or rate <= 1_000_000_000
+    ]
+    return [
+        *found,
+        Case("udp", "datagrams of 64 bytes over 10 Gbit/s", Link(10_000_000_000), flood, _flood_text),
+        Case("delay", "error of a one-way delay of 20 ms, µs", Link(delay_ms=20), delay, _delay_text),
+        Case("idle", "a link of 12 Mbit/s that nobody uses", Link(12_000_000), idle, _idle_text),
+    ]
+
+
+def enter_network() -> None:
+    """Go on in a network namespace of our own, so that what peers change or leave behind in theirs goes with it."""
+    if os.geteuid() != 0:
+        sys.exit("error: this measures programs that set up networks; run it as root")
+    if "CELLBED_BENCH_NETWORK" not in os.environ:
+        environment = {**os.environ, "CELLBED_BENCH_NETWORK": "own"}
+        os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], environment)
+    subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default: 5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long one measurement lasts (default: 2)")
+    parser.add_argument(
+        "--only", action="append", metavar="ROW", help="rows whose name begins so, such as tcp, tcp-1000, udp"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there too")
+    arguments = parser.parse_args()
+    rows = [case for case in cases() if not arguments.only or any(case.name.startswith(it) for it in arguments.only)]
+    if not rows:
+        parser.error(f"no row is called so; there are: {', '.join(case.name for case in cases())}")
+
+    enter_network()
+    with tempfile.TemporaryDirectory(prefix="cellbed-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        stand_in = folder / "prefix"
+        install = (sys.executable, "-m", "cellbed", "mahimahi", "install", "--prefix", str(stand_in))
+        subprocess.run(install, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        present, absent = [], []
+        for shell in all_shells(stand_in):
+            reason = shell.missing()
+            if reason is None:
+                present.append(shell)
+            else:
+                absent.append(f"{shell.name} is left out: {reason}")
+        values: dict[str, dict[str, dict[str, list[float]]]] = {}
+        failures: dict[str, dict[str, str]] = {}
+        errors = Console(stderr=True)
+        with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("measuring", total=arguments.rounds * len(rows) * len(present))
+            for _ in range(arguments.rounds):
+                for case in rows:
+                    for shell in present:
+                        progress.update(task, description=f"{case.name} · {shell.name}")
+                        try:
+                            figures = case.measure(shell, case.link, arguments.seconds, folder)
+                        except NotMeasuredError as failure:
+                            failures.setdefault(case.name, {})[shell.name] = str(failure)
+                        else:
+                            of_shell = values.setdefault(case.name, {}).setdefault(shell.name, {})
+                            for key, value in figures.items():
+                                of_shell.setdefault(key, []).append(value)
+                        progress.advance(task)
+    show(rows, present, values, failures, absent, arguments.rounds)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"rounds": arguments.rounds, "values": values}, indent=2) + "\n")
+
+
+def show(
+    rows: list[Case],
+    shells: list[Shell],
+    values: dict[str, dict[str, dict[str, list[float]]]],
+    failures: dict[str, dict[str, str]],
+    absent: list[str],
+    rounds: int,
+) -> None:
+    """The table, in Markdown where nobody watches, so that it can go into a document as it is."""
+    console = Console()
+    width = None if console.is_terminal else 10_000
+    table = Table(title=f"medians of {rounds} rounds (least–most)" if rounds > 1 else "one round")
+    header = ["", *(shell.name for shell in shells)]
+    lines = []
+    for case in rows:
+        cells = [case.what]
+        for shell in shells:
+            figures = values.get(case.name, {}).get(shell.name)
+            text = case.show if not (shell.name == "plain veth" and case.measure is one_flow) else _veth_text
+            cells.append(text(figures) if figures else "not measured" if case.name in failures else "–")
+        lines.append(cells)
+    if width is None:
+        for column in header:
+            table.add_column(column)
+        for cells in lines:
+            table.add_row(*cells)
+        console.print(table)
+    else:
+        for cells in (header, ["---"] * len(header), *lines):
+            print("| " + " | ".join(cells) + " |")
+    for case_name, of_case in failures.items():
+        for shell_name, reason in of_case.items():
+            print(f"{case_name}: {shell_name} failed at least once: {reason}")
+    for text in absent:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

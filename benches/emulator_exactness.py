@@ -1,0 +1,174 @@
+"""How exact delays and releases are: errors in µs, beside a bare timer and a plain veth of the same run.
+
+Two errors are told. ``own`` is the emulator's: a packet was written so long after its modelled departure. The other is
+from program to program: it has the kernel's path to and from the devices in it, and two programs' own wake-ups, which
+the veth has too. The bare timer sleeps to absolute times and does nothing else; it is a Python program, so some
+microseconds of it are the interpreter's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from emulator_nodes import (
+    ADDRESSES,
+    Case,
+    Figures,
+    Stages,
+    background,
+    configuration,
+    connect_by_veth,
+    cpu_seconds,
+    fixed,
+    inside,
+    quantiles,
+    running,
+    traced,
+    write_trace,
+)
+
+from cellbed.measure.packets import MAGIC, RECORD, read_records
+
+#: The probe's datagrams come at 200/s; the odd interval moves their phase evenly over the milliseconds.
+INTERVAL_NS = 4_993_700
+DELAY_NS = 20_000_000
+
+#: Left out at the beginning of a saturated trace, until its queue is never empty.
+FILLING_NS = 200_000_000
+
+UDP = 17
+
+#: Absolute deadlines and nothing else; lateness in ns, one JSON list.
+BARE_TIMER = """
+import ctypes, json, os, sys, time
+ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK, 1 ns
+if sys.argv[3] == "fifo":
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+interval, count = int(sys.argv[1]), int(sys.argv[2])
+due, late = time.monotonic_ns(), []
+for _ in range(count):
+    due += interval
+    time.sleep(max(0, due - time.monotonic_ns()) / 1e9)  # clock_nanosleep to an absolute time
+    late.append(time.monotonic_ns() - due)
+print(json.dumps(late))
+"""
+
+
+@contextlib.contextmanager
+def bare_timer(interval_ns: int, seconds: float) -> Iterator[Figures]:
+    """A timer beside what is done meanwhile, scheduled as the emulator's event loop; its figures come at the end."""
+    figures: Figures = {}
+    scheduling = "fifo" if os.geteuid() == 0 else "ordinary"
+    count = str(round(seconds * 1e9 / interval_ns))
+    timer = subprocess.Popen(
+        [sys.executable, "-c", BARE_TIMER, str(interval_ns), count, scheduling], stdout=subprocess.PIPE
+    )
+    yield figures
+    late = quantiles(json.loads(timer.communicate()[0]))
+    figures |= {"bare p50": late["p50"], "bare p99": late["p99"]}
+
+
+def datagrams(size: int, bit_rate: int, seconds: float) -> dict[str, Any]:
+    """A flow for the emulator's probe."""
+    return {
+        "from": "endpoint",
+        "to": "edge",
+        "bytes": size,
+        "bit_rate": bit_rate,
+        "duration_ns": round(seconds * 1e9),
+        "family": 4,
+    }
+
+
+def delay_error(load: int = 0, over_veth: bool = False, **changes: Any) -> Case:
+    """A delay of 20 ms, on a link that `load` bit/s of TCP share; over a veth, which has no delay, the same probe."""
+    delay_ns = 0 if over_veth else DELAY_NS
+
+    def measure(seconds: float) -> Figures:
+        flow = datagrams(200, 200 * 8 * 10**9 // INTERVAL_NS, seconds)
+        with running(configuration([fixed(DELAY_NS / 1e6)]) | changes) as emulator:
+            if over_veth:
+                connect_by_veth(emulator, True)
+                for node, peer in (("endpoint", "edge"), ("edge", "endpoint")):
+                    route = ["ip", "route", "add", f"{ADDRESSES[peer]}/32", "dev", "veth0", "src", ADDRESSES[node]]
+                    subprocess.run(route, preexec_fn=inside(emulator, node, True), check=True)
+            with background(emulator, load) if load else contextlib.nullcontext():
+                busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+                with bare_timer(INTERVAL_NS, seconds) as bare:
+                    [seen] = emulator.probe([flow], seconds + 30)
+                    share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+            lateness = emulator.stop()["lateness_ns"]
+        pairs = zip(seen["sent_ns"], seen["received_ns"], strict=True)
+        errors = quantiles([there - sent - delay_ns for sent, there in pairs if there is not None])
+        figures = {"p50": errors["p50"], "p99": errors["p99"], "least": errors["min"]}
+        if not over_veth:
+            figures |= {"own p50": lateness["p50"] / 1e3, "own p99": lateness["p99"] / 1e3}
+        return figures | bare | {"cpu": share}
+
+    return measure
+
+
+def release_error(stages: Stages, bit_rate: int, **changes: Any) -> Case:
+    """A trace that more datagrams of 1500 bytes come to than it has room for: when each left, by the packet log and
+    by the receiving program, against when the trace says.
+    """
+
+    def measure(seconds: float) -> Figures:
+        flow = datagrams(1500, bit_rate * 11 // 10, seconds)
+        with tempfile.TemporaryDirectory() as folder:
+            with running(configuration(stages, Path(folder)) | changes) as emulator:
+                busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+                with bare_timer(1_000_000, seconds) as bare:
+                    [seen] = emulator.probe([flow], seconds + 30)
+                    share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+                emulator.stop()
+            log = np.array(read_records(Path(folder, "packets.bin"), MAGIC, RECORD))
+        log = log[(log["direction"] == 0) & (log["protocol"] == UDP) & (log["drop"] == 0)]
+        arrivals = np.array([np.nan if there is None else there for there in seen["received_ns"]])
+        if len(log) != np.isfinite(arrivals).sum():
+            sys.exit(f"error: {len(log)} datagrams left the emulator and {np.isfinite(arrivals).sum()} arrived")
+        saturated = log["departed"] > log["departed"][0] + FILLING_NS
+        off_grid = int(((log["departed"] - log["departed"][0]) % 1_000_000 != 0).sum())
+        own = quantiles((log["observed"] - log["departed"])[saturated].tolist())
+        there = quantiles((arrivals[np.isfinite(arrivals)] - log["departed"])[saturated].tolist())
+        return {
+            "own p50": own["p50"],
+            "own p99": own["p99"],
+            "own least": own["min"],
+            "p50": there["p50"],
+            "p99": there["p99"],
+            "least": there["min"],
+            **bare,
+            "off the trace's milliseconds": off_grid,
+            "cpu, probe included": share,
+        }
+
+    return measure
+
+
+def delay_cases() -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    for name, load in (("", 0), (" under 500 Mbit/s", 500_000_000)):
+        cases[f"veth, no delay,{name}".rstrip(",")] = delay_error(load, over_veth=True)
+        cases[f"delay{name}"] = delay_error(load)
+        cases[f"delay{name}, spin of 50 µs"] = delay_error(load, spin_ns=50_000)
+    return cases
+
+
+def release_cases(folder: Path) -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    for megabits in (12, 100):
+        stages = traced(write_trace(folder, megabits * 10**6), 64_000_000)
+        cases[f"release, {megabits} Mbit/s"] = release_error(stages, megabits * 10**6)
+        cases[f"release, {megabits} Mbit/s, spin of 50 µs"] = release_error(stages, megabits * 10**6, spin_ns=50_000)
+    return cases

@@ -1,0 +1,136 @@
+"""Many links of 16 Mbit/s around one server: how long they take to come up, and how many these cores fill at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emulator_nodes import Case, Figures, bottleneck, configuration, cpu_seconds, fixed, inside, running
+from emulator_throughput import PAYLOAD_SHARE
+
+SERVER = "100.64.64.2"
+BIT_RATE = 16_000_000
+
+#: A set of links counts as loaded when all together carry so much of what they were asked for, and each so much.
+FULL, FULL_EACH = 0.99, 0.98
+
+#: Enough for a queue that never runs empty: a link holds 40 kB within its round-trip time of 20 ms.
+WINDOW = 200_000
+
+
+def links(count: int) -> dict[str, Any]:
+    """So many links, each to a node of its own, around one server."""
+    nodes = [("server", SERVER)] + [(f"n{i}", f"100.64.{i // 250}.{i % 250 + 2}") for i in range(count)]
+    stages = [*bottleneck(BIT_RATE), fixed(10)]
+    windows = {
+        f"net.ipv4.tcp_{name}": f"4096 {WINDOW} {WINDOW}" if name == "rmem" else f"4096 16384 {WINDOW}"
+        for name in ("rmem", "wmem")
+    }
+    config = configuration([])
+    config["vertices"] = [
+        {
+            "name": name,
+            "namespace": "new",
+            "addresses": [f"{address}/32"],
+            "routes": ["0.0.0.0/0"],
+            "sysctls": windows,
+        }
+        for name, address in nodes
+    ]
+    config["directions"] = [
+        {"name": f"{i}.{way}", "from": ends[0], "to": ends[1], "stages": stages}
+        for i in range(count)
+        for way, ends in (("up", (f"n{i}", "server")), ("down", ("server", f"n{i}")))
+    ]
+    return config
+
+
+def brought_up(count: int) -> Case:
+    """So many links without traffic."""
+
+    def measure(_: float) -> Figures:
+        begin = time.monotonic()
+        with running(links(count)) as emulator:
+            up = time.monotonic() - begin
+            status = Path(f"/proc/{emulator.pid}/status").read_text()
+            resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
+            busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+            time.sleep(1)
+            return {
+                "seconds": up,
+                "MB": resident,
+                "idle": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin),
+            }
+
+    return measure
+
+
+def loaded(count: int, seconds: float) -> Figures:
+    """So many links with one TCP flow each: shares of the rate asked for, the emulator's cost, lateness in µs."""
+    program = [sys.executable, str(Path(__file__).with_name("link_load.py"))]
+
+    def start(node: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*program, *arguments], preexec_fn=inside(emulator, node, True), stdout=subprocess.PIPE, text=True
+        )
+
+    with running(links(count)) as emulator:
+        receiver = start("server", "receive", emulator.namespace("server"), SERVER, str(count), str(seconds))
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        sender = start("server", "send", SERVER, *(emulator.namespace(f"n{i}") for i in range(count)))
+        try:
+            time.sleep(0.5)
+            busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+            rates = json.loads(receiver.communicate(timeout=seconds + 60)[0])
+            share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+        finally:
+            for process in (sender, receiver):
+                process.kill()
+                process.communicate()
+        late = emulator.stop()["lateness_ns"]
+    asked = BIT_RATE * PAYLOAD_SHARE / 8
+    return {
+        "links": count,
+        "of_asked": sum(rates.values()) / asked / count,
+        "least": min(rates.values()) / asked,
+        "Gbit/s": sum(rates.values()) / PAYLOAD_SHARE * 8 / 1e9,
+        "cpu": share,
+        "late p50": late["p50"] / 1e3,
+        "late p99": late["p99"] / 1e3,
+    }
+
+
+def most_loaded(first: int = 16, step: int = 8) -> Case:
+    """The most links that can be full at once: by doubling from `first`, then halving the interval down to `step`."""
+
+    def measure(seconds: float) -> Figures:
+        def full(count: int) -> Figures | None:
+            figures = loaded(count, seconds)
+            return figures if figures["of_asked"] >= FULL and figures["least"] >= FULL_EACH else None
+
+        return search(full, first, step)
+
+    return measure
+
+
+def search(full: Callable[[int], Figures | None], first: int, step: int) -> Figures:
+    """What `full` says of the largest count it says something of, if larger ones fail."""
+    best, low, high = full(first), first, first * 2
+    while best is not None and (found := full(high)) is not None:
+        best, low, high = found, high, high * 2
+    if best is None:
+        return {"links": 0}
+    while high - low > step:
+        middle = (low + high) // 2
+        found = full(middle)
+        if found is None:
+            high = middle
+        else:
+            best, low = found, middle
+    return best

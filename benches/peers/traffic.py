@@ -1,0 +1,136 @@
+"""Traffic between a command behind a link and this network namespace, and what it met.
+
+The programs behind the link are given to a bare interpreter as text, so that whoever runs them need not be able to
+read the project.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: argv: how the far end is named, its port, the most bytes under way. Sends one TCP flow until the connection ends.
+TCP = """
+import os, socket, sys
+name, port, window = sys.argv[1:4]
+flow = socket.socket()
+flow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, int(window))  # the kernel takes twice that, for its own needs
+flow.setsockopt(socket.IPPROTO_TCP, 13, b"reno")  # TCP_CONGESTION: the same everywhere
+flow.connect((os.environ.get(name, name), int(port)))
+data = memoryview(bytes(1 << 20))
+try:
+    while True:
+        flow.sendall(data)
+except OSError:
+    pass
+"""
+
+#: argv: far end, port, seconds. Datagrams of 36 bytes, 64 with their headers, one by one as fast as the way takes them.
+DATAGRAMS = """
+import os, socket, sys, time
+name, port, seconds = sys.argv[1:4]
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.connect((os.environ.get(name, name), int(port)))
+data, end, send = bytes(36), time.monotonic() + float(seconds), sender.send
+while time.monotonic() < end:
+    try:
+        for _ in range(256):
+            send(data)
+    except OSError:
+        pass
+"""
+
+#: argv: far end, port, count, seed. Datagrams with the clock in them at random times, 5 ms apart on average.
+STAMPS = """
+import os, random, socket, struct, sys, time
+name, port, count, seed = sys.argv[1:5]
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.connect((os.environ.get(name, name), int(port)))
+draw = random.Random(int(seed))
+for _ in range(int(count)):
+    time.sleep(draw.uniform(0.0, 0.01))
+    sender.send(struct.pack("!q", time.monotonic_ns()) + bytes(92))
+time.sleep(0.5)
+"""
+
+
+def behind(program: str, *arguments: object) -> list[str]:
+    """The command that runs one of the programs above."""
+    # The system's own, because an ordinary user need not be able to read the caller's.
+    interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    return [interpreter, "-I", "-c", program, *map(str, arguments)]
+
+
+@dataclass
+class TcpSink:
+    """Takes one connection and counts what comes."""
+
+    received: int = 0
+    connected: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._listener = socket.create_server(("0.0.0.0", 0))
+        self.port = self._listener.getsockname()[1]
+        self._flow: socket.socket | None = None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        try:
+            self._flow, _ = self._listener.accept()
+        except OSError:
+            return
+        self.connected.set()
+        space = bytearray(1 << 20)
+        while True:
+            try:
+                length = self._flow.recv_into(space)
+            except OSError:
+                return
+            if not length:
+                return
+            self.received += length
+
+    def close(self) -> None:
+        for end in (self._flow, self._listener):
+            if end is not None:
+                end.close()
+
+
+class DatagramSink:
+    """Counts datagrams without reading them: a socket's own count of what found no room costs nobody time."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        self._socket.bind(("0.0.0.0", 0))
+        self.port = self._socket.getsockname()[1]
+
+    @property
+    def received(self) -> int:
+        for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+            columns = line.split()
+            if int(columns[1].rpartition(":")[2], 16) == self.port:
+                return int(columns[12])
+        raise RuntimeError("the socket is not listed")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
+    """Nanoseconds from sending to receiving of up to `count` stamped datagrams; ends a second after the last."""
+    delays: list[int] = []
+    receiver.settimeout(5.0)
+    while len(delays) < count:
+        try:
+            data = receiver.recv(2048)
+        except TimeoutError:
+            break
+        delays.append(time.monotonic_ns() - int.from_bytes(data[:8], "big"))
+        receiver.settimeout(1.0)
+    return delays

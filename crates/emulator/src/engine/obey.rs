@@ -1,0 +1,113 @@
+//! What the event loop does when it is asked, between two looks at the devices.
+
+use cellbed_link::{ChangeError, Duration, InForce, StageConfig, Time};
+
+use super::{Engine, Lane};
+use crate::clock::now;
+use crate::error::Result;
+use crate::journal;
+use crate::orders::{Account, Condition, Order, Status};
+
+impl Engine {
+    /// Does what it is asked; `true` if that was to stop.
+    pub(super) fn obey(&mut self) -> bool {
+        let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Restart { zero, offset, done } => {
+                    self.restart(zero, offset);
+                    let _ = done.send(());
+                }
+                Order::Status(answer) => {
+                    let _ = answer.send(self.status());
+                }
+                Order::Describe(answer) => {
+                    let _ = answer.send(self.describe());
+                }
+                Order::Change {
+                    direction,
+                    stage,
+                    to,
+                    done,
+                } => {
+                    let _ = done.send(self.change(direction, stage, *to));
+                }
+                Order::Stop(answer) => {
+                    let _ = answer.send(self.finish());
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn restart(&mut self, zero: Time, offset: Duration) {
+        let now = now();
+        self.advance(now);
+        journal::start(&mut self.records, zero, offset);
+        for lane in 0..self.lanes.len() {
+            self.lanes[lane].direction.restart(zero, offset);
+            self.agenda
+                .set(lane, self.lanes[lane].direction.next_event());
+        }
+    }
+
+    /// Lets the model and the clock of every direction run up to now.
+    fn catch_up(&mut self) -> Time {
+        let now = now();
+        self.advance(now);
+        for lane in 0..self.lanes.len() {
+            while let Some(outcome) = self.lanes[lane].direction.poll(now) {
+                self.settle(lane, outcome, now);
+            }
+            self.agenda
+                .set(lane, self.lanes[lane].direction.next_event());
+        }
+        now
+    }
+
+    fn status(&mut self) -> Status {
+        let now = self.catch_up();
+        let condition = |lane: &Lane| Condition {
+            counters: lane.tally.counters(),
+            queue: lane.direction.queue(),
+            delay: lane.tally.delay(now),
+        };
+        Status {
+            time: now,
+            directions: self.lanes.iter().map(condition).collect(),
+            unroutable: self.unroutable,
+            refused: self.refused,
+        }
+    }
+
+    fn describe(&mut self) -> Vec<Vec<InForce>> {
+        self.catch_up();
+        let in_force = |lane: &Lane| lane.direction.in_force().to_vec();
+        self.lanes.iter().map(in_force).collect()
+    }
+
+    /// Changes a stage. What has left it by now has left it as it was.
+    fn change(&mut self, lane: usize, stage: usize, to: StageConfig) -> Result<(), ChangeError> {
+        let now = self.catch_up();
+        let direction = &mut self.lanes[lane].direction;
+        let changed = direction.change(now, stage, to);
+        self.agenda.set(lane, direction.next_event());
+        changed
+    }
+
+    fn finish(&mut self) -> Result<Account> {
+        let now = now();
+        self.advance(now);
+        self.write_all();
+        self.flush(now);
+        let records_lost = self.records.finish()?;
+        Ok(Account {
+            lateness: std::mem::take(&mut self.lateness),
+            refused: self.refused,
+            packets: self.read,
+            records_lost,
+            scheduling: self.scheduling,
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! Packets through the path model in super-packets, and one by one: the same departures, drops and bytes.
+
+use std::sync::Arc;
+
+use cellbed_link::{
+    BitRate, BottleneckConfig, Bytes, CoDelConfig, CorruptionConfig, DelayConfig, Direction,
+    Discipline, DualPi2Config, DuplicationConfig, Duration, Ecn, Fate, FqCoDelConfig, LossConfig,
+    Outcome, Packets, Probability, Schedule, Seed, StageConfig, Tag, Time, Trace,
+};
+use proptest::prelude::*;
+
+use super::{build_all, drafts, flows, mark, read_all, wire, written};
+use crate::flow::tag;
+use crate::offload::{VNET_BYTES, Vnet};
+use crate::outbox::Outbox;
+use crate::packet::Header;
+use crate::pool::{Pool, Segment};
+
+/// The stages of two directions, one behind the other.
+fn stages(seed: u64, choice: u8) -> [Vec<StageConfig>; 2] {
+    let schedule = match choice % 4 {
+        0 => Schedule::Constant(BitRate(40_000_000)),
+        1 => Schedule::Unlimited,
+        _ => Schedule::looped(Arc::new(Trace::from_millis([1, 1, 2, 4, 4, 4, 9]).unwrap())),
+    };
+    let fast = CoDelConfig {
+        target: Duration::from_micros(100),
+        interval: Duration::from_micros(1000),
+        ecn: true,
+        ..CoDelConfig::default()
+    };
+    let queue = match choice >> 2 & 3 {
+        0 => Discipline::DropTail {
+            packets: Some(Packets(20)),
+            bytes: Some(Bytes(60_000)),
+        },
+        1 => Discipline::CoDel(fast),
+        2 => Discipline::FqCoDel(FqCoDelConfig {
+            codel: fast,
+            ..FqCoDelConfig::default()
+        }),
+        _ => Discipline::DualPi2(DualPi2Config::default()),
+    };
+    let share = |value| Probability::new(value).unwrap();
+    let bottleneck = |schedule| BottleneckConfig::new(schedule).with_queue(queue.clone());
+    let loss = LossConfig::Independent {
+        probability: share(0.1),
+        seed: Seed(seed),
+    };
+    let duplication = DuplicationConfig {
+        probability: share(0.1),
+        seed: Seed(seed),
+    };
+    let corruption = |seed| CorruptionConfig {
+        probability: share(0.1),
+        seed: Seed(seed),
+    };
+    let mut first = vec![loss.into(), bottleneck(schedule).into()];
+    let mut second = vec![bottleneck(Schedule::Constant(BitRate(30_000_000))).into()];
+    if choice & 16 != 0 {
+        first.push(duplication.into());
+    }
+    if choice & 32 != 0 {
+        first.insert(0, corruption(seed).into());
+        second.push(corruption(seed ^ 1).into());
+    }
+    first.push(DelayConfig::Fixed(Duration::from_micros(700)).into());
+    [first, second]
+}
+
+/// A packet that comes to a direction.
+type Arrival<P> = (Time, P, Bytes, Tag);
+
+/// When which packet left, died or was doubled.
+type Event = (Time, Time, Fate, Bytes);
+
+/// Lets packets through a direction, looked at at every event or at arrivals only. `settle` says what has become of one that
+/// has left.
+fn travel<P: Clone>(
+    stages: Vec<StageConfig>,
+    arrivals: Vec<Arrival<P>>,
+    events: &mut Vec<Event>,
+    at_every_event: bool,
+    mut settle: impl FnMut(&Outcome<P>) -> Option<(P, Tag)>,
+) -> Vec<Arrival<P>> {
+    let mut direction = Direction::new(stages, Time::ZERO);
+    let mut left = Vec::new();
+    let mut take = |direction: &mut Direction<P>, now: Time| {
+        while let Some(outcome) = direction.poll(now) {
+            events.push((
+                outcome.departed,
+                outcome.released,
+                outcome.fate,
+                outcome.size,
+            ));
+            if let Some((packet, tag)) = settle(&outcome) {
+                left.push((outcome.departed, packet, outcome.size, tag));
+            }
+        }
+    };
+    for (at, packet, size, tag) in arrivals {
+        while let Some(event) = direction
+            .next_event()
+            .filter(|&it| at_every_event && it <= at)
+        {
+            take(&mut direction, event);
+        }
+        take(&mut direction, at);
+        direction.accept_tagged(at, packet, size, tag);
+    }
+    take(&mut direction, Time::from_millis(1_000_000));
+    left
+}
+
+/// All packets through both directions as the emulator does it: the bytes that leave, cut as the kernel would cut them.
+fn emulate(
+    packets: &[(Time, Vec<u8>)],
+    stages: [Vec<StageConfig>; 2],
+    writings: &[u8],
+) -> (Vec<Event>, Vec<Vec<u8>>) {
+    let (mut pool, mut outbox) = (Pool::new(1 << 26), Outbox::default());
+    let mut arrivals = Vec::new();
+    for (at, bytes) in packets {
+        let packet = &bytes[VNET_BYTES..];
+        let tag = tag(packet, &Header::parse(packet).unwrap());
+        for segment in read_all(&mut pool, std::slice::from_ref(bytes)) {
+            pool.packet_mut(segment.slot).tag = tag;
+            let size = pool.packet(segment.slot).layout.size(segment.index);
+            arrivals.push((*at, segment, Bytes(size as u64), tag));
+        }
+    }
+    let (mut events, mut out) = (Vec::new(), Vec::new());
+    for stages in stages {
+        arrivals = travel(stages, arrivals, &mut events, false, |outcome| {
+            let segment: Segment = pool.settle(outcome)?;
+            Some((segment, pool.tag(segment)))
+        });
+    }
+    for ((_, segment, ..), writing) in arrivals.into_iter().zip(writings.iter().cycle()) {
+        outbox.push(segment, &pool);
+        if *writing == 0 {
+            out.extend(written(&mut outbox, &mut pool));
+        }
+    }
+    out.extend(written(&mut outbox, &mut pool));
+    (events, out.iter().flat_map(|bytes| wire(bytes)).collect())
+}
+
+/// The same with nothing but bytes.
+fn reference(
+    packets: &[(Time, Vec<u8>)],
+    stages: [Vec<StageConfig>; 2],
+) -> (Vec<Event>, Vec<Vec<u8>>) {
+    let mut arrivals = Vec::new();
+    for (at, bytes) in packets {
+        for packet in wire(bytes) {
+            let tag = tag(&packet, &Header::parse(&packet).unwrap());
+            let size = Bytes(packet.len() as u64);
+            arrivals.push((*at, (packet, tag), size, tag));
+        }
+    }
+    let mut events = Vec::new();
+    for stages in stages {
+        arrivals = travel(stages, arrivals, &mut events, true, |outcome| {
+            let (mut packet, mut tag) = outcome.packet.clone();
+            if outcome.fate != Fate::Delivered {
+                return None;
+            }
+            if outcome.marked {
+                mark(&mut packet);
+                tag.ecn = Ecn::Ce;
+            }
+            if let Some(bit) = outcome.corrupt_bit {
+                packet[bit as usize / 8] ^= 0x80 >> (bit % 8);
+            }
+            Some(((packet, tag), tag))
+        });
+    }
+    let left = arrivals.into_iter().map(|(_, (packet, _), ..)| packet);
+    (events, left.collect())
+}
+
+proptest! {
+    #[test]
+    fn both_modes_give_the_same_departures_drops_and_bytes(
+        flow in flows(),
+        drafts in proptest::collection::vec((drafts(), 0u64..3_000), 1..12),
+        seed in any::<u64>(),
+        choice in any::<u8>(),
+        writings in proptest::collection::vec(0u8..8, 1..50),
+    ) {
+        let (drafts, gaps): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
+        let mut now = Time::ZERO;
+        let mut packets = Vec::new();
+        for (bytes, gap) in build_all(flow, &drafts).into_iter().zip(gaps) {
+            now += Duration::from_micros(gap);
+            packets.push((now, bytes));
+        }
+        let expected = reference(&packets, stages(seed, choice));
+        prop_assert_eq!(emulate(&packets, stages(seed, choice), &writings), expected.clone());
+        // What the kernel has cut and finished, as without offload.
+        let cut: Vec<(Time, Vec<u8>)> = packets
+            .iter()
+            .flat_map(|(at, bytes)| wire(bytes).into_iter().map(|packet| (*at, packet)))
+            .map(|(at, packet)| (at, [&Vnet::default().to_bytes(), packet.as_slice()].concat()))
+            .collect();
+        prop_assert_eq!(emulate(&cut, stages(seed, choice), &writings), expected);
+    }
+}
+
+#[test]
+fn the_property_meets_marks_damage_and_second_copies() {
+    let flow = super::Flow {
+        v6: true,
+        tcp: true,
+        network_options: 0,
+        tcp_options: 12,
+        ecn: 2,
+    };
+    let draft = super::Draft {
+        payload: 60_000,
+        segment: 1448,
+        flags: 0x10,
+        gap: 0,
+        window: 5,
+    };
+    let packets: Vec<(Time, Vec<u8>)> = build_all(flow, &vec![draft; 8])
+        .into_iter()
+        .enumerate()
+        .map(|(number, bytes)| (Time::from_millis(number as u64), bytes))
+        .collect();
+    let (events, out) = emulate(&packets, stages(1, 4 | 16 | 32), &[1]);
+    let marked = out.iter().filter(|packet| packet[1] & 0x30 == 0x30).count();
+    assert!(marked > 10 && marked < out.len(), "{marked}");
+    let doubled = |event: &&Event| event.2 == Fate::Doubled;
+    assert!(events.iter().filter(doubled).count() > 10);
+    let sent: std::collections::HashSet<Vec<u8>> = packets
+        .iter()
+        .flat_map(|(_, bytes)| wire(bytes))
+        .flat_map(|mut packet| {
+            let plain = packet.clone();
+            mark(&mut packet);
+            [plain, packet]
+        })
+        .collect();
+    let damaged = out.iter().filter(|packet| !sent.contains(*packet)).count();
+    assert!(damaged > 10, "{damaged}");
+}

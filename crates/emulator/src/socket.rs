@@ -1,0 +1,194 @@
+//! The control socket: commands from other processes of the same user, JSON lines in and out.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::error::{Error, Result, Trying};
+
+/// The longest command in bytes: room for a delay of 100 000 steps.
+const LONGEST: u64 = 4 << 20;
+
+/// A socket that listens. Its file goes away with the value.
+pub struct ControlSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a socket, which goes away with the first of the values that stand for it.
+#[derive(Clone)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have removed it before.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl ControlSocket {
+    /// Listens at `path`. A file that an emulator has left there when it was killed is replaced.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let what = || format!("listen for commands at {}", path.display());
+        make_room(path).trying_or(what, |error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "Another emulator listens there; choose another path".into()
+            }
+            io::ErrorKind::AlreadyExists => {
+                "What is there is no socket; choose another path, or remove it".into()
+            }
+            _ => String::new(),
+        })?;
+        let address = SocketAddrUnix::new(path).trying_or(what, |_| {
+            "The path of a socket has at most 107 bytes; choose a shorter one".into()
+        })?;
+        let listen = || {
+            let socket = rustix::net::socket_with(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            // The file takes over these rights: there is no instant at which others could connect.
+            fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+            rustix::net::bind(&socket, &address)?;
+            rustix::net::listen(&socket, 64)?;
+            Ok::<_, rustix::io::Errno>(UnixListener::from(socket))
+        };
+        Ok(Self {
+            listener: listen().trying(what)?,
+            file: SocketFile(path.to_owned()),
+        })
+    }
+
+    /// Answers clients, each in a thread of its own, for as long as the process lives: `answer` gives the answer to a line, or
+    /// `None` when there are no more. What comes back removes the socket's file.
+    pub fn serve(
+        self,
+        answer: impl Fn(String) -> Option<String> + Clone + Send + 'static,
+    ) -> Result<SocketFile> {
+        let listener = self.listener;
+        let serve = move || {
+            for client in listener.incoming() {
+                // A client that is gone already, or no descriptor left: the next one may have more luck.
+                let Ok(client) = client else {
+                    thread::sleep(std::time::Duration::from_millis(10));
+                    continue;
+                };
+                let answer = answer.clone();
+                let _ = thread::Builder::new()
+                    .name("client".into())
+                    .spawn(move || converse(&client, answer));
+            }
+        };
+        thread::Builder::new()
+            .name("control".into())
+            .spawn(serve)
+            .trying(|| "start the thread of the control socket".into())?;
+        Ok(self.file)
+    }
+}
+
+/// Removes a socket at which nobody listens.
+fn make_room(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => fs::remove_file(path),
+        },
+    }
+}
+
+/// Answers one client until it goes away.
+fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) {
+    let mut input = BufReader::new(client);
+    loop {
+        let mut line = Vec::new();
+        match input.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let whole = line.ends_with(b"\n") || (line.len() as u64) < LONGEST;
+        let Some(answer) = answer(String::from_utf8_lossy(&line).into_owned()) else {
+            return;
+        };
+        // What follows the first part of a line that is too long is no command.
+        if client.write_all(answer.as_bytes()).is_err() || !whole {
+            return;
+        }
+    }
+}
+
+/// The error of a line that is no command.
+pub fn misunderstood(line: &str, problem: impl ToString) -> Error {
+    Error::Command {
+        line: line.trim().chars().take(80).collect(),
+        problem: problem.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn echo(line: String) -> Option<String> {
+        (line != "end\n").then_some(line)
+    }
+
+    #[test]
+    fn clients_are_answered_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let file = ControlSocket::bind(&path).unwrap().serve(echo).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut clients: Vec<_> = (0..3)
+            .map(|_| UnixStream::connect(&path).unwrap())
+            .collect();
+        for round in 0..3 {
+            for client in &mut clients {
+                writeln!(client, "{round}").unwrap();
+            }
+            for client in &clients {
+                let mut line = String::new();
+                BufReader::new(client).read_line(&mut line).unwrap();
+                assert_eq!(line, format!("{round}\n"));
+            }
+        }
+        let mut rest = String::new();
+        clients[0].write_all(b"end\n").unwrap();
+        clients[0].read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_dead_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let first = ControlSocket::bind(&path).unwrap();
+        let refused = |path: &Path| ControlSocket::bind(path).err().unwrap().to_string();
+        assert!(refused(&path).contains("Another emulator"));
+        std::mem::forget(first.file);
+        drop(first.listener); // killed
+        ControlSocket::bind(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(refused(&path).contains("no socket"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        assert!(refused(&folder.path().join("x".repeat(200))).contains("107 bytes"));
+        assert!(refused(Path::new("/no/such/folder/x")).contains("/no/such/folder/x"));
+    }
+}

@@ -1,0 +1,199 @@
+//! How a sender sets its window.
+
+use cellbed_link::{BitRate, Duration, Time};
+
+use super::Flow;
+
+/// What a sender does about congestion.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Control {
+    /// Additive increase by so many packets a round trip, multiplicative decrease to this share. Losses and marks alike.
+    Aimd { increase: f64, decrease: f64 },
+    /// The window follows the share of marked packets, once in a window of data (RFC 8257 §3.3, with an increase on every
+    /// acknowledgement, as the analysis in RFC 9332 Appendix C.2 has it). A loss halves it. The increase of a round trip
+    /// below `typical` is smaller in proportion, so that the flow is no faster than one of that round-trip time.
+    Scalable { typical: Duration },
+    /// A window of so many packets, come what may.
+    Window(u64),
+    /// So much is sent, come what may.
+    Constant(BitRate),
+}
+
+impl Control {
+    /// RFC 5681.
+    pub const RENO: Self = Self::Aimd {
+        increase: 1.0,
+        decrease: 0.5,
+    };
+    /// CUBIC where it is no faster than Reno (RFC 9438 §4.3: α = 3 (1 − β) / (1 + β), β = 0.7).
+    pub const CUBIC_AS_RENO: Self = Self::Aimd {
+        increase: 9.0 / 17.0,
+        decrease: 0.7,
+    };
+    /// RFC 8257.
+    pub const DCTCP: Self = Self::Scalable {
+        typical: Duration::ZERO,
+    };
+    /// With less dependence on the round-trip time: 25 ms (RFC 9332 Appendix C.2).
+    pub const PRAGUE: Self = Self::Scalable {
+        typical: Duration::from_millis(25),
+    };
+}
+
+/// The packets that may be under way at first (RFC 6928).
+const INITIAL: f64 = 10.0;
+
+pub(super) struct Sender {
+    flow: Flow,
+    window: f64,
+    slow_start: bool,
+    /// Number of the next packet, and of the first that is neither acknowledged nor known to be lost.
+    next: u64,
+    first: u64,
+    /// Packets that will still be acknowledged.
+    alive: u64,
+    /// Congestion seen by packets before this one is that of a round trip that has been answered.
+    answered: u64,
+    timeout: Option<Time>,
+    /// When a constant sender sends next.
+    due: Time,
+    /// The scalable sender's estimate, and the counts for it: the packet with which the round ends, those acknowledged
+    /// in it and those of them with a mark.
+    alpha: f64,
+    round_end: u64,
+    acknowledged: f64,
+    marked: f64,
+}
+
+impl Sender {
+    pub(super) fn new(flow: Flow) -> Self {
+        Self {
+            window: match flow.control {
+                Control::Window(packets) => packets as f64,
+                _ => INITIAL,
+            },
+            slow_start: true,
+            next: 0,
+            first: 0,
+            alive: 0,
+            answered: 0,
+            timeout: None,
+            due: flow.starts,
+            alpha: 1.0,
+            round_end: 0,
+            acknowledged: 0.0,
+            marked: 0.0,
+            flow,
+        }
+    }
+
+    /// When the sender does something without an acknowledgement.
+    pub(super) fn timer(&self) -> Option<Time> {
+        match self.flow.control {
+            Control::Constant(_) => Some(self.due).filter(|&due| due < self.flow.stops),
+            _ if self.next == 0 => Some(self.flow.starts),
+            _ => self.timeout,
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Time) {
+        if self.timeout.is_some_and(|timeout| timeout <= now) {
+            self.timeout = None;
+            self.first = self.next;
+            self.answered = self.next;
+            if !matches!(self.flow.control, Control::Window(_)) {
+                self.window = 1.0;
+                self.slow_start = false;
+            }
+        }
+    }
+
+    /// The number of a packet to send now.
+    pub(super) fn send(&mut self, now: Time) -> Option<u64> {
+        if now < self.flow.starts || now >= self.flow.stops {
+            return None;
+        }
+        match self.flow.control {
+            Control::Constant(rate) => {
+                if now < self.due {
+                    return None;
+                }
+                self.due += rate.time_for(self.flow.size)?;
+            }
+            _ if self.next - self.first >= self.window as u64 => return None,
+            _ => {}
+        }
+        self.next += 1;
+        self.alive += 1;
+        Some(self.next - 1)
+    }
+
+    /// A packet has been dropped. The sender learns of it from a later one, or from silence.
+    pub(super) fn dropped(&mut self, now: Time) {
+        self.alive -= 1;
+        self.listen(now);
+    }
+
+    pub(super) fn acknowledged(&mut self, now: Time, number: u64, marked: bool) {
+        self.alive -= 1;
+        if number < self.first {
+            return; // after a timeout
+        }
+        let lost = number > self.first;
+        self.first = number + 1;
+        self.listen(now);
+        match self.flow.control {
+            Control::Aimd { increase, decrease } => {
+                if (lost && number > self.answered) || (marked && number >= self.answered) {
+                    self.decrease(decrease);
+                } else if number >= self.answered {
+                    self.increase(increase);
+                }
+            }
+            Control::Scalable { typical } => {
+                let round_trip = self.flow.round_trip;
+                let increase = round_trip.as_secs_f64() / round_trip.max(typical).as_secs_f64();
+                self.scale(number, lost, marked, increase);
+            }
+            Control::Window(_) | Control::Constant(_) => {}
+        }
+    }
+
+    fn scale(&mut self, number: u64, lost: bool, marked: bool, increase: f64) {
+        self.acknowledged += 1.0;
+        if lost && number > self.answered {
+            self.decrease(0.5);
+        } else if marked && self.marked == 0.0 {
+            self.decrease(1.0 - self.alpha / 2.0);
+        } else {
+            self.increase(increase);
+        }
+        self.marked += f64::from(u8::from(marked));
+        if number >= self.round_end {
+            self.alpha += (self.marked / self.acknowledged - self.alpha) / 16.0;
+            (self.acknowledged, self.marked) = (0.0, 0.0);
+            self.round_end = self.next;
+        }
+    }
+
+    fn increase(&mut self, packets: f64) {
+        self.window += if self.slow_start {
+            1.0
+        } else {
+            packets / self.window
+        };
+    }
+
+    fn decrease(&mut self, share: f64) {
+        self.window = (self.window * share).max(2.0);
+        self.slow_start = false;
+        self.answered = self.next;
+    }
+
+    /// Nothing will be heard any more if all that is under way was dropped.
+    fn listen(&mut self, now: Time) {
+        let silent = self.alive == 0 && self.next > self.first;
+        let patience = Duration::from_millis(200) + self.flow.round_trip + self.flow.round_trip;
+        self.timeout = silent.then(|| now + patience);
+    }
+}

@@ -1,0 +1,369 @@
+//! The managed queues with congestion-controlled senders in a closed loop, held against what their RFCs and papers say of
+//! them. `docs/disciplines.md` has the figures over a wider range.
+
+mod closed_loop;
+
+use cellbed_link::*;
+use closed_loop::{Control, Flow, run};
+
+fn mbit(rate: u64) -> BitRate {
+    BitRate(rate * 1_000_000)
+}
+
+fn codel() -> Discipline {
+    Discipline::CoDel(CoDelConfig::default())
+}
+
+/// A flow with a constant window, over a pipe of 20 packets: 1.2 ms each at 10 Mbit/s, of which one is the packet's own.
+fn window(packets: u64) -> Flow {
+    Flow {
+        round_trip: Duration::from_micros(22_800),
+        ..Flow::new(Control::Window(packets), 0)
+    }
+}
+
+/// RFC 8289 §3: "a TCP connection with a 25-packet window sending through a connection with a bandwidth-delay product of 20
+/// packets" has a standing queue of 5 packets, one with 30 of 10, one with 20 none.
+#[test]
+fn a_window_beyond_the_pipe_stands_in_the_queue() {
+    for (packets, standing) in [(20, 0.0), (25, 5.0), (30, 10.0)] {
+        let run = run(&Discipline::Infinite, mbit(10), &[], &[window(packets)], 5);
+        let span = run.between(2, 5);
+        for delay in span.delays() {
+            assert!(
+                (delay / 1.2 - standing).abs() < 1e-3,
+                "{delay} ms at {packets}"
+            );
+        }
+        assert!((span.utilisation() - 1.0).abs() < 1e-3);
+    }
+}
+
+/// RFC 8289 §5.5: each drop happens when the first packet leaves at or after its due time, and the due times follow
+/// t + interval / √count. Two windows of 40 packets never react, so the sojourn time stays above the target.
+#[test]
+fn codel_s_drops_keep_to_its_control_law() {
+    let run = run(&codel(), mbit(10), &[], &[window(40), window(40)], 10);
+    let drops: Vec<u64> = run
+        .samples
+        .iter()
+        .filter(|sample| sample.dropped)
+        .map(|sample| sample.at.as_nanos())
+        .collect();
+    let (mut due, mut count) = (drops[0], 1.0f64);
+    for (index, &drop) in drops.iter().enumerate().skip(1) {
+        due += (1e8 / count.sqrt()) as u64;
+        count += 1.0;
+        assert!(
+            (due..due + 1_200_000).contains(&drop),
+            "drop {index} at {drop} ns, due at {due}"
+        );
+    }
+    assert!(drops.len() > 1000, "{}", drops.len());
+}
+
+/// RFC 8289 §3.2: the median delay of a link with long-lived flows tends to the target (5 ms), at any rate and round-trip
+/// time (§4.2: 10 to 300 ms). The peaks of a sawtooth lie above it for less than the interval; what stands does not. A single
+/// Reno flow halves a window that just fills the pipe, and so uses three quarters of the link at worst.
+#[test]
+fn codel_lets_no_queue_stand() {
+    for rate in [10, 40] {
+        for round_trip in [20, 50, 100] {
+            for flows in [1, 4] {
+                let run = run(
+                    &codel(),
+                    mbit(rate),
+                    &[],
+                    &vec![Flow::new(Control::RENO, round_trip); flows],
+                    30,
+                );
+                let span = run.between(10, 30);
+                let standing = span.standing(Duration::from_millis(200));
+                let case = format!("{rate} Mbit/s, {round_trip} ms, {flows} flows");
+                let packet = 12.0 / rate as f64;
+                assert!(standing <= 5.0 + packet, "{case}: {standing} ms stand");
+                assert!(span.utilisation() > 0.75, "{case}: {}", span.utilisation());
+            }
+        }
+    }
+}
+
+/// RFC 8289 leaves ECN to the implementer; as in Linux, marks take the place of drops and steer as well.
+#[test]
+fn codel_steers_by_marks_as_by_drops() {
+    let queue = Discipline::CoDel(CoDelConfig {
+        ecn: true,
+        ..CoDelConfig::default()
+    });
+    let measured = |ecn| {
+        let flows = vec![Flow::new(Control::RENO, 50).with_ecn(ecn); 4];
+        let run = run(&queue, mbit(10), &[], &flows, 60);
+        let span = run.between(20, 60);
+        (
+            span.mean_delay(),
+            span.dropped() + span.marked(),
+            span.dropped(),
+        )
+    };
+    let (drops, marks) = (measured(Ecn::NotEct), measured(Ecn::Ect0));
+    assert_eq!((marks.2, drops.2 > 0.0), (0.0, true));
+    assert!((marks.0 / drops.0 - 1.0).abs() < 0.2, "{marks:?} {drops:?}");
+    assert!((marks.1 / drops.1 - 1.0).abs() < 0.2, "{marks:?} {drops:?}");
+}
+
+/// RFC 8033 §4.2: a PI controller has no error in the steady state; its target is 15 ms. The load changes as in Pan et al.
+/// (HPSR 2013), "varying traffic intensity": 10, 30, 50, 30 and 10 flows over 10 Mbit/s with a round-trip time of 100 ms.
+#[test]
+fn pie_comes_back_to_its_target_after_every_step_of_load() {
+    let until = |flow| match flow {
+        0..10 => (0, 150),
+        10..30 => (30, 120),
+        _ => (60, 90),
+    };
+    let flows: Vec<Flow> = (0..50)
+        .map(|flow| Flow::new(Control::RENO, 100).during(until(flow).0, until(flow).1))
+        .collect();
+    let run = run(
+        &Discipline::Pie(PieConfig::default()),
+        mbit(10),
+        &[],
+        &flows,
+        150,
+    );
+    let mut dropped = Vec::new();
+    for step in 0..5 {
+        let span = run.between(30 * step + 10, 30 * step + 30);
+        assert!(
+            (span.mean_delay() - 15.0).abs() < 1.5,
+            "{} ms",
+            span.mean_delay()
+        );
+        assert!(span.utilisation() > 0.98, "{}", span.utilisation());
+        dropped.push(span.dropped());
+    }
+    assert!(dropped[0] < dropped[1] && dropped[1] < dropped[2]);
+    assert!(
+        (dropped[0] / dropped[4] - 1.0).abs() < 0.2 && (dropped[1] / dropped[3] - 1.0).abs() < 0.1,
+        "{dropped:?}"
+    );
+}
+
+/// The same for a link that falls to a fifth and recovers (Pan et al., "sudden bandwidth change").
+#[test]
+fn pie_comes_back_to_its_target_after_a_change_of_rate() {
+    let flows = vec![Flow::new(Control::RENO, 100); 40];
+    let steps = [(30, mbit(4)), (60, mbit(20))];
+    let run = run(
+        &Discipline::Pie(PieConfig::default()),
+        mbit(20),
+        &steps,
+        &flows,
+        90,
+    );
+    for (from, to) in [(10, 30), (45, 60), (75, 90)] {
+        let mean = run.between(from, to).mean_delay();
+        assert!((mean - 15.0).abs() < 1.5, "{mean} ms from {from} s");
+    }
+}
+
+/// RFC 8033 §4.4: after a quiet time, bursts of up to `MAX_BURST` (150 ms) pass whole, whatever the delay.
+#[test]
+fn pie_lets_a_burst_pass() {
+    let drops = |millis: u64| {
+        let burst = Flow {
+            stops: Time::from_millis(1000 + millis),
+            starts: Time::from_millis(1000),
+            ..Flow::new(Control::Constant(mbit(20)), 0)
+        };
+        let run = run(
+            &Discipline::Pie(PieConfig::default()),
+            mbit(10),
+            &[],
+            &[burst],
+            5,
+        );
+        run.samples.iter().filter(|sample| sample.dropped).count()
+    };
+    assert_eq!(drops(140), 0);
+    assert!(drops(1000) > 0);
+}
+
+/// Floyd, Gummadi and Shenker, "Adaptive RED" (2001), §4: whatever the load, the average queue comes to lie within 40 and
+/// 60 % of the way between the thresholds. Without adaptation it depends on the load (§2).
+#[test]
+fn adaptive_red_keeps_the_average_in_the_middle() {
+    // §4.4 of the paper: for a delay of 20 ms, min_th = 20 ms · rate / 2 and max_th = 3 min_th
+    let rate = mbit(15);
+    let (minimum, maximum) = (Bytes(18_750), Bytes(56_250));
+    let packet = Duration::from_micros(800);
+    let average = |config: &RedConfig, flows: usize| {
+        let run = run(
+            &Discipline::Red(config.clone()),
+            rate,
+            &[],
+            &vec![Flow::new(Control::RENO, 50); flows],
+            120,
+        );
+        run.between(60, 120).mean_delay() * 15e6 / 8e3 // bytes
+    };
+    let adaptive = RedConfig::adaptive(minimum, maximum, packet);
+    for flows in [8, 20, 50] {
+        let average = average(&adaptive, flows);
+        assert!(
+            (33_750.0..=41_250.0).contains(&average),
+            "{average} bytes with {flows} flows"
+        );
+    }
+    let plain = RedConfig::new(minimum, maximum, packet);
+    assert!(average(&plain, 50) > average(&plain, 8) + 7_500.0);
+}
+
+/// Floyd and Jacobson (1993), §7 and Figure 4, with the slope of `gentle` above max_th (Floyd 2000): the drop probability as
+/// a function of the average queue. A sender that never reacts, at `load` times the link's rate, loses 1 − 1 / load,
+/// and the average comes to lie where the curve has that. The gap between two drops is longer than k packets with
+/// probability 1 − k p_b / (1 − p_b) (method 2).
+#[test]
+fn red_s_drop_probability_is_the_published_curve() {
+    let (minimum, maximum, max_p) = (15_000.0, 45_000.0, 0.1);
+    let curve = |average: f64| match average {
+        _ if average < minimum => 0.0,
+        _ if average < maximum => max_p * (average - minimum) / (maximum - minimum),
+        _ => max_p + (1.0 - max_p) * (average - maximum) / maximum,
+    };
+    let loss = |p_b: f64| {
+        let longer = (0..).map(|k| 1.0 - f64::from(k) * p_b / (1.0 - p_b));
+        1.0 / longer.take_while(|&longer| longer > 0.0).sum::<f64>()
+    };
+    let queue = RedConfig::new(Bytes(15_000), Bytes(45_000), Duration::from_micros(1200));
+    for load in [1.02, 1.05, 1.1, 1.18, 1.4, 2.0] {
+        let sender = Flow::new(Control::Constant(BitRate((load * 10e6) as u64)), 0);
+        let run = run(
+            &Discipline::Red(queue.clone()),
+            mbit(10),
+            &[],
+            &[sender],
+            120,
+        );
+        let span = run.between(40, 120);
+        assert!(
+            (span.dropped() - (1.0 - 1.0 / load)).abs() < 2e-3,
+            "{}",
+            span.dropped()
+        );
+        let average = span.mean_delay() * 10e3 / 8.0 - 750.0; // half of the packet in service is not queued
+        let (low, high) = (loss(curve(average - 500.0)), loss(curve(average + 500.0)));
+        assert!(
+            (low..high).contains(&span.dropped()),
+            "{average} bytes at a load of {load}"
+        );
+    }
+}
+
+/// RFC 8290 §1 and §3: flows that build no queue go first, and the others share the link byte by byte, whatever their
+/// round-trip times and packet sizes.
+#[test]
+fn fq_codel_is_fair_and_keeps_a_sparse_flow_short() {
+    let bulk = |round_trip, size| Flow {
+        size: Bytes(size),
+        ..Flow::new(Control::RENO, round_trip)
+    };
+    let sparse = Flow {
+        size: Bytes(100),
+        ..Flow::new(Control::Constant(BitRate(40_000)), 10) // every 20 ms
+    };
+    let flows = [
+        bulk(10, 1500),
+        bulk(50, 1500),
+        bulk(20, 500),
+        bulk(10, 1500),
+        sparse,
+    ];
+    let queue = Discipline::FqCoDel(FqCoDelConfig::default());
+    let run = run(&queue, mbit(10), &[], &flows, 60);
+    let span = run.between(20, 60);
+    let shares: Vec<f64> = (0..4)
+        .map(|flow| span.of(|other| other == flow).throughput())
+        .collect();
+    // Jain, Chiu and Hawe, "A Quantitative Measure of Fairness", 1984
+    let index = shares.iter().sum::<f64>().powi(2)
+        / 4.0
+        / shares.iter().map(|share| share * share).sum::<f64>();
+    assert!(index > 0.99, "{index}: {shares:?}");
+    let of_sparse = span.of(|flow| flow == 4);
+    assert!(
+        of_sparse.mean_delay() < 1.2,
+        "{} ms",
+        of_sparse.mean_delay()
+    );
+    assert_eq!(of_sparse.dropped(), 0.0);
+}
+
+/// RFC 9332: p_L = k √p_C while the coupling rules (§2.1, equation 1), the classic queue at its target of 15 ms
+/// (Appendix A.1), the low-latency queue below 1 ms on average and 2 ms at the 99th percentile (RFC 9330 §1), and flows of both kinds at about the same rate
+/// (Appendix C.2; Prague flows as there, with a round-trip time of at least 25 ms for their increase).
+#[test]
+fn dualpi2_couples_both_queues() {
+    for rate in [40, 100] {
+        for round_trip in [5, 10, 20] {
+            let mut flows = vec![Flow::new(Control::RENO, round_trip); 4];
+            flows.extend(vec![
+                Flow::new(Control::PRAGUE, round_trip)
+                    .with_ecn(Ecn::Ect1);
+                4
+            ]);
+            let run = run(
+                &Discipline::DualPi2(DualPi2Config::default()),
+                mbit(rate),
+                &[],
+                &flows,
+                30,
+            );
+            let span = run.between(10, 30);
+            let (classic, low) = (span.of(|flow| flow < 4), span.of(|flow| flow >= 4));
+            let case = format!("{rate} Mbit/s, {round_trip} ms");
+            let coupling = low.marked() / classic.dropped().sqrt();
+            assert!((coupling - 2.0).abs() < 0.2, "{case}: k = {coupling}");
+            assert!(
+                (classic.mean_delay() - 15.0).abs() < 1.5,
+                "{case}: {:?} ms",
+                classic.mean_delay()
+            );
+            assert!(
+                low.mean_delay() < 1.0 && low.delay_quantile(0.99) < 2.0,
+                "{case}: {} ms",
+                low.mean_delay()
+            );
+            assert_eq!((low.dropped(), classic.marked()), (0.0, 0.0));
+            let ratio = low.throughput() / classic.throughput();
+            assert!((0.5..=2.0).contains(&ratio), "{case}: {ratio}");
+            assert!(span.utilisation() > 0.99, "{case}: {}", span.utilisation());
+        }
+    }
+}
+
+/// RFC 9332 §4.2.3 and Appendix A.2: senders that heed no mark are dropped once marking saturates, at the target of the classic
+/// queue and without gain from ECN.
+#[test]
+fn dualpi2_sheds_overload_alike() {
+    let flow = |ecn| Flow::new(Control::Constant(mbit(8)), 10).with_ecn(ecn);
+    let flows = [flow(Ecn::Ect1), flow(Ecn::NotEct)];
+    let run = run(
+        &Discipline::DualPi2(DualPi2Config::default()),
+        mbit(10),
+        &[],
+        &flows,
+        60,
+    );
+    let span = run.between(20, 60);
+    let (low, classic) = (span.of(|flow| flow == 0), span.of(|flow| flow == 1));
+    // 16 Mbit/s for 10: 37.5 % of both
+    for part in [&low, &classic] {
+        assert!((part.dropped() - 0.375).abs() < 0.02, "{}", part.dropped());
+    }
+    assert!(low.marked() > 0.99);
+    assert!(
+        (classic.mean_delay() - 15.0).abs() < 1.5,
+        "{} ms",
+        classic.mean_delay()
+    );
+}

@@ -1,0 +1,119 @@
+"""``cellbed link``: see and change the links of what is running."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and change the links of what is running.")
+
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+_Run = Annotated[
+    str | None,
+    typer.Argument(help="A live run or shell, where there are several.", metavar="[RUN]", show_default=False),
+]
+
+
+@app.command("ls")
+def list_runs(as_json: _Json = False) -> None:
+    """List the runs and shells that are live."""
+    from cellbed.testbed.live import live
+
+    found = [
+        {"name": record.identifier, "kind": record.kind, "process": record.process, "folder": record.folder}
+        for record in live()
+    ]
+    if as_json:
+        print(json.dumps(found, indent=1))
+    elif found:
+        _print(("name", "kind", "process", "folder"), [[str(value or "") for value in row.values()] for row in found])
+    else:
+        print("nothing is running")
+
+
+@app.command("show")
+def show_links(run: _Run = None, as_json: _Json = False) -> None:
+    """Show what each direction of a live run or shell does, and what it has done."""
+    from cellbed.testbed.live import connect, find
+    from cellbed.testbed.words import words
+
+    with connect(find(run)) as control:
+        directions, status = control.describe(), control.status()
+    counts = {each["name"]: each for each in status["directions"]}
+    if as_json:
+        rows = [{**each, "description": words(each["stages"]), **counts.get(each["name"], {})} for each in directions]
+        print(json.dumps(rows, indent=1))
+        return
+    _print(
+        ("direction", "what it does", "delivered", "dropped", "queue"),
+        [[each["name"], words(each["stages"]), *_figures(counts.get(each["name"], {}))] for each in directions],
+    )
+
+
+@app.command("set", no_args_is_help=True)
+def set_link(
+    words: Annotated[
+        list[str],
+        typer.Argument(help="Run, link or direction, and settings; see below.", metavar="[RUN] [LINK] KEY=VALUE…"),
+    ],
+    as_json: _Json = False,
+) -> None:
+    """Change a link while it runs, without losing a packet by it.
+
+    RUN may be left out where one is live, LINK where it has one link. A link's name stands for both directions.
+    Settings: rate, delay, queue, loss, duplication, corruption, with the values of the scenario file.
+
+    \b
+    Examples:
+      cellbed link set mobile-0 rate="5 Mbit/s"
+      cellbed link set RUN mobile-0.uplink delay="40 ms" loss="1 %"
+      cellbed link set mobile-0.downlink queue=codel rate=lte-suburban.down
+      cellbed link set mobile-0 delay="normal mean=20ms deviation=3ms"
+    """
+    from cellbed.scenario.settings import read_settings
+    from cellbed.testbed.live import change, find_link
+
+    record, link = find_link([word for word in words if "=" not in word])
+    done = change(record, link, read_settings([word for word in words if "=" in word], Path.cwd()))
+    if as_json:
+        print(
+            json.dumps(
+                [{"direction": each.direction, "from": each.before, "to": each.after} for each in done], indent=1
+            )
+        )
+        return
+    for each in done:
+        print(f"{each.direction}: {each.before} -> {each.after}")
+    if not done:
+        print("nothing to change: the link does this already")
+
+
+def _figures(counts: dict[str, Any]) -> list[str]:
+    from cellbed.scenario.units import SIZE
+
+    if not counts:
+        return ["", "", ""]
+    dropped = ", ".join(f"{count} {why}" for why, count in counts["dropped"].items() if count) or "none"
+    return [
+        f"{counts['delivered']} packets",
+        dropped,
+        SIZE.format(counts["queue_bytes"]) if counts["queue_bytes"] else "empty",
+    ]
+
+
+def _print(headings: tuple[str, ...], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in headings:
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=400)).print(table)

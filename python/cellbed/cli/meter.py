@@ -1,0 +1,34 @@
+"""`cellbed meter`: watch live runs and shells from another terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def meter(
+    name: Annotated[
+        str | None, typer.Argument(help="Of a live run or shell, or its beginning; left out: all.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show one second and end.")] = False,
+) -> None:
+    """Show rate, queue, delay and drops of the links of live runs and shells.
+
+    \b
+    Examples:
+      cellbed meter               all that are live, until they end or Ctrl-C
+      cellbed meter shell-12345   one of them
+      cellbed meter --once        for a script
+    """
+    import shutil
+    import sys
+
+    from cellbed.meter.rows import table
+    from cellbed.meter.watch import glance, watch
+
+    if once:
+        readings = glance(name)
+        print("\n".join(table(readings, shutil.get_terminal_size((200, 24)).columns, len(readings) + 1)))
+    else:
+        watch(name, sys.stdout.fileno())

@@ -1,0 +1,86 @@
+"""What one direction of a link can carry over time."""
+
+from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cellbed.scenario.fields import CAPACITY, Capacity, quantity, refusal
+from cellbed.scenario.forms import PlainOr
+from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.table import Table, written
+from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+
+_STEP = quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")
+_STEPS = Pairs(_STEP.validate, _STEP.show, {"type": "string", "pattern": BIT_RATE.pattern()}, "12 Mbit/s")
+
+
+class RateSeries(Table):
+    """A rate that holds until the next one."""
+
+    kind: Literal["series"]
+    steps: Annotated[Points, _STEPS] | None = Field(None, description="Pairs of a time and the rate from then on.")
+    file: Annotated[Recording, recording(RATE)] | None = Field(
+        None, description="A CSV file with a column of times and one of rates, in place of `steps`."
+    )
+    period: Annotated[int, quantity(DURATION, "1 ms", "24 h")] | None = Field(
+        None, description="When the series starts again; left out: its last rate stays."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        require_one(self, "steps", "file")
+        points = self.points
+        if points[0][0] != 0:
+            raise refusal("the first rate must hold from time 0: begin with it")
+        if not any(rate for _, rate in points):
+            raise refusal("all rates are 0: nothing would ever pass")
+        if self.period is not None and self.period <= points[-1][0]:
+            last = DURATION.format(points[-1][0])
+            raise refusal(f"the period, {DURATION.format(self.period)}, must lie behind the last time, {last}")
+        return self
+
+    @property
+    def points(self) -> Points:
+        """Pairs of time (ns) and rate (bit/s)."""
+        return points_of(self.steps, self.file)
+
+    def area(self, position_ns: int) -> int:
+        """What the series offers before a position, in bit/s · ns."""
+        position_ns = max(0, position_ns)
+        if self.period is None:
+            return self._within(position_ns)
+        cycles, rest = divmod(position_ns, self.period)
+        return cycles * self._within(self.period) + self._within(rest)
+
+    @cached_property
+    def _areas(self) -> list[int]:
+        """The area before each point."""
+        steps = zip(self.points, self.points[1:], strict=False)
+        return [0, *accumulate(rate * (end - begin) for (begin, rate), (end, _) in steps)]
+
+    def _within(self, position_ns: int) -> int:
+        """The area in one cycle."""
+        at = bisect_right(self.points, position_ns, key=lambda point: point[0]) - 1
+        begin, rate = self.points[at]
+        return self._areas[at] + int(rate) * (position_ns - begin)
+
+
+class TokenBucket(Table):
+    """A rate with bursts: a bucket of tokens fills at the rate, and what has tokens passes at once."""
+
+    kind: Literal["token-bucket"]
+    rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")] = Field(
+        description="How fast the bucket fills.", examples=["12 Mbit/s"]
+    )
+    burst: Annotated[int, quantity(SIZE, "1500 B", "1 GB")] = Field(
+        written("64 KiB"), description="How much the bucket holds."
+    )
+
+
+LinkCapacity = Capacity | RateSeries | TokenBucket
+"""Trace, constant rate or unlimited as text; the others as tables."""
+
+LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (RateSeries, TokenBucket), CAPACITY.show)

@@ -1,0 +1,86 @@
+"""One-way delays of a link: fixed, recorded, or drawn for each packet."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cellbed.scenario.fields import Probability, quantity
+from cellbed.scenario.forms import PlainOr
+from cellbed.scenario.series import DELAY, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.table import Table
+from cellbed.scenario.units import DURATION
+
+_DELAY = quantity(DURATION, "0 s", "60 s")
+OneWayDelay = Annotated[int, _DELAY]
+_POINTS = Pairs(_DELAY.validate, _DELAY.show, {"type": "string", "pattern": DURATION.pattern()}, "10 ms")
+
+
+class DelaySeries(Table):
+    """A recorded delay: linear between its points."""
+
+    kind: Literal["series"]
+    points: Annotated[Points, _POINTS] | None = Field(None, description="Pairs of a time and the delay then.")
+    file: Annotated[Recording, recording(DELAY)] | None = Field(
+        None, description="A CSV file with a column of times and one of delays, in place of `points`."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        require_one(self, "points", "file")
+        return self
+
+    @property
+    def series(self) -> Points:
+        """Pairs of time and delay, ns."""
+        return points_of(self.points, self.file)
+
+
+class Drawn(Table):
+    """A delay that is drawn for each packet; what would be less than nothing is nothing."""
+
+    correlation: Probability = Field(
+        0.0, description="How much each draw depends on the one before, as netem defines it.", examples=[0.25]
+    )
+    reorder: bool = Field(
+        False, description="Whether a packet with a shorter delay may overtake; else it leaves with the one before."
+    )
+
+
+class Normal(Drawn):
+    """Normally distributed, cut at four deviations."""
+
+    kind: Literal["normal"]
+    mean: OneWayDelay = Field(description="Mean delay.", examples=["20 ms"])
+    deviation: OneWayDelay = Field(description="Standard deviation.", examples=["3 ms"])
+
+
+class Pareto(Drawn):
+    """With a long tail: the Pareto distribution of netem."""
+
+    kind: Literal["pareto"]
+    mean: OneWayDelay = Field(description="Mean delay.", examples=["20 ms"])
+    deviation: OneWayDelay = Field(description="Scale of the distribution.", examples=["3 ms"])
+
+
+class Uniform(Drawn):
+    """All delays within a range alike."""
+
+    kind: Literal["uniform"]
+    mean: OneWayDelay = Field(description="Mean delay.", examples=["20 ms"])
+    spread: OneWayDelay = Field(description="Largest distance from the mean.", examples=["5 ms"])
+
+
+class Empirical(Drawn):
+    """One of the delays that were observed, all alike."""
+
+    kind: Literal["empirical"]
+    file: Annotated[Recording, recording(DELAY, timed=False)] = Field(
+        description="A CSV file with a column of observed delays."
+    )
+
+
+RandomDelay = Normal | Pareto | Uniform | Empirical
+Delay = int | DelaySeries | RandomDelay
+"""A fixed delay in ns as text; the others as tables."""
+
+DELAY_FORM = PlainOr(OneWayDelay, (DelaySeries, Normal, Pareto, Uniform, Empirical), _DELAY.show)

@@ -1,0 +1,111 @@
+"""Values that can be written in more than one form: one for both directions or one for each, plain or as a table."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+from cellbed.scenario.table import Table
+
+WAYS = ("uplink", "downlink")
+"""The directions, seen from the endpoint."""
+
+PLAIN = "plain"
+BOTH = "both ways"
+APART = "each way"
+"""Names of the forms in pydantic's errors; no keys of the file."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways(Generic[T]):
+    """A value for each direction."""
+
+    uplink: T
+    downlink: T
+
+
+_STRICT = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
+"""What `Table` has, for what is no table of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EachWay:
+    """Annotates a `Ways`: in the file a value for both directions, or a table with ``uplink`` and ``downlink``.
+
+    value: the type of one direction's value. default: of a direction that the table leaves out, as the file would have
+    it; None stands for itself.
+    """
+
+    value: Any
+    default: Any = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        one = handler.generate_schema(self.value)
+        left_out = one if self.default is not None else core_schema.nullable_schema(one)
+        field = core_schema.with_default_schema(left_out, default=self.default, validate_default=True)
+        fields = {way: core_schema.typed_dict_field(field, required=False) for way in WAYS}
+        apart = core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_STRICT)
+        return core_schema.tagged_union_schema(
+            {
+                BOTH: core_schema.no_info_after_validator_function(lambda value: Ways(value, value), one),
+                APART: core_schema.no_info_after_validator_function(lambda values: Ways(**values), apart),
+            },
+            discriminator=self._form,
+            serialization=core_schema.wrap_serializer_function_ser_schema(_show, schema=one),
+        )
+
+    def _form(self, value: object) -> str:
+        return APART if isinstance(value, Mapping) and is_apart(value) else BOTH
+
+
+def _show(ways: Ways[Any], show: Callable[[Any], Any]) -> Any:
+    if ways.uplink == ways.downlink:
+        return show(ways.uplink)
+    return {way: None if (value := getattr(ways, way)) is None else show(value) for way in WAYS}
+
+
+def is_apart(value: Mapping[str, object]) -> bool:
+    """Whether a table is meant to have a value for each direction."""
+    if "kind" in value:
+        return False
+    return not value or any(difflib.get_close_matches(key, WAYS, n=1, cutoff=0.65) for key in value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainOr:
+    """Annotates a value that the file gives plainly or as one of some tables, which differ by their ``kind``.
+
+    plain: the type of the plain form; show: that value as the file would have it.
+    """
+
+    plain: Any
+    tables: tuple[type[Table], ...]
+    show: Any = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        forms = {PLAIN: handler.generate_schema(self.plain)}
+        for table in self.tables:
+            (kind,) = table.model_fields["kind"].annotation.__args__  # type: ignore[union-attr]
+            forms[kind] = handler.generate_schema(table)
+        return core_schema.tagged_union_schema(
+            forms,
+            discriminator=_kind,
+            serialization=core_schema.plain_serializer_function_ser_schema(self._show),
+        )
+
+    def _show(self, value: object) -> Any:
+        if isinstance(value, BaseModel):
+            return value.model_dump(mode="json")
+        return self.show(value) if self.show is not None else value
+
+
+def _kind(value: object) -> str | None:
+    if not isinstance(value, Mapping):
+        return PLAIN
+    kind = value.get("kind")
+    return kind if isinstance(kind, str) and kind != PLAIN else None

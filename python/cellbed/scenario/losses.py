@@ -1,0 +1,77 @@
+"""Loss of packets before the bottleneck: independent, in bursts, recorded, or in spells."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
+
+from cellbed.scenario.fields import Chance, Probability, plainly, quantity, refusal
+from cellbed.scenario.forms import PlainOr
+from cellbed.scenario.series import LOSS, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.table import Table
+from cellbed.scenario.units import DURATION
+
+_CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, allow_inf_nan=False)])
+
+
+def _read_chance(value: Any, _info: ValidationInfo) -> float:
+    try:
+        return _CHANCE.validate_python(value)
+    except ValidationError as error:
+        context = error.errors()[0].get("ctx", {})
+        raise refusal(str(context.get("text") or f"{plainly(value)} is no probability: write 0.01 or '1 %'")) from error
+
+
+_STEPS = Pairs(_read_chance, lambda chance: chance, {"type": ["number", "string"]}, 0.01)
+
+
+class GilbertElliott(Table):
+    """Losses in bursts: a chain of a good and a bad state that makes a step after each packet."""
+
+    kind: Literal["gilbert-elliott"]
+    to_bad: Chance = Field(description="Probability of a step from the good to the bad state.", examples=[0.01])
+    to_good: Chance = Field(
+        description="Probability of a step back; a burst lasts 1 / to_good packets on average.", examples=[0.25]
+    )
+    loss_bad: Chance = Field(1.0, description="Probability of a loss in the bad state.")
+    loss_good: Chance = Field(0.0, description="Probability of a loss in the good state.")
+
+
+class LossSeries(Table):
+    """A probability that holds until the next one; before the first nothing is lost."""
+
+    kind: Literal["series"]
+    steps: Annotated[Points, _STEPS] | None = Field(
+        None, description="Pairs of a time and the probability from then on."
+    )
+    file: Annotated[Recording, recording(LOSS)] | None = Field(
+        None, description="A CSV file with a column of times and one of probabilities, in place of `steps`."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        require_one(self, "steps", "file")
+        return self
+
+    @property
+    def points(self) -> Points:
+        """Pairs of time (ns) and probability."""
+        return points_of(self.steps, self.file)
+
+
+class OnOff(Table):
+    """All packets pass for a time, then none, and so on."""
+
+    kind: Literal["on-off"]
+    on: Annotated[int, quantity(DURATION, "1 ms", "24 h")] = Field(
+        description="How long packets pass.", examples=["10 s"]
+    )
+    off: Annotated[int, quantity(DURATION, "1 ms", "24 h")] = Field(
+        description="How long they are lost.", examples=["500 ms"]
+    )
+    exponential: bool = Field(False, description="Whether these are means of exponential distributions.")
+
+
+Loss = float | GilbertElliott | LossSeries | OnOff
+"""The probability of independent losses as a number; the others as tables."""
+
+LOSS_FORM = PlainOr(Probability, (GilbertElliott, LossSeries, OnOff))

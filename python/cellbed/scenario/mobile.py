@@ -1,0 +1,109 @@
+"""The mobile link of a scenario: what each of its directions does, and how that changes while the workload runs."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
+from cellbed.scenario.delays import DELAY_FORM, Delay
+from cellbed.scenario.fields import Probability, quantity
+from cellbed.scenario.forms import EachWay, Ways
+from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.queues import Queue
+from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.units import DURATION
+
+Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
+
+_DELAY = Annotated[Any, DELAY_FORM]
+_LOSS = Annotated[Any, LOSS_FORM]
+_QUEUE = {"kind": "droptail"}
+_QUEUES = [{"kind": "droptail", "limit": "1 MB"}]
+_LOSSES = [0.01, "1 %"]
+
+
+class Change(Table):
+    """What is different from a moment on. What is left out stays as it was."""
+
+    at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
+    up: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(
+        None, description="Uplink capacity from then on.", examples=["2 Mbit/s"]
+    )
+    down: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(
+        None, description="Downlink capacity from then on.", examples=["2 Mbit/s"]
+    )
+    base_delay: Annotated[Ways[Delay | None], EachWay(_DELAY)] | None = Field(
+        None, description="One-way delay from then on.", examples=["40 ms"]
+    )
+    queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
+        None, description="Bottleneck queue from then on; a queue of the same kind goes on.", examples=_QUEUES
+    )
+    loss: Annotated[Ways[Loss | None], EachWay(_LOSS)] | None = Field(
+        None, description="Loss from then on.", examples=_LOSSES
+    )
+    duplication: Annotated[Ways[float | None], EachWay(Probability)] | None = Field(
+        None, description="Probability of doubling from then on.", examples=_LOSSES
+    )
+    corruption: Annotated[Ways[float | None], EachWay(Probability)] | None = Field(
+        None, description="Probability of damage from then on.", examples=_LOSSES
+    )
+
+
+class MobileLink(Table):
+    """The last mile between an endpoint and the tower; each endpoint has one of its own."""
+
+    up: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
+        description="Uplink capacity: a trace by its name or path, a constant rate, 'unlimited', or a table.",
+        examples=["lte-suburban.up", "12 Mbit/s", "unlimited"],
+    )
+    down: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
+        description="Downlink capacity: a trace by its name or path, a constant rate, 'unlimited', or a table.",
+        examples=["lte-suburban.down", "12 Mbit/s", "unlimited"],
+    )
+    base_delay: Annotated[Ways[Delay], EachWay(_DELAY, "10 ms")] = Field(
+        written("10 ms"), description="One-way delay of the radio access network, each direction.", examples=["10 ms"]
+    )
+    queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
+        written(_QUEUE), description="Bottleneck queue, each direction its own.", examples=_QUEUES
+    )
+    loss: Annotated[Ways[Loss], EachWay(_LOSS, 0.0)] = Field(
+        written(0.0), description="Loss of packets before the bottleneck.", examples=_LOSSES
+    )
+    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that a packet comes twice.", examples=_LOSSES
+    )
+    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that one bit of a packet is turned round.", examples=_LOSSES
+    )
+    start: Offset = Field(written("0 s"), description="Offset into traces and series at which the workload begins.")
+    loop: bool = Field(True, description="Whether the traces start again when they end.")
+    changes: list[Change] = Field([], description="What changes while the workload runs, in order of time.")
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """Changes that do not fit the others or the workload's `duration` (ns): (path below the link, what to do)."""
+        found: list[tuple[Path, str]] = []
+        before = -1
+        for index, change in enumerate(self.changes):
+            at: Path = ("changes", index, "at")
+            if all(value is None for key, value in change if key != "at"):
+                text = 'nothing changes: add what is different from then on, such as base_delay = "40 ms"'
+                found.append((("changes", index), text))
+            if change.at >= duration:
+                text = f"the workload is over after {DURATION.format(duration)}: write an earlier time"
+                found.append((at, text))
+            if change.at <= before:
+                text = f"not after the change before, at {DURATION.format(before)}: write changes in order of time"
+                found.append((at, text))
+            before = change.at
+        return found
+
+    def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
+        """Every capacity that the link has at some time, with its path below the link."""
+        yield ("up",), self.up
+        yield ("down",), self.down
+        for index, change in enumerate(self.changes):
+            if change.up is not None:
+                yield ("changes", index, "up"), change.up
+            if change.down is not None:
+                yield ("changes", index, "down"), change.down

@@ -1,0 +1,66 @@
+"""What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
+from cellbed.scenario.delays import DELAY_FORM, Delay
+from cellbed.scenario.fields import Probability
+from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.phrases import written
+from cellbed.scenario.problems import ScenarioError, problems
+from cellbed.scenario.queues import Queue
+from cellbed.scenario.table import Table
+from cellbed.scenario.units import UnitError
+from cellbed.traces import TraceError, TraceSource
+
+
+class Settings(Table):
+    """What one direction of a link is to do from now on; what is None stays as it is."""
+
+    rate: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(None, examples=["5 Mbit/s"])
+    delay: Annotated[Delay, DELAY_FORM] | None = Field(None, examples=["40 ms"])
+    queue: Queue | None = Field(None, examples=[{"kind": "codel"}])
+    loss: Annotated[Loss, LOSS_FORM] | None = Field(None, examples=["1 %"])
+    duplication: Probability | None = Field(None, examples=["1 %"])
+    corruption: Probability | None = Field(None, examples=["1 %"])
+
+
+def read_settings(words: Sequence[str], folder: Path) -> Settings:
+    """The settings that ``KEY=VALUE`` words describe, values as :mod:`cellbed.scenario.phrases` has them.
+
+    folder: where paths of traces and recordings start. Raises ScenarioError, one line per mistake.
+    """
+    texts: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ScenarioError(f"'{word}' is no setting: write KEY=VALUE, such as rate='5 Mbit/s'")
+        if key in texts:
+            raise ScenarioError(f"{key}: given twice: remove one of the two")
+        texts[key] = text
+    return read_texts(texts, folder)
+
+
+def read_texts(texts: Mapping[str, str], folder: Path) -> Settings:
+    """The settings with these texts by key; traces are parsed. As for :func:`read_settings`."""
+    data: dict[str, Any] = {}
+    for key, text in texts.items():
+        try:
+            data[key] = written(key, text)
+        except UnitError as error:
+            raise ScenarioError(f"{key}: {error}") from error
+    try:
+        settings = Settings.model_validate(data, context={"folder": folder})
+        if isinstance(settings.rate, TraceSource):
+            _ = settings.rate.trace
+    except ValidationError as error:
+        found = problems(error.errors(include_url=False), data, Settings)
+        raise ScenarioError("\n".join(f"{problem.key}: {problem.text}" for problem in found)) from error
+    except TraceError as error:
+        raise ScenarioError(f"rate: {error}") from error
+    return settings

@@ -1,0 +1,239 @@
+"""The forwarder of published ports: takes what comes in one network namespace, joins it with connections in another.
+
+Sockets keep the namespace in which they were made. The ports are opened first, in the namespace where the process was
+started; then it enters the namespace of the link's outer end, where all connections to the inner end begin.
+A process of its own (:mod:`cellbed.shell.servant`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cellbed.shell import servant
+
+CONNECT_S = 30.0
+IDLE_S = 120.0
+"""How long a UDP flow may be silent: a mapping must live for two minutes (RFC 4787, REQ-5)."""
+MOST_FLOWS = 4096
+_SIZE = 1 << 18
+_DATAGRAM = 65535
+_IP_PKTINFO = 8
+"""Of ``<linux/in.h>``; the socket module has it only from Python 3.12 on."""
+
+
+def open_port(port: dict[str, Any]) -> socket.socket:
+    """A listening TCP or a UDP socket on a port; without an address, on all of IPv4 and IPv6. Errors: ``OSError``."""
+    kind = socket.SOCK_STREAM if port["protocol"] == "tcp" else socket.SOCK_DGRAM
+    address = port["address"]
+    try:
+        family = socket.AF_INET6 if address is None or ":" in address else socket.AF_INET
+        one = socket.socket(family, kind)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address is not None))
+    except OSError as error:
+        if address is not None or error.errno != errno.EAFNOSUPPORT:
+            raise
+        # A kernel without IPv6.
+        return open_port({**port, "address": "0.0.0.0"})
+    try:
+        if kind == socket.SOCK_STREAM:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind((address or "::", port["port"]))
+        if kind == socket.SOCK_STREAM:
+            one.listen(512)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a port leads. inside, inside_ipv6: addresses of the inner end."""
+
+    inside: str
+    inside_ipv6: str
+    port: int
+
+    def places(self, client: str) -> list[tuple[str, int]]:
+        """Where to connect for a client by its address: its own family first, since servers may have only one."""
+        families = [self.inside, self.inside_ipv6]
+        if ":" in client and not client.startswith("::ffff:"):
+            families.reverse()
+        return [(address, self.port) for address in families]
+
+
+async def serve_streams(listener: socket.socket, target: Target) -> None:
+    """Join each connection with one to the target, until cancelled."""
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = writer.get_extra_info("peername")
+        upstream = await _connect(target.places(client[0] if client else ""))
+        if upstream is None:
+            _reset(writer)
+            return
+        ends = (_pump(reader, upstream[1]), _pump(upstream[0], writer))
+        try:
+            await asyncio.gather(*ends)
+        except OSError:
+            _reset(writer)
+            _reset(upstream[1])
+        finally:
+            writer.close()
+            upstream[1].close()
+
+    server = await asyncio.start_server(join, sock=listener, limit=_SIZE)
+    async with server:
+        await server.serve_forever()
+
+
+async def _connect(places: list[tuple[str, int]]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    for address, port in places:
+        with contextlib.suppress(OSError, TimeoutError):
+            return await asyncio.wait_for(asyncio.open_connection(address, port, limit=_SIZE), CONNECT_S)
+    return None
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end of the stream, and hand the end on: the other direction may go on."""
+    while data := await reader.read(_SIZE):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close so that the other side sees a failure and no orderly end."""
+    one = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        # On, and no time to linger: a reset (socket(7)).
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+Client = tuple[Any, bytes]
+"""A client's address, and the ancillary data that makes an answer leave from the address that the client asked."""
+
+
+class Datagrams:
+    """Forwards the datagrams of one port. Each client has a socket of its own, so that answers find their way."""
+
+    def __init__(self, port: socket.socket, target: Target) -> None:
+        self._port = port
+        self._target = target
+        self._loop = asyncio.get_running_loop()
+        self._flows: dict[Client, tuple[socket.socket, float]] = {}
+        self._is_ipv6 = port.family == socket.AF_INET6
+        if self._is_ipv6:
+            port.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        else:
+            port.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+        port.setblocking(False)
+
+    async def serve(self) -> None:
+        """Forward until cancelled."""
+        self._loop.add_reader(self._port, self._from_clients)
+        while True:
+            await asyncio.sleep(IDLE_S / 4)
+            oldest = self._loop.time() - IDLE_S
+            for client in [client for client, (_, used) in self._flows.items() if used < oldest]:
+                self._forget(client)
+
+    def _from_clients(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                data, ancillary, _, address = self._port.recvmsg(_DATAGRAM, socket.CMSG_SPACE(20))
+                client = (address, self._answer_from(ancillary))
+                flow = self._flows.pop(client, None)
+                one = flow[0] if flow is not None else self._open(client)
+                # Last in the order of the table: the one that was used last.
+                self._flows[client] = (one, self._loop.time())
+                # A full socket, or no server inside yet: a network would lose it as well.
+                with contextlib.suppress(OSError):
+                    one.send(data)
+
+    def _answer_from(self, ancillary: list[tuple[int, int, bytes]]) -> bytes:
+        for level, kind, data in ancillary:
+            if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
+                # struct in6_pktinfo: address, device; only link-local addresses need the device (RFC 3542, §6.1).
+                return data if data[:2] == b"\xfe\x80" else data[:16] + bytes(4)
+            if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
+                # struct in_pktinfo: device, local address, address of the header (ip(7)).
+                return bytes(4) + data[4:8] + bytes(4)
+        return b""
+
+    def _open(self, client: Client) -> socket.socket:
+        if len(self._flows) >= MOST_FLOWS:
+            self._forget(next(iter(self._flows)))
+        address, port = self._target.places(client[0][0])[0]
+        one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+        one.setblocking(False)
+        one.connect((address, port))
+        self._loop.add_reader(one, self._to_client(client, one))
+        return one
+
+    def _to_client(self, client: Client, one: socket.socket) -> Callable[[], None]:
+        address, source = client
+        level, kind = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO) if self._is_ipv6 else (socket.IPPROTO_IP, _IP_PKTINFO)
+        ancillary = [(level, kind, source)] if source else []
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    self._port.sendmsg([one.recv(_DATAGRAM)], ancillary, 0, address)
+
+        return answer
+
+    def _forget(self, client: Client) -> None:
+        one, _ = self._flows.pop(client)
+        self._loop.remove_reader(one)
+        one.close()
+
+
+_NAMES = {errno.EADDRINUSE: "taken", errno.EACCES: "privileged", errno.EADDRNOTAVAIL: "no address"}
+
+
+def main() -> None:
+    """Read the task, open the ports, go to where the link is, serve."""
+    task = servant.read_task()
+    ports = []
+    for index, port in enumerate(task["ports"]):
+        try:
+            ports.append(open_port(port))
+        except OSError as error:
+            servant.tell(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=index)
+            return
+    if task["network_namespace"] is not None:
+        from cellbed import _core
+
+        try:
+            _core.enter(
+                user_namespace=task["user_namespace"],
+                network_namespace=task["network_namespace"],
+                binds=[],
+                cgroups=[],
+                keep_capabilities=False,
+            )
+        except OSError as error:
+            servant.tell("error", str(error))
+            return
+    asyncio.run(_serve(ports, task))
+
+
+async def _serve(ports: list[socket.socket], task: dict[str, Any]) -> None:
+    jobs = []
+    for one, port in zip(ports, task["ports"], strict=True):
+        target = Target(task["inside"], task["inside_ipv6"], port["target"])
+        if port["protocol"] == "tcp":
+            jobs.append(serve_streams(one, target))
+        else:
+            jobs.append(Datagrams(one, target).serve())
+    await servant.serve(*jobs)

@@ -1,0 +1,97 @@
+"""The meter of a shell, beside its command: a process of its own (:mod:`cellbed.shell.servant`).
+
+It shares the terminal with the command, and a session of its own keeps Ctrl-C and Ctrl-Z away from it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+from cellbed.meter import Meter
+from cellbed.meter.display import display
+from cellbed.meter.watch import REDRAW_S
+from cellbed.shell import servant
+from cellbed.testbed.control import Control
+
+VARIABLE = "CELLBED_METER"
+"""In the command's environment: the terminal whose last lines a meter has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellMeter:
+    """What a shell shows of its link while the command runs.
+
+    descriptor: of a terminal, whose last lines are kept for the meter where the command has it as well, or of a file,
+    which gets a line a second. directions: which, of ``"uplink"`` and ``"downlink"``.
+    """
+
+    descriptor: int = 2
+    directions: tuple[str, ...] = ("uplink", "downlink")
+
+
+class MeterError(CellbedError):
+    """A meter that cannot be shown."""
+
+
+def open_meter(path: Path) -> ShellMeter:
+    """A meter in the terminal or file at `path`; a file is made or goes on growing. Errors: :class:`MeterError`."""
+    try:
+        # Another terminal must not become the one that sends us its signals.
+        return ShellMeter(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666))
+    except OSError as error:
+        raise MeterError(f"--meter-to: {path} cannot be written: {error.strerror}") from error
+
+
+def shared_terminal(descriptor: int) -> str | None:
+    """Path of the terminal behind `descriptor`, if it is the one that the command has."""
+    if not os.isatty(descriptor):
+        return None
+    terminal = os.ttyname(descriptor)
+    return terminal if any(os.isatty(one) and os.ttyname(one) == terminal for one in (0, 1, 2)) else None
+
+
+def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
+    """Show what the emulator that listens at `control` tells. The process ends with this one.
+
+    Errors: :class:`MeterError`.
+    """
+    terminal = shared_terminal(meter.descriptor)
+    if terminal is not None and os.environ.get(VARIABLE) == terminal:
+        raise MeterError(
+            "this terminal has the meter of the shell around this one already; watch this one from another terminal "
+            "with: cellbed meter"
+        )
+    task = {"control": str(control), "directions": meter.directions, "below": terminal is not None}
+    process, event = servant.start("cellbed.shell.meter", task, stderr=meter.descriptor)
+    if event.get("event") != "ready":
+        raise MeterError(f"the meter did not start: {event.get('message', 'no answer')}")
+    return process
+
+
+def main() -> None:
+    """Show the meter on standard error until standard input ends, or what it needs."""
+    task = servant.read_task()
+    descriptor = sys.stderr.fileno()
+    try:
+        with Control(Path(task["control"])) as control:
+            meter = Meter(control.status, task["directions"])
+            shown = display(descriptor, below=task["below"])
+            begin_ns = time.monotonic_ns()
+            try:
+                shown.show(0.0, meter.read(begin_ns) or [])
+                servant.tell("ready")
+                while not select.select([sys.stdin], [], [], REDRAW_S)[0]:
+                    now_ns = time.monotonic_ns()
+                    shown.show((now_ns - begin_ns) / 1e9, meter.read(now_ns) or [])
+            finally:
+                shown.close()
+    except (CellbedError, OSError) as error:
+        # The emulator or the terminal has gone: those who need it say so.
+        servant.tell("error", str(error))

@@ -1,0 +1,142 @@
+"""Servers inside a shell that are reached from outside: ``--publish 8080:80``.
+
+Two ways lead in. Where the outer end of the link lies in the caller's network namespace, packets are translated to the
+inner end and TCP runs from end to end through the link. Everywhere, a forwarder (:mod:`cellbed.shell.forwarder`) holds
+the port, so that nobody else takes it, and joins what is not translated with connections of its own through the link:
+an ordinary user's traffic, and what a program of the host sends to the host's loopback.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Literal
+
+from cellbed.errors import CellbedError
+from cellbed.shell import servant
+from cellbed.shell.addresses import Pair
+from cellbed.testbed.process import Place
+
+
+class PublishError(CellbedError):
+    """A port that cannot be published. The text says which, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A port of the host that leads to a port inside. address: of the host's; ``None``: all of them."""
+
+    port: int
+    target: int
+    protocol: Literal["tcp", "udp"] = "tcp"
+    address: IPv4Address | IPv6Address | None = None
+
+    def __str__(self) -> str:
+        if self.address is None:
+            return f"{self.port}/{self.protocol}"
+        host = f"[{self.address}]" if self.address.version == 6 else str(self.address)
+        return f"{host}:{self.port}/{self.protocol}"
+
+
+def parse(text: str) -> Published:
+    """Read ``[ADDRESS:]PORT[:PORT INSIDE][/tcp|/udp]``; an IPv6 address stands in brackets.
+
+    Errors: :class:`PublishError`.
+    """
+    ports, slash, protocol = text.strip().partition("/")
+    if slash and protocol not in ("tcp", "udp"):
+        raise PublishError(f"--publish: '{protocol}' in '{text}' is neither tcp nor udp: write {_EXAMPLES}")
+    address = None
+    if ports.startswith("["):
+        inner, _, ports = ports[1:].partition("]:")
+        address = _address(inner, text)
+    elif ports.count(":") == 2 or "." in ports.partition(":")[0]:
+        outer, _, ports = ports.partition(":")
+        address = _address(outer, text)
+    port, colon, target = ports.partition(":")
+    return Published(
+        _port(port, text), _port(target if colon else port, text), "udp" if protocol == "udp" else "tcp", address
+    )
+
+
+def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Published], *, ipv6: bool) -> str:
+    """Chains of nft(8) that translate what comes for the ports, to be added to the shell's table.
+
+    interface: of the link's outer end. ipv6: whether packets of IPv6 are forwarded. What is sent to a loopback address
+    stays for the forwarder, since it could not be answered from another namespace.
+    """
+    rules = []
+    for one in published:
+        for family, version, inside in (("ip", 4, str(pair.inside)), ("ip6", 6, f"[{pair.inside_ipv6}]")):
+            if (version == 6 and not ipv6) or (one.address is not None and one.address.version != version):
+                continue
+            if one.address is None or one.address.is_unspecified:
+                here = f"fib daddr type local {family} daddr != {'127.0.0.0/8' if version == 4 else '::1'}"
+            elif one.address.is_loopback:
+                continue
+            else:
+                here = f"{family} daddr {one.address}"
+            rules.append(f"    {here} {one.protocol} dport {one.port} dnat {family} to {inside}:{one.target}")
+    return "\n".join(
+        [
+            f"table inet {table} {{",
+            "  chain published {",
+            *rules,
+            "  }",
+            "  chain published_from_elsewhere {",
+            "    type nat hook prerouting priority -110; policy accept;",
+            # What comes out of the shell goes to the forwarder: translated, it would come back to its own sender.
+            f'    iifname != "{interface}" jump published',
+            "  }",
+            "  chain published_from_here {",
+            "    type nat hook output priority -110; policy accept;",
+            "    jump published",
+            "  }",
+            "}",
+            "",
+        ]
+    )
+
+
+def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | None) -> subprocess.Popen[bytes]:
+    """Hold the ports in the current network namespace and forward to the inner end, from the namespaces of `place`.
+
+    place: where the outer end of the link is; ``None``: here. The process ends with this one.
+    Errors: :class:`PublishError`, with the port and why it cannot be had.
+    """
+    ports: list[dict[str, Any]] = [
+        {**asdict(one), "address": str(one.address) if one.address else None} for one in published
+    ]
+    task = {"ports": ports, "inside": str(pair.inside), "inside_ipv6": str(pair.inside_ipv6)}
+    process, event = servant.start("cellbed.shell.forwarder", {**task, **servant.namespaces(place)})
+    if event.get("event") == "ready":
+        return process
+    port = event.get("port")
+    if port is None:
+        raise PublishError(f"--publish: the forwarder did not start: {event.get('message', 'no answer')}")
+    refused = published[port]
+    why, remedy = {
+        "taken": ("is taken on this machine", "choose another"),
+        "privileged": ("may not be opened by an ordinary user", "choose one from 1024 on"),
+        "no address": ("cannot be had: this machine does not have the address", "choose one of its own"),
+    }.get(event["event"], (f"cannot be opened: {event['message']}", "choose another"))
+    free = refused.port + 8000 if refused.port < 1024 else refused.port + 1
+    raise PublishError(f"--publish: port {refused} {why}: {remedy}, as in --publish {free}:{refused.target}")
+
+
+_EXAMPLES = "'8080:80', '80', '127.0.0.1:8080:80' or '[::1]:5353:53/udp'"
+
+
+def _port(text: str, whole: str) -> int:
+    if not text.isdecimal() or not text.isascii() or not 1 <= int(text[:6]) <= 65535:
+        raise PublishError(f"--publish: '{text}' in '{whole}' is not a port, 1 to 65535: write {_EXAMPLES}")
+    return int(text)
+
+
+def _address(text: str, whole: str) -> IPv4Address | IPv6Address:
+    try:
+        return ip_address(text)
+    except ValueError:
+        raise PublishError(f"--publish: '{text}' in '{whole}' is not an address: write {_EXAMPLES}") from None

@@ -1,0 +1,220 @@
+"""What one direction of a link does to packets, in the emulator's terms: stages in the order packets meet them in.
+
+Loss strikes first; then packets are doubled and damaged, so that second copies need capacity of their own and are
+damaged on their own; the bottleneck and the delay follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cellbed.scenario.capacities import LinkCapacity, RateSeries, TokenBucket
+from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Pareto, RandomDelay, Uniform
+from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
+from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel, Infinite, Pie, Queue, Red
+from cellbed.scenario.series import advanced
+from cellbed.traces import TraceSource
+
+Stage = dict[str, Any]
+"""A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
+
+Slot = Literal["loss", "duplication", "corruption", "bottleneck", "delay"]
+SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "bottleneck", "delay")
+"""The places of a direction's stages. A stage may change into any other that belongs in the same place."""
+
+_SLOT_OF: dict[str, Slot] = {
+    "gilbert-elliott": "loss",
+    "loss-series": "loss",
+    "on-off": "loss",
+    "jitter": "delay",
+}
+
+_PACKET_BITS = 1500 * 8
+_MARK_BELOW = 0.1
+"""Drop probability up to which PIE marks instead (RFC 8033, §5.1: mark_ecnth)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops."""
+
+    capacity: LinkCapacity = field(default_factory=Unlimited)
+    queue: Queue | None = None
+    delay: Delay = 0
+    loss: Loss = 0.0
+    duplication: float = 0.0
+    corruption: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """How recordings are played. start_ns: where in them the schedule starts; looped: whether traces begin anew."""
+
+    start_ns: int = 0
+    looped: bool = True
+
+
+def slot_of(stage: Stage) -> Slot:
+    """The place of a stage."""
+    kind = stage["kind"]
+    return _SLOT_OF.get(kind) or kind
+
+
+def stages(
+    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue"]], int]
+) -> dict[Slot, Stage]:
+    """The stages of a direction by their place. seed: of the random numbers of a place.
+
+    Loss, bottleneck and delay are there even where they do nothing, so that each of them can change; packets are
+    doubled or damaged only where that is asked for.
+    """
+    found: dict[Slot, Stage] = {
+        "loss": loss_stage(parameters.loss, playing, seed("loss")),
+        "bottleneck": {
+            "kind": "bottleneck",
+            "schedule": schedule(parameters.capacity, playing),
+            "queue": queue_config(parameters.queue, seed("queue"), lambda: mean_rate(parameters.capacity)),
+        },
+        "delay": delay_stage(parameters.delay, playing, seed("delay")),
+    }
+    if parameters.duplication > 0:
+        found["duplication"] = chance_stage("duplication", parameters.duplication, seed("duplication"))
+    if parameters.corruption > 0:
+        found["corruption"] = chance_stage("corruption", parameters.corruption, seed("corruption"))
+    return {slot: found[slot] for slot in SLOTS if slot in found}
+
+
+def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
+    """A stage that strikes each packet with the same probability."""
+    return {"kind": kind, "probability": probability, "seed": seed}
+
+
+def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
+    """A stage that loses packets."""
+    match loss:
+        case GilbertElliott():
+            chances = {name: getattr(loss, name) for name in ("to_bad", "to_good", "loss_good", "loss_bad")}
+            return {"kind": "gilbert-elliott", **chances, "seed": seed}
+        case LossSeries():
+            points = advanced(loss.points, playing.start_ns, linear=False)
+            return {"kind": "loss-series", "steps": _pairs(points), "seed": seed}
+        case OnOff():
+            spells = {"on_ns": loss.on, "off_ns": loss.off, "exponential": loss.exponential}
+            return {"kind": "on-off", **spells, "seed": seed}
+        case _:
+            return chance_stage("loss", loss, seed)
+
+
+def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
+    """A stage that delays packets."""
+    match delay:
+        case DelaySeries():
+            return {"kind": "delay", "series": _pairs(advanced(delay.series, playing.start_ns, linear=True))}
+        case Normal() | Pareto() | Uniform() | Empirical():
+            return {
+                "kind": "jitter",
+                "distribution": _distribution(delay),
+                "correlation": delay.correlation,
+                "reorder": delay.reorder,
+                "seed": seed,
+            }
+        case _:
+            return {"kind": "delay", "fixed_ns": delay}
+
+
+def _distribution(delay: RandomDelay) -> dict[str, Any]:
+    match delay:
+        case Uniform():
+            return {"kind": "uniform", "mean_ns": delay.mean, "spread_ns": delay.spread}
+        case Empirical():
+            return {"kind": "empirical", "delays_ns": list(delay.file.values)}
+        case Normal() | Pareto():
+            return {"kind": delay.kind, "mean_ns": delay.mean, "deviation_ns": delay.deviation}
+
+
+def schedule(capacity: LinkCapacity, playing: Playing) -> dict[str, Any]:
+    """The schedule of a bottleneck."""
+    match capacity:
+        case TraceSource():
+            how = {"looped": playing.looped, "offset_ns": playing.start_ns}
+            return {"kind": "trace", "path": str(capacity.path), **how}
+        case RateSeries():
+            steps = _pairs(capacity.points)
+            return {"kind": "series", "steps": steps, "period_ns": capacity.period, "offset_ns": playing.start_ns}
+        case TokenBucket():
+            return {"kind": "token-bucket", "bit_rate": capacity.rate, "burst_bytes": capacity.burst}
+        case ConstantRate(bit_rate=bit_rate):
+            return {"kind": "constant", "bit_rate": bit_rate}
+        case Unlimited():
+            return {"kind": "unlimited"}
+
+
+def mean_rate(capacity: LinkCapacity) -> float | None:
+    """Mean rate in bit/s; ``None`` where there is no limit."""
+    match capacity:
+        case TraceSource():
+            return capacity.trace.mean_bit_rate
+        case RateSeries():
+            end = capacity.period or capacity.points[-1][0]
+            return capacity.area(end) / end if end else float(capacity.points[-1][1])
+        case TokenBucket():
+            return float(capacity.rate)
+        case ConstantRate(bit_rate=bit_rate):
+            return float(bit_rate)
+        case Unlimited():
+            return None
+
+
+def queue_config(queue: Queue | None, seed: int, mean_rate: Callable[[], float | None]) -> dict[str, Any]:
+    """A queue as the emulator takes it; ``None`` is an infinite one.
+
+    mean_rate: tells that of the link, bit/s, by which the mean of RED decays; ``None`` where there is no limit.
+    """
+    match queue:
+        case None | Infinite():
+            return {"kind": "infinite"}
+        case DropTail() | DropHead():
+            return {"kind": queue.kind, **_limit(queue.limit)}
+    config: dict[str, Any] = {"kind": queue.kind, **_limit(queue.limit)}
+    match queue:
+        case CoDel():
+            return config | {"target_ns": queue.target, "interval_ns": queue.interval, "ecn": queue.ecn}
+        case FqCoDel():
+            codel = {"target_ns": queue.target, "interval_ns": queue.interval, "ecn": queue.ecn}
+            return config | {"flows": queue.flows, "quantum": queue.quantum, **codel, "seed": seed}
+        case Pie():
+            marking = {"mark_below": _MARK_BELOW} if queue.ecn else {}
+            return config | _control(queue) | {"burst_ns": queue.burst, **marking, "seed": seed}
+        case DualPi2():
+            low = {"threshold_ns": queue.threshold, "range_ns": queue.range}
+            return config | _control(queue) | {"coupling": queue.coupling, **low, "classic_share": queue.classic_share}
+        case Red():
+            rate = mean_rate()
+            service_ns = round(_PACKET_BITS * 1e9 / rate) if rate else 1000
+            thresholds = {"minimum_bytes": queue.minimum, "maximum_bytes": queue.maximum}
+            weight = {} if queue.weight is None else {"weight": queue.weight}
+            how = {"gentle": queue.gentle, "adaptive": queue.adaptive, "ecn": queue.ecn}
+            more = {"service_ns": max(1, service_ns), "probability": queue.probability}
+            return config | thresholds | more | weight | how | {"seed": seed}
+
+
+def _control(queue: Pie | DualPi2) -> dict[str, Any]:
+    return {"target_ns": queue.target, "update_ns": queue.update, "alpha": queue.alpha, "beta": queue.beta}
+
+
+def _limit(limit: QueueLimit) -> dict[str, int | None]:
+    return {"packets": limit.packets, "bytes": limit.bytes}
+
+
+def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
+    return [list(point) for point in points]
+
+
+def derived_seed(seed: int, purpose: str) -> int:
+    """A seed of its own for each random stage, so that adding one does not change the others."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")

@@ -1,0 +1,143 @@
+"""What stages do to packets, in words; from the emulator's terms, so that live links are told like planned ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+
+_QUEUES = {
+    "droptail": "drop-tail",
+    "drophead": "drop-head",
+    "codel": "CoDel",
+    "fqcodel": "FQ-CoDel",
+    "pie": "PIE",
+    "red": "RED",
+    "dualpi2": "DualPI2",
+    "mahimahi-codel": "CoDel (Mahimahi's)",
+    "mahimahi-pie": "PIE (Mahimahi's)",
+}
+
+Stage = Mapping[str, Any]
+
+
+def words(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> str:
+    """A direction in one line. names: of traces by the path of their file, where it is not the file's own name.
+
+    Capacity and queue come first, then the delay, then what happens to packets at random; what does nothing is left
+    out.
+    """
+    told = sorted(stages, key=lambda stage: _ORDER.get(stage["kind"], 2))
+    found = [text for stage in told if (text := stage_words(stage, names, silent=True))]
+    return ", ".join(found) or "unlimited"
+
+
+def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """What a stage did and does, in words: of a bottleneck only the part that is another."""
+    if before["kind"] != "bottleneck" or after["kind"] != "bottleneck":
+        return stage_words(before, names), stage_words(after, names)
+    schedules = before["schedule"], after["schedule"]
+    queues = before["queue"], after["queue"]
+    if queues[0] == queues[1]:
+        return schedule_words(schedules[0], names), schedule_words(schedules[1], names)
+    if schedules[0] == schedules[1]:
+        return queue_words(queues[0]), queue_words(queues[1])
+    return stage_words(before, names), stage_words(after, names)
+
+
+_ORDER = {"bottleneck": 0, "delay": 1, "jitter": 1}
+
+
+def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
+    """One stage in words. silent: nothing about one that does nothing."""
+    kind = stage["kind"]
+    match kind:
+        case "bottleneck":
+            if silent and stage["schedule"]["kind"] == "unlimited":
+                return ""
+            return f"{schedule_words(stage['schedule'], names)}, {queue_words(stage['queue'])}"
+        case "delay":
+            return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
+        case "jitter":
+            return _jitter_words(stage)
+        case "loss" | "duplication" | "corruption":
+            return "" if silent and not stage["probability"] else f"{kind} {stage['probability']:g}"
+        case "gilbert-elliott":
+            steps = f"to bad {stage['to_bad']:g}, to good {stage['to_good']:g}"
+            return f"loss in bursts ({steps}, lost {stage['loss_good']:g} and {stage['loss_bad']:g})"
+        case "loss-series":
+            chances = [chance for _, chance in stage["steps"]]
+            return f"loss {min(chances):g} to {max(chances):g} in {len(chances)} steps"
+        case "on-off":
+            drawn = " on average" if stage.get("exponential") else ""
+            on, off = DURATION.format(stage["on_ns"]), DURATION.format(stage["off_ns"])
+            return f"passes {on} and loses {off} in turn{drawn}"
+    return str(kind)
+
+
+def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+    """A bottleneck's schedule in words."""
+    match schedule["kind"]:
+        case "trace":
+            path = schedule["path"]
+            name = (names or {}).get(path) or Path(path).name
+            return f"{name}{_offset(schedule)}, {'looped' if schedule.get('looped') else 'once'}"
+        case "constant":
+            return BIT_RATE.format(schedule["bit_rate"])
+        case "series":
+            rates = [rate for _, rate in schedule["steps"]]
+            period = schedule.get("period_ns")
+            again = f", again after {DURATION.format(period)}" if period else ""
+            span = " to ".join(BIT_RATE.format(rate) for rate in (min(rates), max(rates)))
+            return f"{span} in {len(rates)} steps{_offset(schedule)}{again}"
+        case "token-bucket":
+            burst = SIZE.format(schedule["burst_bytes"])
+            return f"{BIT_RATE.format(schedule['bit_rate'])} with bursts of {burst}"
+    return str(schedule["kind"])
+
+
+def queue_words(queue: Mapping[str, Any]) -> str:
+    """A queue in words."""
+    if queue["kind"] == "infinite":
+        return "infinite queue"
+    name = ("adaptive " if queue.get("adaptive") else "") + _QUEUES.get(queue["kind"], str(queue["kind"]))
+    limits = [SIZE.format(queue["bytes"])] if queue.get("bytes") is not None else []
+    limits += [f"{queue['packets']} packets"] if queue.get("packets") is not None else []
+    details = [f"of {' and '.join(limits)}"] if limits else []
+    if queue["kind"] == "red":
+        details.append(f"from {SIZE.format(queue['minimum_bytes'])} to {SIZE.format(queue['maximum_bytes'])}")
+    elif queue.get("target_ns") is not None:
+        details.append(f"at {DURATION.format(queue['target_ns'])}")
+    if queue.get("ecn") or queue.get("mark_below"):
+        details.append("with ECN")
+    return " ".join([name, "queue", *details])
+
+
+def _offset(schedule: Mapping[str, Any]) -> str:
+    return f" from {DURATION.format(schedule['offset_ns'])}" if schedule.get("offset_ns") else ""
+
+
+def _delay_words(stage: Stage) -> str:
+    points = stage.get("series")
+    if not points:
+        return f"{DURATION.format(stage['fixed_ns'])} one way"
+    delays = [delay for _, delay in points]
+    return f"{_span(delays)} one way in {len(points)} points"
+
+
+def _jitter_words(stage: Stage) -> str:
+    drawn = stage["distribution"]
+    if drawn["kind"] == "empirical":
+        text = f"{_span(drawn['delays_ns'])} one way, drawn from {len(drawn['delays_ns'])} observed"
+    else:
+        width = drawn["spread_ns"] if drawn["kind"] == "uniform" else drawn["deviation_ns"]
+        text = f"{DURATION.format(drawn['mean_ns'])} ± {DURATION.format(width)} one way, {drawn['kind']}"
+    if stage.get("correlation"):
+        text += f", correlation {stage['correlation']:g}"
+    return text + (", reordering" if stage.get("reorder") else "")
+
+
+def _span(delays: list[int]) -> str:
+    return " to ".join(DURATION.format(delay) for delay in (min(delays), max(delays)))

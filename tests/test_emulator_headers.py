@@ -1,0 +1,138 @@
+"""What the path model does to packets, seen by real receivers: marks, damage, second copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator_datagrams import receiving, send
+from emulator_process import EmulatorProcess, Stages, delay, line_of_two, packets
+from test_emulator_offload import transfer
+
+CE = 3
+
+
+def managed(bit_rate: int, **queue: Any) -> Stages:
+    return [{"kind": "bottleneck", "schedule": {"kind": "constant", "bit_rate": bit_rate}, "queue": queue}]
+
+
+CODEL = managed(8_000_000, kind="codel", ecn=True, target_ns=1_000_000, interval_ns=10_000_000)
+DUALPI2 = managed(8_000_000, kind="dualpi2")
+
+
+@pytest.mark.parametrize("group", [1, 20], ids=["one by one", "super-packets"])
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize(("stages", "ecn"), [(CODEL, 2), (DUALPI2, 1)], ids=["codel", "dualpi2"])
+def test_a_mark_reaches_the_receiver(stages: Stages, ecn: int, family: int, group: int) -> None:
+    with EmulatorProcess(line_of_two(stages, [])) as emulator:
+        emulator.ready()
+        with receiving(emulator, family) as arrivals:
+            # A quarter more than the link carries, with another field beside ECN in the traffic class.
+            status = send(emulator, 200, interval_ns=800_000, traffic_class=0xB8 | ecn, group=group, family=family)
+        account = emulator.stop()
+    assert account["refused"] == 0
+    assert status["dropped"] == {"queue-full": 0, "congestion": 0, "loss": 0}
+    assert arrivals.numbers == list(range(200))
+    assert all(arrivals.whole)
+    assert status["marked"] > 0
+    assert Counter(arrivals.ecn) == {CE: status["marked"], ecn: 200 - status["marked"]}
+
+
+def test_without_ecn_the_queue_drops() -> None:
+    with EmulatorProcess(line_of_two(CODEL, [])) as emulator:
+        emulator.ready()
+        with receiving(emulator) as arrivals:
+            status = send(emulator, 200, interval_ns=800_000)
+    assert status["marked"] == 0
+    assert status["dropped"]["congestion"] > 0
+    assert len(arrivals.numbers) == 200 - status["dropped"]["congestion"]
+    assert set(arrivals.ecn) == {0}
+
+
+def test_the_next_direction_sees_the_mark() -> None:
+    """DualPI2 puts into its low-latency queue what another queue has marked."""
+    config = line_of_two(CODEL, [])
+    config["directions"][1]["stages"] = managed(7_000_000, kind="dualpi2")
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        with receiving(emulator) as arrivals:
+            send(emulator, 300, interval_ns=800_000, traffic_class=2)
+            while (status := emulator.status())["core.uplink"]["queue_packets"]:
+                pass
+    core = status["core.uplink"]
+    assert status["mobile.uplink"]["marked"] > 0
+    assert core["delivered"] == len(arrivals.numbers)
+    assert arrivals.ecn.count(CE) >= status["mobile.uplink"]["marked"] - sum(core["dropped"].values())
+    # Those that were marked before overtook the others.
+    assert arrivals.numbers != sorted(arrivals.numbers)
+
+
+@pytest.mark.parametrize("group", [1, 10], ids=["one by one", "super-packets"])
+@pytest.mark.parametrize("offload", [True, False])
+def test_doubled_packets_come_twice(offload: bool, group: int, tmp_path: Path) -> None:
+    stages = [{"kind": "duplication", "probability": 0.3, "seed": 4}, delay(2)]
+    with EmulatorProcess(line_of_two(stages, [], tmp_path, offload=offload)) as emulator:
+        emulator.ready()
+        with receiving(emulator) as arrivals:
+            status = send(emulator, 200, group=group, interval_ns=100_000)
+        emulator.stop()
+    assert status["duplicated"] > 20
+    times = Counter(arrivals.numbers)
+    assert set(times) == set(range(200))
+    assert sorted(times.values()) == [1] * (200 - status["duplicated"]) + [2] * status["duplicated"]
+    assert all(arrivals.whole)
+    log = packets(tmp_path)
+    for direction in (0, 1):
+        numbers = log["packet"][log["direction"] == direction]
+        assert sorted(Counter(numbers.tolist()).values()) == sorted(times.values())
+
+
+@pytest.mark.parametrize("group", [1, 10], ids=["one by one", "super-packets"])
+@pytest.mark.parametrize("offload", [True, False])
+def test_the_receiver_notices_damage(offload: bool, group: int, tmp_path: Path) -> None:
+    stages = [{"kind": "corruption", "probability": 0.3, "seed": 4}, delay(2)]
+    with EmulatorProcess(line_of_two(stages, [], tmp_path, offload=offload)) as emulator:
+        emulator.ready()
+        with receiving(emulator) as arrivals:
+            status = send(emulator, 200, size=200, group=group, interval_ns=100_000)
+        seen = emulator.run("edge", ["cat", "/proc/net/snmp"])
+        refused = emulator.stop()["refused"]  # without a version that it knows the kernel takes no packet
+    assert status["corrupted"] > 20
+    assert len(arrivals.numbers) == 200 - status["corrupted"]
+    assert all(arrivals.whole)
+    counters = snmp(seen)
+    assert counters["Udp"]["InCsumErrors"] > 0
+    assert counters["Udp"]["InCsumErrors"] + counters["Ip"]["InHdrErrors"] + refused == status["corrupted"]
+    log = packets(tmp_path)
+    assert len(np.unique(log["packet"][log["direction"] == 1])) == 200  # it went all the way
+
+
+def snmp(text: str) -> dict[str, dict[str, int]]:
+    """The tables of /proc/net/snmp."""
+    lines = text.splitlines()
+    tables = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        table, _, rest = values.partition(": ")
+        tables[table] = dict(zip(names.split()[1:], map(int, rest.split()), strict=True))
+    return tables
+
+
+@pytest.mark.parametrize("offload", [True, False])
+@pytest.mark.parametrize("family", [4, 6])
+def test_data_survives_damage_and_second_copies(family: int, offload: bool) -> None:
+    stages = [
+        {"kind": "duplication", "probability": 0.02, "seed": 4},
+        *managed(200_000_000, kind="fqcodel"),
+        {"kind": "corruption", "probability": 0.005, "seed": 5},
+        delay(1),
+    ]
+    with EmulatorProcess(line_of_two(stages, stages, offload=offload)) as emulator:
+        emulator.ready()
+        transfer(emulator, 2_000_000, family)
+        status = emulator.status()["mobile.uplink"]
+    assert status["duplicated"] > 0
+    assert status["corrupted"] > 0

@@ -1,0 +1,108 @@
+"""Queues that tell flows apart, with real flows, and where packets may be lost beside the path model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator_datagrams import SEND
+from emulator_process import EDGE, EmulatorProcess, delay, line_of_two, packets
+
+#: Takes connections and what they send until it is killed.
+SINK = """
+import socket, sys, threading
+def take(connection):
+    while connection.recv(1 << 20):
+        pass
+with socket.create_server((sys.argv[1], 40011)) as server:
+    print("ready", flush=True)
+    while True:
+        threading.Thread(target=take, args=(server.accept()[0],), daemon=True).start()
+"""
+SOURCE = """
+import socket, sys, time
+end = time.monotonic() + float(sys.argv[2])
+with socket.create_connection((sys.argv[1], 40011)) as connection:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    while time.monotonic() < end:
+        connection.send(bytes(1 << 16))
+"""
+
+
+def two_bulk_flows_and_a_sparse_one(queue: dict[str, Any], folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """The uplink's packet log; datagrams of 200 bytes every 20 ms are the sparse flow."""
+    schedule = {"kind": "constant", "bit_rate": 20_000_000}
+    stages = [{"kind": "bottleneck", "schedule": schedule, "queue": queue}, delay(5)]
+    with EmulatorProcess(line_of_two(stages, [delay(5)], folder)) as emulator:
+        emulator.ready()
+        sink = subprocess.Popen(
+            [sys.executable, "-c", SINK, EDGE[4]], preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE
+        )
+        with sink:
+            assert sink.stdout is not None
+            assert sink.stdout.readline() == b"ready\n"
+            inside = emulator.inside("endpoint")
+            python = [sys.executable, "-c"]
+            sources = [subprocess.Popen([*python, SOURCE, EDGE[4], "2"], preexec_fn=inside) for _ in range(2)]
+            sources.append(
+                subprocess.Popen([*python, SEND, EDGE[4], "90", "172", "20000000", "0", "1"], preexec_fn=inside)
+            )
+            assert [source.wait() for source in sources] == [0, 0, 0]
+            emulator.stop()
+            sink.kill()
+    log = packets(folder)
+    uplink: np.ndarray[Any, np.dtype[Any]] = log[log["direction"] == 0]
+    return uplink
+
+
+def test_flow_queueing_keeps_flows_apart(tmp_path: Path) -> None:
+    delays = {}
+    for kind in ("fqcodel", "droptail"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        queue = {"kind": kind, "seed": 3} if kind == "fqcodel" else {"kind": kind, "bytes": 150_000}
+        log = two_bulk_flows_and_a_sparse_one(queue, folder)
+        log = log[log["drop"] == 0]
+        sparse = log[log["protocol"] == 17]
+        delays[kind] = np.percentile(sparse["released"] - sparse["arrived"], 90) / 1e6
+        if kind == "fqcodel":
+            assert len(sparse) == 90
+            bulk = log[log["protocol"] == 6]
+            # Once both are there: the second half of the run.
+            bulk = bulk[bulk["departed"] > bulk["departed"].max() - 1_000_000_000]
+            ports, index = np.unique(bulk["source_port"], return_inverse=True)
+            sizes = np.bincount(index, bulk["bytes"])
+            assert len(ports) == 2
+            assert sizes.min() / sizes.sum() == pytest.approx(0.5, abs=0.05)
+    # Behind one packet in service and the other flows' quantum each, not behind all that waits.
+    assert delays["fqcodel"] < 3
+    assert delays["droptail"] > 10
+
+
+def test_what_the_kernel_could_not_keep_is_counted(tmp_path: Path) -> None:
+    """An emulator that does not run for a while loses what its devices' queues have no room for, and says so."""
+    sent = 24_000  # the queue has 20 000
+    program = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n" + (
+        f"for _ in range({sent}): s.sendto(b'x', ('{EDGE[4]}', 9))"
+    )
+    with EmulatorProcess(line_of_two([], [])) as emulator:
+        emulator.ready()
+        os.kill(emulator.process.pid, signal.SIGSTOP)
+        try:
+            emulator.run("endpoint", [sys.executable, "-c", program])
+        finally:
+            os.kill(emulator.process.pid, signal.SIGCONT)
+        lost = emulator.command(do="status")["device_drops"]
+        while emulator.status()["mobile.uplink"]["delivered"] < sent - lost:
+            pass
+        account = emulator.stop()
+    assert 0 < lost < sent
+    assert account["interfaces"]["endpoint"]["dropped"] == lost
+    assert account["refused"] == 0

@@ -1,0 +1,310 @@
+"""Links change while they run: as the scenario has it, and by `cellbed link set`, in a run and in a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed.measure.packets import read_packets
+from cellbed.scenario import ScenarioError
+from cellbed.scenario.settings import read_settings
+from cellbed.testbed.by_hand import manual_changes, manual_warning
+from cellbed.testbed.control import Control, ControlError, control_path
+from cellbed.testbed.live import LiveError, change, find, find_link
+from cellbed.testbed.state import Record
+
+MS = 1_000_000
+SCENARIO = """
+name = "changing"
+duration = "4 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "512 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "1 GiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "5 ms"
+[[links.mobile.changes]]
+at = "1 s"
+up = "2 Mbit/s"
+loss = { downlink = "0.1 %" }
+[links.core]
+edge = "base-edge"
+[workload]
+kind = "image-classification"
+on = "edge"
+rate = "10 /s"
+drain = "1 s"
+"""
+
+needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A registry of its own: what others run on this machine is not seen."""
+    (folder / "runtime").mkdir(exist_ok=True)
+    return {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
+
+
+def cellbed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(folder), timeout=60, check=False)
+
+
+def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-u", "-m", "cellbed", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(folder),
+    )
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return
+    pytest.fail("".join(seen))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that was changed by hand. said: what the command answered. packets: its log, by direction."""
+
+    folder: Path
+    said: subprocess.CompletedProcess[str]
+    description: dict[str, Any]
+    packets: dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("changing")
+    (folder / "x.toml").write_text(SCENARIO)
+    with started(folder, "run", folder / "x.toml", "--out", folder / "runs", "--no-limits") as process:
+        wait_for(process, "running for")
+        said = cellbed(folder, "link", "set", "mobile-0.downlink", "delay=40 ms", "--json")
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+    (run,) = (folder / "runs").iterdir()
+    description = json.loads((run / "run.json").read_text())
+    log = read_packets(run / "raw" / "packets.bin")
+    log = log[log["arrived"] >= description["t0_ns"]]
+    packets = {each["name"]: log[log["direction"] == each["index"]] for each in description["directions"]}
+    return Finished(run, said, description, packets)
+
+
+@needs_tun
+def test_a_rate_drops_when_the_scenario_says_so(finished: Finished) -> None:
+    uplink = finished.packets["mobile-0.uplink"]
+    uplink = uplink[(uplink["drop"] == 0) & (uplink["bytes"] > 1000)]
+    since_s = (uplink["arrived"] - finished.description["t0_ns"]) / 1e9
+    # How long the packets that met an empty queue were in service tells the rate that they met.
+    spent_ns = uplink["released"] - uplink["arrived"]
+    early, late = spent_ns[since_s < 0.95], spent_ns[since_s >= 1.0]
+    sizes = uplink["bytes"].astype(np.int64)
+    assert len(early)
+    assert len(late)
+    assert (early - sizes[since_s < 0.95] * 8e9 / 20e6).min() == pytest.approx(0, abs=2)
+    assert (late - sizes[since_s >= 1.0] * 8e9 / 2e6).min() >= -2
+
+
+@needs_tun
+def test_the_report_knows_the_changes_of_the_scenario(finished: Finished) -> None:
+    up, down = finished.description["directions"][:2]
+    assert up["changes"] == [{"at_ns": 1000 * MS, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
+    assert down["changes"] == [{"at_ns": 1000 * MS, "description": "loss 0.001", "kinds": ["loss"]}]
+    assert up["description"].endswith("; from 1 s on 2 Mbit/s")
+    proofs = {proof["what"]: proof["state"] for proof in finished.description["proof"]}
+    assert "off" not in proofs.values()
+
+
+@needs_tun
+def test_links_change_by_hand(finished: Finished) -> None:
+    assert finished.said.returncode == 0, finished.said.stderr
+    (done,) = json.loads(finished.said.stdout)
+    assert done == {"direction": "mobile-0.downlink", "from": "5 ms one way", "to": "40 ms one way"}
+    (entry,) = manual_changes(finished.folder)
+    assert (entry["direction"], entry["from"], entry["to"]) == tuple(done.values())
+    downlink = finished.packets["mobile-0.downlink"]
+    downlink = downlink[downlink["drop"] == 0]
+    delay_ns = downlink["departed"] - downlink["released"]
+    assert set(delay_ns.tolist()) <= {5 * MS, 40 * MS}
+    assert set(delay_ns[downlink["arrived"] >= entry["time_ns"]].tolist()) == {40 * MS}
+
+
+@needs_tun
+def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
+    (warning,) = [text for text in finished.description["warnings"] if "by hand" in text]
+    assert "mobile-0.downlink from 5 ms one way to 40 ms one way" in warning
+    assert warning in json.loads((finished.folder / "summary.json").read_text())["warnings"]
+    assert "changed by hand" in (finished.folder / "report.html").read_text()
+
+
+@needs_tun
+def test_counts_of_the_links_are_in_the_summary(finished: Finished) -> None:
+    summary = json.loads((finished.folder / "summary.json").read_text())
+    for each in summary["directions"]:
+        assert (each["dropped_congestion"], each["marked"], each["duplicated"], each["corrupted"]) == (0, 0, 0, 0)
+
+
+ROUND_TRIPS = """
+import os, socket, sys, time
+for line in sys.stdin:
+    begin = time.monotonic()
+    try:
+        socket.create_connection((os.environ["CELLBED_GATEWAY"], 9))
+    except ConnectionRefusedError:
+        print("round trip", time.monotonic() - begin, flush=True)
+"""
+
+
+WRONG = (
+    (("set", "dely=4 ms"), "dely: unknown key; did you mean 'delay'?"),
+    (("set", "uplnk", "delay=4 ms"), "no link is called 'uplnk': did you mean 'uplink'?"),
+    (("show", "other"), "nothing that is called 'other' is running: "),
+    (("set", "uplink", "corruption=1 %"), "uplink has no corruption stage"),
+)
+
+
+@needs_tun
+def test_the_link_of_a_shell_changes(tmp_path: Path) -> None:
+    script = tmp_path / "ask.py"
+    script.write_text(ROUND_TRIPS)
+    with started(tmp_path, "shell", "--offline", "--delay", "1 ms", "--", sys.executable, "-u", script) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+
+        def round_trip() -> float:
+            shell.stdin.write("\n")  # type: ignore[union-attr]
+            shell.stdin.flush()  # type: ignore[union-attr]
+            line = shell.stdout.readline()  # type: ignore[union-attr]
+            assert line.startswith("round trip"), line
+            return float(line.split()[-1])
+
+        assert round_trip() >= 0.002
+        done = cellbed(tmp_path, "link", "set", "delay=60 ms", "rate=1 Mbit/s", "loss=0")
+        assert done.returncode == 0, done.stderr
+        assert "uplink: 1 ms one way -> 60 ms one way" in done.stdout
+        assert "downlink: unlimited" in done.stdout
+        assert round_trip() >= 0.120
+        (row,) = json.loads(cellbed(tmp_path, "link", "ls", "--json").stdout)
+        assert (row["kind"], row["folder"]) == ("shell", None)
+        shown = {each["name"]: each for each in json.loads(cellbed(tmp_path, "link", "show", "--json").stdout)}
+        assert list(shown) == ["uplink", "downlink"]
+        assert shown["uplink"]["description"] == "1 Mbit/s, drop-tail queue of 1 MB, 60 ms one way"
+        assert shown["uplink"]["delivered"] >= 2
+        assert cellbed(tmp_path, "link", "set", row["name"], "uplink", "delay=1 ms").returncode == 0
+        assert round_trip() >= 0.061
+        for words, answer in WRONG:
+            done = cellbed(tmp_path, "link", *words)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr.startswith(f"error: {answer}")
+        (record,) = (tmp_path / "state" / "cellbed" / "live").glob("*.json")
+        identifier = json.loads(record.read_text())["control"]
+        with Control(Path(identifier)) as control, pytest.raises(ControlError, match=r"refuses this: .*2"):
+            control.change("uplink", 0, {"kind": "loss", "probability": 2, "seed": 1})
+        shell.stdin.close()
+        assert shell.wait(30) == 0
+    assert not Path(identifier).exists()
+    assert cellbed(tmp_path, "link", "ls").stdout == "nothing is running\n"
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in environment(tmp_path).items():
+        if name.startswith("XDG_"):
+            monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def registered(folder: Path | None = None) -> Record:
+    """A live record: its process is this one."""
+    record = Record.create("run" if folder else "shell", folder)
+    control_path(record)
+    return record
+
+
+def test_a_run_is_found_by_any_of_its_names(registry: Path) -> None:
+    with pytest.raises(LiveError, match="nothing is running"):
+        find(None)
+    first = registered(registry / "runs" / "first-1")
+    assert find(None) == find("first") == find("first-1") == find(str(registry / "runs" / "first-1")) == first
+    assert find(first.identifier) == first
+    assert find_link(["mobile-0"]) == (first, "mobile-0")
+    assert find_link(["first-1"]) == (first, None)
+    second = registered(registry / "runs" / "first-2")
+    shell = registered()
+    assert find("first-2") == second
+    assert find("shell-") == shell
+    with pytest.raises(LiveError, match="several are running: name one of first-1, first-2, shell-"):
+        find(None)
+    with pytest.raises(LiveError, match="'first' may be first-1 or first-2"):
+        find("first")
+    with pytest.raises(LiveError, match="nothing that is called 'frist-2' is running: did you mean first-2"):
+        find("frist-2")
+    with pytest.raises(LiveError, match="'c' is one name too many"):
+        find_link(["a", "b", "c"])
+
+
+def test_a_socket_lies_where_its_path_is_short_enough(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = registered()
+    assert record.control == str(registry / "runtime" / "cellbed" / f"{record.identifier}.sock")
+    deep = registry / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    monkeypatch.setenv("XDG_STATE_HOME", str(deep))
+    other = registered()
+    assert other.control is not None
+    assert len(other.control) <= 107
+    assert Path(other.control).parent.stat().st_uid == os.getuid()
+
+
+def test_an_emulator_that_is_gone_is_told(registry: Path) -> None:
+    record = registered()
+    with pytest.raises(ControlError, match="cannot be reached"):
+        change(record, None, read_settings(["rate=1 Mbit/s"], registry))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rate"], "'rate' is no setting: write KEY=VALUE"),
+        (["rate=1 Mbit/s", "rate=2 Mbit/s"], "rate: given twice"),
+        (["rate=5"], "rate: '5' has no unit: write '5 Mbit/s'"),
+        (["rate=none.up"], "rate: no trace is called 'none.up'"),
+        (["queue=codl"], "did you mean 'codel'"),
+        (["loss=2"], "loss: '2' is not from 0 to below 1"),
+        (["spin=1"], "spin: unknown key; known here: rate, delay, queue, loss, duplication, corruption"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_told(words: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read_settings(words, tmp_path)
+    assert message in str(caught.value)
+
+
+def test_many_changes_by_hand_make_one_warning(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    assert manual_warning(tmp_path, 0) is None
+    lines = [{"time_ns": n * 10**9, "direction": "up", "from": "a", "to": "b"} for n in range(5)]
+    (tmp_path / "raw" / "changes.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"time_')
+    warning = manual_warning(tmp_path, 0)
+    assert warning is not None
+    assert "at 2.0 s up from a to b; and 2 more" in warning

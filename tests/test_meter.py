@@ -1,0 +1,299 @@
+"""The meter: what it reads from an emulator, and where it draws it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.meter import Meter, Reading
+from cellbed.meter.display import Below, Lines, display
+from cellbed.meter.reading import INTERVAL_NS, WINDOW_NS
+from emulator_process import constant, delay, line_of_two
+from shell_world import ORDINARY_USER, World, cellbed, missing, python
+
+needs_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
+READINGS = [
+    Reading("uplink", 4_990_000.0, 51_400, 50, 448.1, 465.3, {"queue-full": 3}),
+    Reading("downlink", 0.0, 0, 0, None, None, {}, marked=2),
+]
+# A datagram of 1000 bytes a ms to the outer end of the link, for so many seconds: 8.2 Mbit/s.
+FLOOD = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("ready", flush=True)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    s.sendto(bytes(1000), ("100.127.0.1", 9))
+    time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
+    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
+        world = World(Path(folder))
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+def status(time_ns: int, delivered_bytes: int, **changes: Any) -> dict[str, Any]:
+    """An emulator's answer with one direction."""
+    direction = {
+        "name": "uplink",
+        "delivered": delivered_bytes // 1500,
+        "delivered_bytes": delivered_bytes,
+        "dropped": {"queue-full": 0, "congestion": 0, "loss": 0},
+        "marked": 0,
+        "queue_bytes": 0,
+        "queue_packets": 0,
+        "delay_ns": None,
+    }
+    return {"event": "status", "time_ns": time_ns, "directions": [direction | changes]}
+
+
+def test_the_rate_is_that_of_the_last_second() -> None:
+    # 1 Mbyte in the first second, nothing in the next, in readings of a tenth of a second.
+    answers = [status(step * INTERVAL_NS, min(step, 10) * 100_000) for step in range(22)]
+    meter = Meter(iter(answers).__next__)
+    rates = [meter.read(step * INTERVAL_NS) for step in range(1, 22)]
+    mbits = [readings[0].bit_rate / 1e6 for readings in rates if readings is not None]
+    assert mbits[:10] == pytest.approx([8.0] * 10)
+    assert mbits[10:] == pytest.approx([7.2, 6.4, 5.6, 4.8, 4.0, 3.2, 2.4, 1.6, 0.8, 0.0, 0.0])
+
+
+def test_a_meter_may_count_from_now_on() -> None:
+    lost = {"queue-full": 5, "congestion": 0, "loss": 2}
+    first = status(0, 0, dropped=lost, marked=7)
+    later = status(INTERVAL_NS, 0, dropped=lost | {"loss": 3}, marked=9, delay_ns={"mean": 2_500_000, "max": 3_000_000})
+    for since_now, dropped, marked in ((True, {"loss": 1}, 2), (False, {"queue-full": 5, "loss": 3}, 9)):
+        [reading] = Meter(iter([first, later]).__next__, since_now=since_now).read(0) or []
+        assert (reading.dropped, reading.marked) == (dropped, marked)
+        assert (reading.delay_ms, reading.longest_ms) == (2.5, 3.0)
+
+
+def test_a_meter_reads_a_real_link(tmp_path: Path) -> None:
+    from cellbed.testbed.emulator import Emulator, EmulatorError
+
+    config = line_of_two([constant(20_000_000, queue_bytes=20_000), delay(7)], [], tmp_path)
+    try:
+        emulator = Emulator.start(config)
+    except EmulatorError as error:
+        pytest.skip(f"this machine runs no emulator for this user: {error}")
+    try:
+        meter = Meter(lambda: emulator.command({"do": "status"}, "status"), ["mobile.uplink"])
+        flow = {"from": "endpoint", "to": "edge", "bytes": 1500, "bit_rate": 40_000_000, "duration_ns": 300_000_000}
+        (sent,) = emulator.probe([{**flow, "family": 4}], 10.0)
+        lost = sum(stamp is None for stamp in sent["received_ns"])
+        now = time.monotonic_ns()
+        [reading] = meter.read(now) or []
+        assert meter.read(now + INTERVAL_NS - 1) is None
+        assert reading.bit_rate > 0
+        # The probe waited for what was lost, so all that was not has arrived by now.
+        assert (reading.queue_bytes, reading.queue_packets) == (0, 0)
+        assert reading.dropped == {"queue-full": lost}
+        time.sleep(WINDOW_NS / 1e9)
+        [later] = meter.read(time.monotonic_ns()) or []
+        assert (later.bit_rate, later.delay_ms, later.dropped) == (0.0, None, reading.dropped)
+    finally:
+        emulator.stop()
+
+
+def test_a_file_gets_a_line_a_second(tmp_path: Path) -> None:
+    with (tmp_path / "meter").open("wb") as file:
+        shown = display(file.fileno(), below=True)
+        assert isinstance(shown, Lines)
+        for tenth in range(25):
+            shown.show(tenth / 10, READINGS)
+        shown.close()
+    lines = (tmp_path / "meter").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines] == ["1 s", "2 s"]
+    assert "uplink 4.99 Mbit/s, queue 51.4 kB in 50 packets, delay 448.1 ms, at most 465.3 ms" in lines[0]
+    assert "dropped 3 queue-full; downlink 0.00 Mbit/s" in lines[0]
+    assert lines[0].endswith("dropped none, 2 marked")
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """Both ends of a terminal of 24 lines."""
+    ours, theirs = pty.openpty()
+    resize(theirs, 24, 80)
+    yield ours, theirs
+    os.close(ours)
+    os.close(theirs)
+
+
+def resize(terminal: int, lines: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+
+def size(terminal: int) -> tuple[int, int]:
+    lines, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8)))
+    return lines, columns
+
+
+def test_the_last_lines_are_kept_from_the_command_and_given_back(terminal: tuple[int, int]) -> None:
+    _, theirs = terminal
+    shown = Below(theirs)
+    shown.show(0.0, READINGS)
+    assert size(theirs) == (21, 80)
+    shown.show(0.2, READINGS)
+    assert size(theirs) == (21, 80)
+    resize(theirs, 40, 100)
+    shown.show(0.4, READINGS)
+    assert size(theirs) == (37, 100)
+    shown.close()
+    assert size(theirs) == (40, 100)
+
+
+def test_a_terminal_of_few_lines_is_left_to_the_command(terminal: tuple[int, int]) -> None:
+    _, theirs = terminal
+    resize(theirs, 6, 80)
+    shown = Below(theirs)
+    shown.show(0.0, READINGS)
+    shown.close()
+    assert size(theirs) == (6, 80)
+
+
+@needs_world
+@pytest.mark.parametrize(("user", "to_file"), [(0, False), (ORDINARY_USER, True)], ids=["root", "ordinary"])
+def test_a_shell_writes_its_meter_where_it_is_told(world: World, user: int, to_file: bool) -> None:
+    file = world.home(user) / "meter"
+    meter = ["--meter-to", str(file)] if to_file else ["--meter"]
+    link = ["--offline", "--up", "5 Mbit/s", "--delay", "5 ms"]
+    done = world.shell(*link, *meter, "--", *python(FLOOD, "1.5"), user=user)
+    assert done.returncode == 0, done.stderr
+    text = file.read_text() if to_file else done.stderr
+    [(rate, waiting)] = re.findall(r"1 s: uplink ([0-9.]+) Mbit/s, queue ([0-9.]+) kB in \d+ packets, delay", text)
+    assert 0 < float(rate) <= 5.01
+    assert float(waiting) > 0
+    assert "; downlink " in text
+    assert not to_file or done.stderr == ""
+
+
+@needs_world
+def test_a_meter_that_cannot_be_written_is_one_clear_error(world: World) -> None:
+    done = world.shell("--offline", "--meter-to", "/no/such/folder", "--", "echo", "started")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --meter-to: /no/such/folder cannot be written: No such file or directory\n"
+
+
+@needs_world
+def test_live_shells_are_watched_from_outside(world: World) -> None:
+    user = ORDINARY_USER
+    nobody = world.run([*cellbed("meter"), "--once"], user=user)
+    assert nobody.returncode == 2
+    assert (
+        nobody.stderr == "error: nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`\n"
+    )
+    inner = [*cellbed("shell"), "--offline", "--", "sh", "-c", "echo ready; exec sleep 1000"]
+    shell = world.start([*cellbed("shell"), "--offline", "--up", "5 Mbit/s", "--", *inner], user=user)
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "ready\n"
+    seen = world.run([*cellbed("meter"), "--once"], user=user)
+    assert seen.returncode == 0, seen.stderr
+    heading, *rows = seen.stdout.splitlines()
+    assert "Mbit/s" in heading
+    names = [row.split()[0] for row in rows]
+    assert [row.split()[1] for row in rows] == ["uplink", "downlink"] * 2
+    assert names == [path.stem for path in world.records(user) for _ in range(2)]
+    one = world.run([*cellbed("meter"), names[0], "--once"], user=user)
+    assert one.stdout.count(names[0]) == 2
+    assert names[2] not in one.stdout
+    wrong = world.run([*cellbed("meter"), "shell-x", "--once"], user=user)
+    assert wrong.returncode == 2
+    assert f"there is {names[0]}, {names[2]}" in wrong.stderr
+    watching = world.start(cellbed("meter"), user=user)
+    shell.terminate()
+    shell.wait(30)
+    # What is watched has ended, and so does who watches; unless it came too late to see anything.
+    assert watching.wait(30) in (0, 2)
+
+
+class Screen:
+    """A terminal as a person sees it."""
+
+    def __init__(self, world: World, command: list[str], user: int) -> None:
+        self._tmux = ["tmux", "-L", world.folder.name, "-f", "/dev/null"]
+        line = ["env", "PS1=$ ", "HISTFILE=", *command]
+        subprocess.run(
+            [*self._tmux, "new-session", "-d", "-x", "100", "-y", "20", *world.command(line, user=user)],
+            env=world.environment(user),
+            check=True,
+        )
+
+    def type(self, text: str) -> None:
+        subprocess.run([*self._tmux, "send-keys", text, "Enter"], check=True)
+
+    def wait_for(self, holds: Callable[[list[str]], object]) -> list[str]:
+        deadline = time.monotonic() + 30
+        lines: list[str] = []
+        while time.monotonic() < deadline:
+            lines = subprocess.run(
+                [*self._tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True
+            ).stdout.split("\n")[:20]
+            if holds(lines):
+                return lines
+            time.sleep(0.05)
+        pytest.fail("\n".join(["the screen never was as expected:", *lines]))
+
+    def close(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
+
+
+@needs_world
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+@BOTH_USERS
+def test_the_meter_stays_below_whatever_the_command_prints(world: World, user: int) -> None:
+    screen = Screen(world, ["bash", "--norc"], user)
+
+    def metered(lines: list[str]) -> bool:
+        return "Mbit/s" in lines[17] and lines[18].startswith("uplink") and lines[19].startswith("downlink")
+
+    try:
+        screen.type(
+            "seq 30; "
+            + " ".join(f"'{word}'" for word in [*cellbed("shell"), "--offline", "--meter", "bash"])
+            + " --norc"
+        )
+        screen.wait_for(metered)
+        screen.type("seq 100 130; stty size")
+        lines = screen.wait_for(lambda lines: metered(lines) and "17 100" in lines)
+        assert "130" in lines
+        screen.type("clear; seq 300 | less")
+        screen.wait_for(lambda lines: metered(lines) and lines[16].startswith(":") and lines[15] == "16")
+        subprocess.run([*screen._tmux, "send-keys", "q"], check=True)
+        screen.type("exit")
+        screen.wait_for(lambda lines: not any("Mbit/s" in line for line in lines))
+        screen.type("seq 200 230; stty size")
+        lines = screen.wait_for(lambda lines: "20 100" in lines)
+        assert "230" in lines
+    finally:
+        screen.close()
+
+
+@needs_world
+def test_one_terminal_has_one_meter(world: World) -> None:
+    from test_shell import Terminal
+
+    inner = [*cellbed("shell"), "--offline", "--meter", "--", "echo", "inner", "ran"]
+    terminal = Terminal(world, [*cellbed("shell"), "--offline", "--meter", "--", *inner], 0)
+    terminal.wait_for("this terminal has the meter of the shell around this one already")
+    terminal.wait_for("inner ran")
+    assert terminal.end() == 0

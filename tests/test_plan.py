@@ -1,0 +1,170 @@
+"""What a scenario asks of its links reaches the emulator: stages in order, changes by stage, everything seeded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.scenario import parse
+from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.plan import Direction, Plan, make_plan
+from link_examples import EXAMPLES, read, write_recordings
+from scenario_text import GOOD
+
+MS = 1_000_000
+CHANGE = "\n[[links.mobile.changes]]\n"
+
+
+def planned(text: str, where: Path = Path()) -> Plan:
+    return make_plan(parse(text, source="x.toml", folder=where))
+
+
+def up(plan: Plan) -> Direction:
+    return plan.path("endpoint-0", "edge-0")[0]
+
+
+def down(plan: Plan) -> Direction:
+    return plan.path("edge-0", "endpoint-0")[-1]
+
+
+def kinds(direction: Direction) -> list[str]:
+    return [stage["kind"] for stage in direction.stages]
+
+
+def test_a_link_can_change_all_that_a_link_has() -> None:
+    plan = planned(GOOD)
+    assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "bottleneck", "delay"]
+    loss, bottleneck, delay = down(plan).stages
+    assert loss["probability"] == 0.0
+    assert bottleneck["schedule"] == {"kind": "unlimited"}
+    assert delay == {"kind": "delay", "fixed_ns": 10 * MS}
+    assert "changes" not in up(plan).config
+
+
+def test_directions_may_differ() -> None:
+    line = "duplication = { downlink = 0.01 }\ncorruption = { uplink = 0.02 }\nloss = { uplink = 0.1 }\n"
+    plan = planned(GOOD.replace("[links.core]", line + "[links.core]"))
+    assert kinds(up(plan)) == ["loss", "corruption", "bottleneck", "delay"]
+    assert kinds(down(plan)) == ["loss", "duplication", "bottleneck", "delay"]
+    assert [stage["probability"] for stage in up(plan).stages[:2]] == [0.1, 0.02]
+    assert down(plan).stages[0]["probability"] == 0.0
+
+
+def test_random_stages_have_seeds_of_their_own_that_follow_the_scenario_s() -> None:
+    text = GOOD.replace("count = 1", "count = 2").replace("[links.core]", "loss = 0.1\nduplication = 0.1\n[links.core]")
+
+    def seeds(text: str) -> list[int]:
+        return [stage["seed"] for way in planned(text).directions for stage in way.stages if stage.get("probability")]
+
+    assert len(seeds(text)) == len(set(seeds(text))) == 8
+    assert seeds(text) == seeds(text)
+    assert not set(seeds(text)) & set(seeds(text.replace("seed = 1", "seed = 2")))
+
+
+def test_a_change_concerns_only_what_it_names() -> None:
+    first = 'at = "10 s"\nup = "2 Mbit/s"\nloss = { downlink = "1 %" }\n'
+    second = 'at = "20 s"\nup = "2 Mbit/s"\nbase_delay = "40 ms"\ncorruption = { downlink = 0.001 }\n'
+    plan = planned(GOOD + CHANGE + first + CHANGE + second)
+    changes = up(plan).config["changes"]
+    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1), (20_000 * MS, 2)]
+    assert changes[0]["to"]["schedule"] == {"kind": "constant", "bit_rate": 2_000_000}
+    assert changes[0]["to"]["queue"] == up(plan).stages[1]["queue"]
+    assert changes[1]["to"] == {"kind": "delay", "fixed_ns": 40 * MS}
+    # What is only there from a change on is there from the start and does nothing.
+    assert kinds(down(plan)) == ["loss", "corruption", "bottleneck", "delay"]
+    assert down(plan).stages[1]["probability"] == 0.0
+    told = [
+        (change["at_ns"], change["stage"], change["to"].get("probability")) for change in down(plan).config["changes"]
+    ]
+    assert told == [(10_000 * MS, 0, 0.01), (20_000 * MS, 1, 0.001), (20_000 * MS, 3, None)]
+
+
+def test_a_queue_that_changes_keeps_the_schedule_and_its_seed() -> None:
+    text = GOOD.replace('"droptail", limit = "1 MB"', '"pie"') + CHANGE
+    direction = up(planned(text + 'at = "1 s"\nqueue = { kind = "pie", target = "20 ms", ecn = true }\n'))
+    (change,) = direction.config["changes"]
+    queue, before = change["to"]["queue"], direction.stages[1]["queue"]
+    assert (queue["target_ns"], queue["mark_below"]) == (20 * MS, 0.1)
+    assert queue["seed"] == before["seed"]
+    assert change["to"]["schedule"] == direction.stages[1]["schedule"]
+
+
+def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("time_s,delay_ms\n0,10\n10,20\n20,20\n")
+    line = 'base_delay = { kind = "series", file = "d.csv" }'
+    text = GOOD.replace('base_delay = "10 ms"', line).replace('start = "0 s"', 'start = "5 s"')
+    text = text.replace('"12 Mbit/s"', '{ kind = "series", steps = [["0 s", "1 Mbit/s"], ["9 s", "2 Mbit/s"]] }')
+    plan = planned(text, tmp_path)
+    _, bottleneck, delay = up(plan).stages
+    assert delay["series"] == [[0, 15 * MS], [5_000 * MS, 20 * MS], [15_000 * MS, 20 * MS]]
+    assert bottleneck["schedule"]["offset_ns"] == 5_000 * MS
+    assert list(up(plan).recordings()) == ["d.csv"]
+
+
+def test_red_knows_how_long_a_packet_takes() -> None:
+    queue = up(planned(GOOD.replace('"droptail", limit = "1 MB"', '"red", adaptive = true'))).stages[1]["queue"]
+    assert queue["service_ns"] == MS  # 1500 bytes at 12 Mbit/s
+    assert queue["adaptive"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('base_delay = { kind = "normal", mean = "20 ms", deviation = "3 ms" }', "20 ms ± 3 ms one way, normal"),
+        ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
+        ("loss = 0.01", "loss 0.01"),
+        ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),
+        ('up = { kind = "token-bucket", rate = "5 Mbit/s" }', "5 Mbit/s with bursts of 64 KiB"),
+        (
+            'up = { kind = "series", steps = [["0 s", "5 Mbit/s"], ["1 s", "9 Mbit/s"]] }',
+            "5 Mbit/s to 9 Mbit/s in 2 steps",
+        ),
+    ],
+)
+def test_a_direction_says_what_it_does(line: str, words: str) -> None:
+    assert words in up(make_plan(read(line))).description
+
+
+def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(GOOD + CHANGE + 'at = "10 s"\nup = "2 Mbit/s"\nqueue = { kind = "codel" }\n')
+
+    def dry(*more: str) -> str:
+        command = [sys.executable, "-P", "-m", "cellbed", "run", str(path), "--dry-run", *more]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
+    changes = json.loads(dry("--json"))["directions"][0]["changes"]
+    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1)]
+
+
+def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        pytest.skip("/dev/net/tun cannot be opened")
+    write_recordings(tmp_path)
+    every = [up(make_plan(read(line, tmp_path))) for line in EXAMPLES]
+    directions: list[dict[str, Any]] = [
+        {"name": f"{number}", "from": "a", "to": f"t{number}", "stages": direction.stages}
+        for number, direction in enumerate(every)
+    ]
+    config = {
+        "namespaces": "auto",
+        "vertices": [
+            {"name": "a", "namespace": "new", "addresses": ["100.64.0.2/32"], "routes": [], "sysctls": {}},
+            *({"name": f"t{number}", "namespace": None} for number in range(len(every))),
+        ],
+        "default_vertex": None,
+        "directions": directions,
+        "series": None,
+        "packet_log": None,
+    }
+    emulator = Emulator.start(config)
+    assert len(emulator.counters()) == len(every)
+    emulator.stop()

@@ -1,0 +1,326 @@
+"""A link can do all that the path model can, in each direction, and change while the workload runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed.scenario import Scenario, ScenarioError, parse
+from cellbed.scenario.capacities import RateSeries, TokenBucket
+from cellbed.scenario.delays import DelaySeries, Empirical, Normal
+from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.forms import Ways
+from cellbed.scenario.json_schema import json_schema
+from cellbed.scenario.losses import GilbertElliott, LossSeries, OnOff
+from cellbed.scenario.mobile import MobileLink
+from cellbed.scenario.queues import CoDel, DropTail, DualPi2, FqCoDel, Pie, Red
+from cellbed.scenario.series import advanced
+from cellbed.scenario.units import BIT_RATE, DURATION
+from link_examples import EXAMPLES, PAGE, REPLACED, read, write_recordings
+from scenario_text import GOOD
+
+MS = 1_000_000
+CHANGES = "\n[[links.mobile.changes]]\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the recordings that the examples name."""
+    path = tmp_path_factory.mktemp("recordings")
+    write_recordings(path)
+    return path
+
+
+def link(line: str, folder: Path = Path()) -> MobileLink:
+    return read(line, folder).links.mobile
+
+
+def error(line: str, folder: Path = Path()) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        read(line, folder)
+    message = str(caught.value)
+    assert message.count("\n") == 0, message
+    for jargon in ("Input should", "validation error", "pydantic", "plain", "both ways", "each way"):
+        assert jargon not in message
+    return message
+
+
+def test_the_page_has_an_example_of_every_kind() -> None:
+    kinds = {const for table in json_schema()["$defs"].values() if (const := _kind(table))}
+    assert kinds - {"image-classification"} == {
+        kind for line in EXAMPLES for kind in re.findall(r'kind = "(\S+)"', line)
+    }
+
+
+def _kind(table: dict[str, Any]) -> str | None:
+    const: str | None = table["properties"].get("kind", {}).get("const")
+    return const
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_every_example_of_the_page_is_a_scenario(line: str, folder: Path) -> None:
+    scenario = read(line, folder)
+    resolved = json.loads(json.dumps(scenario.resolved()))
+    assert Scenario.model_validate(resolved, context={"folder": folder}) == scenario
+
+
+def test_every_example_is_valid_by_the_schema(folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
+    validator = jsonschema.Draft202012Validator(json_schema())
+    for line in EXAMPLES:
+        key = line.split("=")[0].strip()
+        assert [e.message for e in validator.iter_errors(tomllib.loads(GOOD.replace(REPLACED[key], line)))] == [], line
+    change = PAGE.partition("### Changes\n\n```toml\n")[2].partition("```")[0]
+    assert validator.is_valid(tomllib.loads(GOOD + change))
+    assert not validator.is_valid(tomllib.loads(GOOD + change.replace("up =", "upp =")))
+    assert not validator.is_valid(tomllib.loads(GOOD.replace(REPLACED["queue"], 'queue = { kind = "codl" }')))
+
+
+def test_capacities(folder: Path) -> None:
+    series = link(next(line for line in EXAMPLES if "Mbit/s" in line and "steps" in line), folder).up
+    assert isinstance(series, RateSeries)
+    assert series.points == ((0, 12_000_000), (250 * MS, 3_000_000))
+    assert series.period == 1000 * MS
+    recorded = link('up = { kind = "series", file = "rates.csv" }', folder).up
+    assert isinstance(recorded, RateSeries)
+    assert recorded.points == ((0, 12_500_000), (250 * MS, 3_000_000))
+    bucket = link('up = { kind = "token-bucket", rate = "5 Mbit/s" }').up
+    assert bucket == TokenBucket(kind="token-bucket", rate="5 Mbit/s", burst="64 KiB")
+
+
+def test_delays(folder: Path) -> None:
+    each = link('base_delay = { downlink = { kind = "normal", mean = "20 ms", deviation = "3 ms" } }').base_delay
+    assert each.uplink == 10 * MS
+    assert isinstance(each.downlink, Normal)
+    assert (each.downlink.mean, each.downlink.deviation) == (20 * MS, 3 * MS)
+    assert (each.downlink.correlation, each.downlink.reorder) == (0.0, False)
+    both = link('base_delay = { kind = "series", file = "delays.csv" }', folder).base_delay
+    assert both.uplink == both.downlink
+    assert isinstance(both.uplink, DelaySeries)
+    assert both.uplink.series == ((0, 10 * MS), (500 * MS, 12_250_000))
+    drawn = link('base_delay = { kind = "empirical", file = "observed.csv" }', folder).base_delay.uplink
+    assert isinstance(drawn, Empirical)
+    assert drawn.file.values == (9 * MS, 11 * MS)
+
+
+def test_losses(folder: Path) -> None:
+    assert link("loss = 0.01").loss == Ways(0.01, 0.01)
+    assert link("loss = { downlink = 0.02 }").loss == Ways(0.0, 0.02)
+    bursts = link('loss = { kind = "gilbert-elliott", to_bad = "1 %", to_good = 0.25 }').loss.uplink
+    assert isinstance(bursts, GilbertElliott)
+    assert (bursts.to_bad, bursts.to_good, bursts.loss_bad, bursts.loss_good) == (0.01, 0.25, 1.0, 0.0)
+    steps = link('loss = { uplink = { kind = "series", steps = [["0 s", 0], ["1 s", "100 %"]] } }').loss
+    assert isinstance(steps.uplink, LossSeries)
+    assert steps.uplink.points == ((0, 0.0), (1000 * MS, 1.0))
+    assert steps.downlink == 0.0
+    spells = link('loss = { kind = "on-off", on = "10 s", off = "1 s" }').loss.uplink
+    assert spells == OnOff(kind="on-off", on="10 s", off="1 s", exponential=False)
+    assert link('duplication = { uplink = "1 %" }').duplication == Ways(0.01, 0.0)
+
+
+def test_queues_have_the_defaults_of_their_rfcs() -> None:
+    def queue(kind: str) -> Any:
+        return link(f'queue = {{ kind = "{kind}" }}').queue.uplink
+
+    codel, fair, pie, red, dual = map(queue, ("codel", "fqcodel", "pie", "red", "dualpi2"))
+    assert isinstance(codel, CoDel)
+    assert (codel.target, codel.interval, codel.ecn) == (5 * MS, 100 * MS, False)
+    assert isinstance(fair, FqCoDel)
+    assert (fair.flows, fair.quantum, fair.ecn, fair.limit) == (1024, 1514, True, QueueLimit(packets=10240))
+    assert isinstance(pie, Pie)
+    assert (pie.target, pie.update, pie.alpha, pie.beta, pie.burst) == (15 * MS, 15 * MS, 0.125, 1.25, 150 * MS)
+    assert isinstance(red, Red)
+    assert (red.minimum, red.maximum, red.probability, red.gentle, red.adaptive) == (7500, 22500, 0.1, True, False)
+    assert isinstance(dual, DualPi2)
+    assert (dual.target, dual.update, dual.alpha, dual.beta) == (15 * MS, 16 * MS, 0.16, 3.2)
+    assert (dual.coupling, dual.threshold, dual.range, dual.classic_share) == (2.0, 800_000, 400_000, 10)
+
+
+def test_changes_are_values_of_the_link(folder: Path) -> None:
+    text = GOOD + CHANGES + 'at = "10 s"\nup = "1 Mbit/s"\nloss = { uplink = "1 %" }\n' + CHANGES
+    text += 'at = "20 s"\ndown = { kind = "series", file = "rates.csv" }\nbase_delay = "40 ms"\n'
+    text += 'queue = { kind = "codel" }\n'
+    first, second = parse(text, source="x.toml", folder=folder).links.mobile.changes
+    assert (first.at, first.up, first.loss) == (10_000 * MS, ConstantRate(1_000_000), Ways(0.01, None))
+    assert (first.down, first.base_delay, first.queue) == (None, None, None)
+    assert second.base_delay == Ways(40 * MS, 40 * MS)
+    assert isinstance(second.down, RateSeries)
+    assert second.queue is not None
+    assert isinstance(second.queue.downlink, CoDel)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "words"),
+    [
+        ('loss = { kind = "burst" }', "loss.kind", ("'burst' is not known", '"gilbert-elliott", "series", "on-off"')),
+        ('loss = { kind = "gilbert-elliott", to_bad = 0.1 }', "loss.to_good", ("missing: write to_good = 0.25",)),
+        ('loss = { uplnk = "1 %" }', "loss.uplnk", ("did you mean 'uplink'",)),
+        ("loss = true", "loss", ("true is not a number",)),
+        ('loss = { uplink = { kind = "on-off", on = "1 s", of = "1 s" } }', "loss.uplink.of", ("mean 'off'",)),
+        ('loss = { kind = "series" }', "loss", ("write either 'steps' or 'file'",)),
+        ('loss = { kind = "series", steps = [["0 s", 2]] }', "loss.steps", ("entry 1: 2 is no probability",)),
+        ('loss = { kind = "series", steps = [["1 s", 0], ["1 s", 0]] }', "loss.steps", ("entry 2", "times must rise")),
+        (
+            'loss = { kind = "series", steps = "losses.csv" }',
+            "loss.steps",
+            ("not a list of pairs", '[["0 s", 0.01], …]'),
+        ),
+        ('duplication = { kind = "x" }', "duplication", ("a table is not a number",)),
+        ("corruption = 1", "corruption", ("too large",)),
+        ('up = { kind = "series", steps = [["1 s", "1 Mbit/s"]] }', "up", ("must hold from time 0",)),
+        ('up = { kind = "series", steps = [["0 s", "1 Mbps"]] }', "up.steps", ("entry 1", "'1 Mbit/s'")),
+        (
+            'up = { kind = "series", steps = [["0 s", "1 Mbit/s"], ["1 s", "2 Mbit/s"]], period = "1 s" }',
+            "up",
+            ("the period, 1 s, must lie behind the last time, 1 s",),
+        ),
+        ('up = { kind = "series", file = "rate.csv" }', "up.file", ("there is no file 'rate.csv'",)),
+        ('up = { kind = "tokenbucket" }', "up.kind", ("did you mean 'token-bucket'",)),
+        ('up = { kind = "token-bucket" }', "up.rate", ('write rate = "12 Mbit/s"',)),
+        ('base_delay = { kind = "normal", mean = "20 ms" }', "base_delay.deviation", ('deviation = "3 ms"',)),
+        ('base_delay = { kind = "normal", mean = "20", deviation = "3 ms" }', "base_delay.mean", ("no unit",)),
+        ('base_delay = { uplink = "20" }', "base_delay.uplink", ("'20' has no unit",)),
+        ('base_delay = { kind = "norml" }', "base_delay.kind", ("did you mean 'normal'",)),
+        ('queue = { uplink = { kind = "codel", limt = "1 MB" } }', "queue.uplink.limt", ("did you mean 'limit'",)),
+        ('queue = { kind = "dualpi2", ecn = true }', "queue.ecn", ("kind = 'dualpi2' has none",)),
+        ('queue = { kind = "red", minimum = "30 kB" }', "queue", ("must be less than", "maximum = '90 kB'")),
+        ("changes = 3", "changes", ("[[links.mobile.changes]]",)),
+        ("changes = [3]", "changes[0]", ("not a table",)),
+    ],
+)
+def test_a_mistake_is_told_with_its_key_and_remedy(line: str, key: str, words: tuple[str, ...], folder: Path) -> None:
+    message = error(line, folder)
+    assert f": links.mobile.{key}: " in message
+    for word in words:
+        assert word in message, message
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "key", "words"),
+    [
+        ('at = "70 s"\nup = "1 Mbit/s"', 31, "changes[0].at", "the workload is over after 60 s"),
+        ('at = "10 s"', 30, "changes[0]", "nothing changes"),
+        ('up = "1 Mbit/s"', 30, "changes[0].at", 'missing: write at = "30 s"'),
+        (
+            'at = "9 s"\nup = "1 Mbit/s"\n' + CHANGES + 'at = "9 s"\nup = "2 Mbit/s"',
+            35,
+            "changes[1].at",
+            "order of time",
+        ),
+        ('at = "9 s"\nbase_dely = "4 ms"', 32, "changes[0].base_dely", "did you mean 'base_delay'"),
+        ('at = "9 s"\nstart = "4 s"', 32, "changes[0].start", "belongs to [links.mobile]"),
+        ('at = "9 s"\nqueue = { kind = "codl" }', 32, "changes[0].queue.kind", "did you mean 'codel'"),
+        ('at = "9 s"\nup = "bad.up"', 32, "changes[0].up", "bad.up:1: "),
+    ],
+)
+def test_a_mistake_in_a_change_is_told_with_its_line(
+    changes: str, line: int, key: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.up").write_text("x\n")
+    with pytest.raises(ScenarioError) as caught:
+        parse(GOOD + CHANGES + changes, source="x.toml", folder=tmp_path)
+    assert str(caught.value).startswith(f"x.toml:{line}: links.mobile.{key}: "), caught.value
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("", "", "no values: the first line names the columns, as in 'time_s,rate_bit_s'"),
+        ("time,rate\n0,1\n", ":1", "no column of the rate: name one rate_bit_s"),
+        ("rate_mbit_s\n1\n", ":1", "no column of the time: name one time_s"),
+        ("time_s,rate_mbit_s\n0,fast\n", ":2", "'fast' is not a number"),
+        ("time_s,rate_mbit_s\n0,1\n0,2\n", ":3", "times must rise"),
+        ("time_s,rate_mbit_s\n0,1\n1\n", ":3", "1 cells where the first line has 2"),
+        ("time_s,rate_mbit_s\n0,-1\n", ":2", "rate -1 is not from 0 to"),
+        ("time_s,rate_mbit_s\n-1,1\n", ":2", "a time is not from 0"),
+        ("time_s,rate_mbit_s\n0,nan\n", ":2", "'nan' is not a number"),
+    ],
+)
+def test_a_recording_that_cannot_be_used_is_told_with_its_line(
+    content: str, place: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rates.csv").write_text(content)
+    message = error('up = { kind = "series", file = "rates.csv" }', tmp_path)
+    assert f"links.mobile.up.file: {tmp_path / 'rates.csv'}{place}: " in message
+    assert words in message
+
+
+TIMES = st.lists(st.integers(0, 10**12), min_size=1, max_size=20, unique=True).map(sorted)
+
+
+@given(times=TIMES, data=st.data())
+def test_steps_are_the_pairs_that_were_written(times: list[int], data: st.DataObject) -> None:
+    times[0] = 0
+    rates = data.draw(st.lists(st.integers(1, 10**12), min_size=len(times), max_size=len(times)))
+    steps = [[DURATION.format(time), BIT_RATE.format(rate)] for time, rate in zip(times, rates, strict=True)]
+    up = link(f'up = {{ kind = "series", steps = {json.dumps(steps, ensure_ascii=False)} }}').up
+    assert isinstance(up, RateSeries)
+    assert up.points == tuple(zip(times, rates, strict=True))
+    assert up.model_dump(mode="json")["steps"] == steps
+
+
+@given(
+    times=TIMES,
+    values=st.lists(st.integers(0, 10**9), min_size=20, max_size=20),
+    by=st.integers(0, 10**12),
+    later=st.integers(0, 10**12),
+)
+def test_a_series_from_a_later_position_on_is_the_same_series(
+    times: list[int], values: list[int], by: int, later: int
+) -> None:
+    points = tuple(zip(times, values, strict=False))
+    held = advanced(points, by, linear=False)
+    assert _held(held, later) == _held(points, by + later)
+    slope = advanced(points, by, linear=True)
+    assert abs(_linear(slope, later) - _linear(points, by + later)) <= 1
+
+
+def _held(points: tuple[tuple[int, int], ...], at: int) -> int | None:
+    return next((value for time, value in reversed(points) if time <= at), None)
+
+
+def _linear(points: tuple[tuple[int, int], ...], at: int) -> float:
+    before = [point for point in points if point[0] <= at]
+    after = [point for point in points if point[0] > at]
+    if not before or not after:
+        return (before or after[:1])[-1][1]
+    (begin, low), (end, high) = before[-1], after[0]
+    return low + (high - low) * (at - begin) / (end - begin)
+
+
+ODD = """\
+at = "5 s"
+[[links.mobile.changes]]
+down = { kind = "series" }
+loss = { uplink = [] }
+base_delay = { uplink = { kind = "series", points = [[]] } }
+queue = { uplink = {}, kind = 3 }
+"""
+WORDS = st.sampled_from([*EXAMPLES, *ODD.splitlines()])
+
+
+@given(lines=st.lists(WORDS, max_size=5), at=st.integers(0, 27))
+def test_any_links_are_a_scenario_or_answered_by_their_lines(lines: list[str], at: int) -> None:
+    text = GOOD.splitlines()
+    text[at:at] = lines
+    found = ""
+    try:
+        parse("\n".join(text), source="x.toml", folder=Path())
+    except ScenarioError as problem:
+        found = str(problem)
+    assert all(line.startswith("x.toml:") for line in found.splitlines())
+
+
+def test_a_plain_link_is_what_it_was() -> None:
+    mobile = link('start = "1 s"')
+    assert mobile.down == Unlimited()
+    assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
+    assert (mobile.loss, mobile.duplication, mobile.changes) == (Ways(0.0, 0.0), Ways(0.0, 0.0), [])
