@@ -99,9 +99,9 @@ def parse_trace(path: str | PathLike[str]) -> Trace:
 class Direction:
     """One direction of a link in virtual time; :class:`cellbed.Link` is its face and says what its methods do.
 
-    stages: JSON list of stages in the terms of the emulator's configuration. changes: time (ns), number of the stage, and
-    the stage as JSON. Arrivals are contiguous arrays of times, sizes, flows and ECN fields; columns come in the order of the
-    fields of :class:`cellbed.Outcomes`.
+    stages: JSON list of stages in the terms of the emulator's configuration. changes: time (ns), number of the stage,
+    and the stage as JSON. Arrivals are contiguous arrays of times, sizes, flows and ECN fields; columns come in the
+    order of the fields of :class:`cellbed.Outcomes`.
 
     Errors: :class:`ValueError` that says which value is wrong.
     """

@@ -23,7 +23,7 @@ from cellbed.scenario.queues import DropTail
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.scenario.units import DURATION
 from cellbed.testbed.setting import changed
-from cellbed.testbed.stages import SLOTS, Parameters, Playing, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 
 Value = str | float | Mapping[str, Any]
 """A value as the scenario file has it: text such as ``"20 ms"``, a number, or a table as a mapping."""
@@ -36,12 +36,13 @@ class Link:
 
         Link(rate="12 Mbit/s", queue="100 packets", delay="20 ms", loss="1 %")
 
-    Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables. rate: a rate, the
-    name or path of a trace, ``"unlimited"`` (the default), a rate series or a token bucket. queue: 1 MB of drop-tail if not
-    given. delay: one way. loss, duplication, corruption: probabilities, or a table for loss. mahimahi: account for bytes and
-    times as Mahimahi does. start: where in traces and series time 0 lies. loop: whether traces begin anew at their end.
-    changes: tables, each with a time ``at`` and what is different from then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``.
-    seed: every random stage derives one of its own from it.
+    Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables.
+
+    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series or a token bucket.
+    queue: 1 MB of drop-tail if not given. delay: one way. loss, duplication, corruption: probabilities, or a table for
+    loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces and series time 0 lies.
+    loop: whether traces begin anew at their end. changes: tables, each with a time ``at`` and what is different from
+    then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``. seed: every random stage derives one of its own from it.
 
     Errors: :class:`ValueError` that says what was wrong and what to write.
     """
@@ -66,11 +67,11 @@ class Link:
         )
         later = [(_time(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
         made = _made(settings, [each for _, each in later], Playing(_time(start), loop), seed, mahimahi)
-        self._begin(made, [])
-        found: list[tuple[int, int, Stage]] = []
+        after, found = list(made), []
         for at, each in sorted(later, key=lambda change: change[0]):
-            found += [(at, index, to) for index, to in self._changed(each)]
-            self._latest = _with(self._latest, found)
+            for index, to in _changed(after, each):
+                after[index] = to
+                found.append((at, index, to))
         self._begin(made, found)
 
     @classmethod
@@ -89,7 +90,7 @@ class Link:
 
     def _begin(self, stages: list[Stage], changes: Sequence[tuple[int, int, Stage]]) -> None:
         self._stages = stages
-        self._latest = list(stages)
+        self._latest: list[Stage] = list(stages)
         self._model = _core.Direction(_json(stages), [(at, _number(index), _json(to)) for at, index, to in changes])
 
     def __repr__(self) -> str:
@@ -124,8 +125,8 @@ class Link:
         Row *i* is packet *i*; only where a stage doubles packets, the copies come in rows behind theirs. The state that
         :meth:`send` leaves plays no part and stays as it is.
 
-        times: arrivals in ns since the start, int64, sorted. sizes: bytes from the IP header on, one for each packet or one for
-        all. flows: numbers of the packets' flows, for FQ-CoDel. ecn: ECN fields, 0 to 3, for queues that mark.
+        times: arrivals in ns since the start, int64, sorted. sizes: bytes from the IP header on, one for each packet or
+        one for all. flows: numbers of the packets' flows, for FQ-CoDel. ecn: ECN fields, 0 to 3, for queues that mark.
 
         Errors: :class:`ValueError` that says which value is wrong.
         """
@@ -151,7 +152,7 @@ class Link:
         return Outcomes(*self._model.advance(_time(until)))
 
     def drain(self) -> Outcomes:
-        """Let time go on until the link is empty, or nothing in it moves any more; what left or was dropped meanwhile."""
+        """Let time go on until nothing in the link moves any more, and learn of all that left or was dropped."""
         return Outcomes(*self._model.drain())
 
     def change(
@@ -167,15 +168,15 @@ class Link:
     ) -> None:
         """Let the link do something else from `at` on, text or ns since its start; what is left out stays.
 
-        Call it in the order of `at`. No packet is lost by it but those for which a smaller queue has no room. :meth:`run` knows only
-        the changes that the link was made with.
+        Call it in the order of `at`. No packet is lost by it but those for which a smaller queue has no room.
+        :meth:`run` knows only the changes that the link was made with.
 
-        Errors: :class:`ValueError` if `at` is past, or there is no such stage to change.
+        Errors: :class:`ValueError` if `at` is past, or of what is to change nothing was said when the link was made.
         """
         settings = _settings(
             rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
         )
-        for index, to in self._changed(settings):
+        for index, to in _changed(self._latest, settings):
             self.change_stage(at, index, to)
 
     def change_stage(self, at: str | int, stage: int, to: Mapping[str, Any]) -> None:
@@ -183,19 +184,12 @@ class Link:
         self._model.change(_time(at), _number(stage), _json(to))
         self._latest[stage] = dict(to)
 
-    def _changed(self, settings: Settings) -> list[tuple[int, Stage]]:
-        try:
-            return changed(self._latest, settings, "the link")
-        except CellbedError as error:
-            raise ValueError(str(error)) from None
 
-
-def _with(stages: list[Stage], changes: Iterable[tuple[int, int, Stage]]) -> list[Stage]:
-    """The stages after changes."""
-    after = list(stages)
-    for _, index, to in changes:
-        after[index] = to
-    return after
+def _changed(stages: Sequence[Stage], settings: Settings) -> list[tuple[int, Stage]]:
+    try:
+        return changed(stages, settings, "the link")
+    except CellbedError as error:
+        raise ValueError(str(error)) from None
 
 
 def _settings(**values: Any) -> Settings:
@@ -210,7 +204,7 @@ def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool) -> list[Stage]:
-    """The stages at the start, with all that something later is asked of."""
+    """The stages that something is asked of, at the start or later; each of the others would cost every packet time."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,
         queue=DropTail(kind="droptail") if settings.queue is None else settings.queue,
@@ -221,11 +215,26 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
     )
     found = stages(parameters, playing, lambda slot: derived_seed(seed, slot))
     for slot in ("duplication", "corruption"):
-        if slot not in found and any(getattr(each, slot) is not None for each in later):
-            found[slot] = chance_stage(slot, 0.0, derived_seed(seed, slot))
+        found.setdefault(slot, chance_stage(slot, 0.0, derived_seed(seed, slot)))
     if mahimahi:
         found["bottleneck"] |= {"mahimahi": True}
-    return [found[slot] for slot in SLOTS if slot in found]
+    asked = {
+        slot
+        for each in (settings, *later)
+        for slot, keys in _KEYS.items()
+        if any(getattr(each, key) is not None for key in keys)
+    }
+    return [found[slot] for slot in SLOTS if slot in asked]
+
+
+_KEYS: dict[Slot, tuple[str, ...]] = {
+    "loss": ("loss",),
+    "duplication": ("duplication",),
+    "corruption": ("corruption",),
+    "bottleneck": ("rate", "queue"),
+    "delay": ("delay",),
+}
+"""What each stage is described by."""
 
 
 def _json(config: Any) -> str:

@@ -21,17 +21,17 @@ class Fate(IntEnum):
     CONGESTION = 3
     """Dropped by the queue's active management."""
     HELD = 255
-    """Still in the link, and there for ever: an unlooped trace has ended. Only :meth:`Link.run` tells of such packets."""
+    """In the link for ever, since an unlooped trace has ended. Only :meth:`Link.run` tells of such packets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
     """What became of packets: arrays of one length, a row for each packet that left or was dropped.
 
-    packet: number of the packet (uint64), counted from 0 in the order in which they were sent.
-    arrived: when it came; released: when its last byte left the last bottleneck; departed: when it left the link, or was
-    dropped; all in ns since the link's start (int64). ``released`` and ``departed`` are -1 where ``fate`` is ``HELD``.
-    size: bytes (uint32). fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
+    packet: number of the packet (uint64), counted from 0 in the order in which they were sent. arrived: when it came.
+    released: when its last byte left the last bottleneck. departed: when it left the link, or was dropped. These are in
+    ns since the link's start (int64); the last two are -1 where ``fate`` is ``HELD``. size: bytes (uint32).
+    fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
     corrupt_bit: which bit was turned round, counted from the first of the packet (int64); -1 if none was.
     """
 
@@ -54,12 +54,14 @@ class Outcomes:
     @property
     def delivered(self) -> npt.NDArray[np.bool_]:
         """Which rows are of packets that reached the far end."""
-        return self.fate == Fate.DELIVERED
+        delivered: npt.NDArray[np.bool_] = self.fate == Fate.DELIVERED
+        return delivered
 
     @property
     def dropped(self) -> npt.NDArray[np.bool_]:
         """Which rows are of packets that were dropped."""
-        return (self.fate != Fate.DELIVERED) & (self.fate != Fate.HELD)
+        dropped: npt.NDArray[np.bool_] = (self.fate != Fate.DELIVERED) & (self.fate != Fate.HELD)
+        return dropped
 
     @property
     def delay(self) -> Int64:

@@ -22,7 +22,7 @@ from cellbed.testbed.stages import (
 )
 
 
-class NoSuchStage(CellbedError):
+class NoStageError(CellbedError):
     """A setting that concerns a stage which the direction does not have."""
 
 
@@ -31,7 +31,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
     name: of the direction; it goes into errors and into the seeds of what draws for the first time.
 
-    Errors: :class:`NoSuchStage`.
+    Errors: :class:`NoStageError`.
     """
     found = []
 
@@ -40,7 +40,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
             if slot_of(stage) == slot:
                 return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
         remedy = f"ask for {key} at the start, or for a change to it, to have one"
-        raise NoSuchStage(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
+        raise NoStageError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
 
     if settings.loss is not None:
         index, _, seed = place("loss", "loss")

@@ -346,7 +346,7 @@ impl<P: Clone> Direction<P> {
 
     #[inline]
     fn queue_changed(&mut self, index: usize, now: Time) {
-        if self.metered == Some(index) {
+        if self.meter.is_some() && self.metered == Some(index) {
             let level = self.queue();
             if let Some(meter) = &mut self.meter {
                 meter.queue(now, level);
@@ -356,7 +356,7 @@ impl<P: Clone> Direction<P> {
 
     #[inline]
     fn left(&mut self, index: usize, now: Time, size: Bytes) {
-        if self.metered == Some(index) {
+        if self.meter.is_some() && self.metered == Some(index) {
             let level = self.queue();
             if let Some(meter) = &mut self.meter {
                 meter.left(now, size, level);
