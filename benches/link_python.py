@@ -1,8 +1,8 @@
 """How many packets a second `cellbed.Link` carries through one direction, over arrays.
 
-Each round runs every pipeline once on five million packets, so that a busy moment of the machine hits all alike; the figures
-are medians. "of the CPU" divides by the processor time that the round took instead of by the clock, for machines that
-others use. Copying the same arrays in and out is measured beside it.
+Each round runs every pipeline once on five million packets, so that a busy moment of the machine hits all alike; the
+figures are medians. "of the CPU" divides by the processor time that the round took, not by the clock, for a machine
+that others use too. Copying the same arrays is measured beside it.
 
     python benches/link_python.py [--rounds N] [--packets N] [--json]
 """

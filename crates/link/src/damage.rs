@@ -6,6 +6,16 @@ use crate::units::Bytes;
 
 /// Each packet is doubled with the same probability. Both go on through the stages behind, the second one after the
 /// first.
+///
+/// ```
+/// use cellbed_link::{Bytes, Direction, DuplicationConfig, Fate, Probability, Seed, Time};
+///
+/// let doubled = DuplicationConfig { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
+/// let mut link = Direction::new(vec![doubled.into()], Time::ZERO);
+/// link.accept(Time::ZERO, "hello", Bytes(100));
+/// let fates: Vec<_> = std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect();
+/// assert_eq!(fates, [Fate::Doubled, Fate::Delivered, Fate::Delivered]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DuplicationConfig {
     /// Probability that a packet comes twice.
@@ -18,6 +28,15 @@ pub struct DuplicationConfig {
 ///
 /// The stage says [which](crate::Outcome::corrupt_bit); the caller turns it round. Of several such stages in a direction
 /// the last one to strike counts.
+///
+/// ```
+/// use cellbed_link::{Bytes, CorruptionConfig, Direction, Probability, Seed, Time};
+///
+/// let noisy = CorruptionConfig { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
+/// let mut link = Direction::new(vec![noisy.into()], Time::ZERO);
+/// link.accept(Time::ZERO, "hello", Bytes(100));
+/// assert!(link.poll(Time::ZERO).unwrap().corrupt_bit.unwrap() < 800);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CorruptionConfig {
     /// Probability that a packet is damaged.

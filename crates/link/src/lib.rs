@@ -21,6 +21,7 @@
 //! assert_eq!((outcome.packet, outcome.released, outcome.departed), ("hello", Time::from_millis(5), Time::from_millis(15)));
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod bottleneck;
 pub mod damage;
@@ -57,3 +58,8 @@ pub use stage::StageConfig;
 pub use time::{Duration, Time};
 pub use trace::{Trace, TraceError};
 pub use units::{BitRate, Bytes, MTU, Opportunities, Packets};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

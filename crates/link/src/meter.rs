@@ -16,6 +16,17 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 /// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
 /// the grid is laid anew. Capacity, use and queue are those of the direction's first bottleneck; arrivals and drops are those
 /// of the whole direction.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Schedule, Time};
+///
+/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
+/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO).with_meter();
+/// link.accept(Time::ZERO, "hello", Bytes(1500));
+/// let bins: Vec<_> = link.finished_bins(Time::from_millis(20)).collect();
+/// assert_eq!(bins[0].capacity, Some(Bytes(15_000))); // of which one packet used a tenth
+/// assert_eq!(bins.len(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// First instant of the bin.

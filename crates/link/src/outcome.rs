@@ -4,6 +4,18 @@ use crate::time::Time;
 use crate::units::Bytes;
 
 /// A packet that has come out of a direction, or was dropped in it.
+///
+/// ```
+/// use cellbed_link::{DropReason, Fate, Outcome};
+///
+/// fn say(outcome: Outcome<&str>) -> String {
+///     match outcome.fate {
+///         Fate::Delivered => format!("{} took {}", outcome.packet, outcome.departed.since(outcome.arrived)),
+///         Fate::Dropped(reason) => format!("{} was dropped: {reason:?}", outcome.packet),
+///         Fate::Doubled => format!("{} will come twice", outcome.packet),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome<P> {
     /// The caller's packet.

@@ -2,6 +2,15 @@
 
 /// What the header says of a packet that the stages act on. The default is a packet of the one nameless flow whose
 /// transport does not know ECN.
+///
+/// ```
+/// use cellbed_link::{Bytes, DelayConfig, Direction, Duration, Ecn, Tag, Time};
+///
+/// let mut link = Direction::new(vec![DelayConfig::Fixed(Duration::from_millis(1)).into()], Time::ZERO);
+/// let tag = Tag { flow: 7, ecn: Ecn::of_traffic_class(0b10) };
+/// link.accept_tagged(Time::ZERO, "hello", Bytes(100), tag);
+/// assert!(tag.ecn.is_capable() && !tag.ecn.is_low_latency());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag {
     /// Key of the packet's flow, such as a hash of addresses, protocol and ports: equal for the packets of a flow.

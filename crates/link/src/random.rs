@@ -6,6 +6,19 @@ use rand_pcg::Pcg64;
 use crate::loss::Probability;
 
 /// The seed of one stage. The same seed gives the same numbers in every version of cellbed.
+///
+/// ```
+/// use cellbed_link::{Bytes, Direction, LossConfig, Probability, Seed, Time};
+///
+/// let fates = |seed| -> Vec<_> {
+///     let half = LossConfig::Independent { probability: Probability::new(0.5).unwrap(), seed: Seed(seed) };
+///     let mut link = Direction::new(vec![half.into()], Time::ZERO);
+///     (0..64).for_each(|packet| link.accept(Time::ZERO, packet, Bytes(100)));
+///     std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect()
+/// };
+/// assert_eq!(fates(1), fates(1));
+/// assert_ne!(fates(1), fates(2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Seed(pub u64);
 

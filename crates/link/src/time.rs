@@ -10,6 +10,14 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// An instant: nanoseconds since an origin that the caller chooses, such as that of `CLOCK_MONOTONIC`.
+///
+/// ```
+/// use cellbed_link::{Duration, Time};
+///
+/// let now = Time::from_millis(5) + Duration::from_micros(250);
+/// assert_eq!(now.since(Time::from_millis(2)).as_nanos(), 3_250_000);
+/// assert_eq!(now.to_string(), "5.25 ms");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 

@@ -21,6 +21,14 @@ pub struct Packets(pub u64);
 pub struct Opportunities(pub u64);
 
 /// A rate in bit/s.
+///
+/// ```
+/// use cellbed_link::{BitRate, Bytes, Duration};
+///
+/// let rate = BitRate(12_000_000);
+/// assert_eq!(rate.time_for(Bytes(1500)), Some(Duration::from_millis(1)));
+/// assert_eq!(rate.bytes_in(Duration::from_millis(10)), Bytes(15_000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(pub u64);
 

@@ -13,6 +13,21 @@ use crate::units::{Bytes, MTU};
 /// Opportunities are served byte by byte: each carries `opportunity` bytes, a partly sent packet carries over to the
 /// next one, one opportunity may finish several packets, and what no waiting packet uses is lost. A packet may use the
 /// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Packets, Schedule, Time};
+///
+/// let queue = Discipline::DropTail { packets: Some(Packets(2)), bytes: None };
+/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
+/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
+/// for packet in ["first", "second", "third"] {
+///     link.accept(Time::ZERO, packet, Bytes(1500)); // 1 ms each
+/// }
+/// let full = link.poll(Time::ZERO).unwrap();
+/// assert_eq!((full.packet, full.fate), ("third", Fate::Dropped(DropReason::QueueFull)));
+/// assert_eq!(link.poll(Time::from_millis(5)).unwrap().departed, Time::from_millis(1));
+/// assert_eq!(link.poll(Time::from_millis(5)).unwrap().departed, Time::from_millis(2));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BottleneckConfig {
     /// When bytes may leave.

@@ -12,6 +12,16 @@ pub use random::{Distribution, RandomDelay};
 
 /// How long packets are on the way. The order of arrival is kept, but where
 /// [reordering](RandomDelay::reorder) is asked for: no packet leaves before the one that came before it.
+///
+/// ```
+/// use cellbed_link::{Bytes, DelayConfig, Direction, Duration, Time};
+///
+/// let mut link = Direction::new(vec![DelayConfig::Fixed(Duration::from_millis(20)).into()], Time::ZERO);
+/// link.accept(Time::from_millis(3), "hello", Bytes(100));
+/// assert!(link.poll(Time::from_millis(22)).is_none());
+/// assert_eq!(link.next_event(), Some(Time::from_millis(23)));
+/// assert_eq!(link.poll(Time::from_millis(23)).unwrap().packet, "hello");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum DelayConfig {
     /// The same for all.
@@ -37,6 +47,15 @@ impl DelayConfig {
 }
 
 /// A one-way delay recorded over time, linear between its points and constant before the first and after the last.
+///
+/// ```
+/// use cellbed_link::{DelaySeries, Duration};
+///
+/// let ms = Duration::from_millis;
+/// let series = DelaySeries::new(vec![(ms(0), ms(20)), (ms(1000), ms(40))]).unwrap();
+/// assert_eq!(series.at(ms(500)), ms(30));
+/// assert_eq!(series.at(ms(2000)), ms(40));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelaySeries {
     /// (time since the start, delay), strictly increasing in time, never empty.

@@ -7,6 +7,21 @@ use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
 
 /// A change that follows every start of a direction.
+///
+/// ```
+/// use cellbed_link::{Bytes, Change, DelayConfig, Direction, Duration, Time};
+///
+/// let delay = |millis| DelayConfig::Fixed(Duration::from_millis(millis)).into();
+/// let longer = Change { at: Duration::from_secs(30), stage: 0, config: delay(40) };
+/// let mut link = Direction::new(vec![delay(20)], Time::ZERO).with_changes(vec![longer])?;
+/// for now in [29_000, 30_000].map(Time::from_millis) {
+///     link.accept(now, now, Bytes(100));
+/// }
+/// let late = Time::from_millis(31_000);
+/// assert_eq!(link.poll(late).unwrap().departed, Time::from_millis(29_020));
+/// assert_eq!(link.poll(late).unwrap().departed, Time::from_millis(30_040));
+/// # Ok::<(), cellbed_link::ChangeError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// When, after the start.

@@ -13,6 +13,15 @@ pub use series::LossSeries;
 pub use spell::Spell;
 
 /// How packets are lost.
+///
+/// ```
+/// use cellbed_link::{Bytes, Direction, DropReason, Fate, LossConfig, Probability, Seed, Time};
+///
+/// let all = LossConfig::Independent { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
+/// let mut link = Direction::new(vec![all.into()], Time::ZERO);
+/// link.accept(Time::ZERO, "hello", Bytes(100));
+/// assert_eq!(link.poll(Time::ZERO).unwrap().fate, Fate::Dropped(DropReason::Loss));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossConfig {
     /// Each packet is lost with the same probability, whatever happened to the others.

@@ -1,6 +1,14 @@
 //! Probabilities.
 
 /// A probability: a number from 0 to 1.
+///
+/// ```
+/// use cellbed_link::Probability;
+///
+/// assert_eq!(Probability::new(0.25).unwrap().get(), 0.25);
+/// assert!(Probability::new(1.5).is_none());
+/// assert!(Probability::new(f64::NAN).is_none());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 

@@ -4,6 +4,18 @@ use super::Probability;
 use crate::time::Duration;
 
 /// A loss probability that holds until the next step; the last one for ever.
+///
+/// ```
+/// use cellbed_link::{Duration, LossSeries, Probability};
+///
+/// let chance = |value| Probability::new(value).unwrap();
+/// let tunnel = LossSeries::new(vec![
+///     (Duration::ZERO, chance(0.01)),
+///     (Duration::from_secs(10), chance(1.0)),
+///     (Duration::from_secs(12), chance(0.01)),
+/// ]).unwrap();
+/// assert_eq!(tunnel.at(Duration::from_secs(11)), chance(1.0));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossSeries {
     /// (time since the start, probability), strictly increasing in time, never empty.

@@ -4,6 +4,22 @@ use crate::random::Random;
 use crate::time::Duration;
 
 /// How long one of two conditions of a link lasts.
+///
+/// ```
+/// use cellbed_link::{Bytes, Direction, Duration, Fate, LossConfig, Seed, Spell, Time};
+///
+/// let spell = |secs| Spell::Fixed(Duration::from_secs(secs));
+/// let on_off = LossConfig::OnOff { on: spell(2), off: spell(1), seed: Seed(1) };
+/// let mut link = Direction::new(vec![on_off.into()], Time::ZERO);
+/// let delivered: Vec<bool> = [500, 1500, 2500, 3500]
+///     .map(Time::from_millis)
+///     .map(|now| {
+///         link.accept(now, (), Bytes(100));
+///         link.poll(now).unwrap().fate == Fate::Delivered
+///     })
+///     .to_vec();
+/// assert_eq!(delivered, [true, true, false, true]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spell {
     /// Always the same.

@@ -15,6 +15,21 @@ use crate::units::{Bytes, Packets};
 const DROP_BATCH: u32 = 64;
 
 /// FQ-CoDel's parameters. The default is that of RFC 8290 §5.2, ECN switched on.
+///
+/// ```
+/// use cellbed_link::{
+///     BitRate, BottleneckConfig, Bytes, Direction, Discipline, Ecn, FqCoDelConfig, Schedule, Tag, Time,
+/// };
+///
+/// let queue = Discipline::FqCoDel(FqCoDelConfig::default());
+/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
+/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
+/// for (packet, flow) in [("bulk 1", 1), ("bulk 2", 1), ("bulk 3", 1), ("sparse", 2)] {
+///     link.accept_tagged(Time::ZERO, packet, Bytes(1500), Tag { flow, ecn: Ecn::NotEct });
+/// }
+/// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).map(|it| it.packet).collect();
+/// assert_eq!(left, ["bulk 1", "sparse", "bulk 2", "bulk 3"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FqCoDelConfig {
     /// Queues that flows are hashed to (1024, §5.2.5).

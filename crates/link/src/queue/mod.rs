@@ -30,6 +30,20 @@ use pie::Pie;
 use red::Red;
 
 /// What a queue does when packets come faster than they leave.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate, Schedule, Time};
+///
+/// let queue = Discipline::CoDel(CoDelConfig::default());
+/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
+/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
+/// for packet in 0..1000 {
+///     link.accept(Time::from_micros(500 * packet), packet, Bytes(1500)); // twice what the link carries
+/// }
+/// let congestion = Fate::Dropped(DropReason::Congestion);
+/// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate == congestion).count();
+/// assert!(dropped > 0);
+/// ```
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Discipline {
     /// Every packet waits.
@@ -70,6 +84,12 @@ pub enum Discipline {
 
 /// How much a queue with active management holds at most. The packet in service counts as with
 /// [`Discipline::DropTail`]; `None` does not limit.
+///
+/// ```
+/// use cellbed_link::{Bytes, Limit, PieConfig};
+///
+/// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Limit {
     /// Most packets held.

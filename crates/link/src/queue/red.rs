@@ -12,6 +12,14 @@ use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
 /// RED's parameters. The average queue is measured in bytes, and the probability does not depend on the packet's size.
+///
+/// ```
+/// use cellbed_link::{BitRate, Bytes, Discipline, MTU, RedConfig};
+///
+/// let packet = BitRate(12_000_000).time_for(MTU).unwrap(); // how long one takes to send
+/// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500), packet) };
+/// let queue = Discipline::Red(red);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedConfig {
     /// Average queue below which nothing is dropped (`min_th`).

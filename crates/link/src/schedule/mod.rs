@@ -11,6 +11,20 @@ pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
 
 /// When bytes may leave.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cellbed_link::{BitRate, Bytes, Schedule, Trace};
+///
+/// let recorded = Arc::new(Trace::parse(&b"2\n5\n"[..])?);
+/// let schedules = [
+///     Schedule::looped(recorded),
+///     Schedule::Constant(BitRate(12_000_000)),
+///     Schedule::TokenBucket { rate: BitRate(8_000_000), burst: Bytes(15_000) },
+///     Schedule::Unlimited,
+/// ];
+/// # Ok::<(), cellbed_link::TraceError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// The packet delivery opportunities of a recording.

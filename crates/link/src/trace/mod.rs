@@ -18,6 +18,20 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 /// timestamp**, so that a leading 0 falls together with the end of the loop before.
 ///
 /// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary search.
+///
+/// ```
+/// use cellbed_link::{Duration, Opportunities, Trace};
+///
+/// let trace = Trace::parse(&b"# recorded by hand\n2\n5\n"[..])?; // a file does as well
+/// assert_eq!(trace.opportunities(), Opportunities(2));
+/// let ms = Duration::from_millis;
+/// assert_eq!(trace.next_opportunity(ms(3)), ms(5));
+/// assert_eq!(trace.next_opportunity(ms(6)), ms(7)); // the loop starts again at its last timestamp
+///
+/// let error = Trace::parse(&b"2\n1.5\n"[..]).unwrap_err();
+/// assert!(error.in_file("some.up").starts_with("some.up:2: "));
+/// # Ok::<(), cellbed_link::TraceError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Trace {
     /// Distinct timestamps in ms, strictly increasing, never empty, the last one not 0.

@@ -17,6 +17,22 @@ use control::{Control, ramp, recur};
 /// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Of what the RFC
 /// names as additions of the reference implementation (Appendix A.1) both are here: the scheduler's credit changes
 /// only while both queues have packets, and the controller's signals spare what leaves a backlog below two packets.
+///
+/// ```
+/// use cellbed_link::{
+///     BitRate, BottleneckConfig, Bytes, Direction, Discipline, DualPi2Config, Ecn, Schedule, Tag, Time,
+/// };
+///
+/// let queue = Discipline::DualPi2(DualPi2Config::default());
+/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
+/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
+/// for packet in 0..100 {
+///     // 1.2 times what the link carries: the L4S queue builds up, and marks
+///     link.accept_tagged(Time::from_micros(833 * packet), packet, Bytes(1500), Tag { flow: 1, ecn: Ecn::Ect1 });
+/// }
+/// let marked = std::iter::from_fn(|| link.poll(Time::from_millis(200))).filter(|it| it.marked).count();
+/// assert!(marked > 50);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DualPi2Config {
     /// The delay that the controller aims at (`target`, 15 ms).
