@@ -28,7 +28,7 @@ const DROP_BATCH: u32 = 64;
 ///     link.accept_tagged(Time::ZERO, packet, Bytes(1500), Tag { flow, ecn: Ecn::NotEct });
 /// }
 /// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).map(|it| it.packet).collect();
-/// assert_eq!(left, ["bulk 1", "sparse", "bulk 2", "bulk 3"]);
+/// assert_eq!(left, ["bulk 1", "bulk 2", "sparse", "bulk 3"]); // a quantum is 1514 bytes
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FqCoDelConfig {
