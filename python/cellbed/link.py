@@ -263,7 +263,9 @@ def _arrivals(
     )
 
 
-def _column(name: str, values: npt.ArrayLike, dtype: type[np.integer[Any]], hint: str, length: int | None = None) -> Any:
+def _column(
+    name: str, values: npt.ArrayLike, dtype: type[np.integer[Any]], hint: str, length: int | None = None
+) -> Any:
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:
