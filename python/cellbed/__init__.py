@@ -1,15 +1,30 @@
-"""cellbed: a software testbed for applications on cellular networks."""
+"""cellbed: a software testbed for applications on cellular networks.
+
+:class:`Link` is the model of a link as a library: packets in virtual time, over arrays.
+"""
 
 from typing import TYPE_CHECKING
 
 __version__: str
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from cellbed.link import Link as Link
+    from cellbed.outcomes import Fate as Fate
+    from cellbed.outcomes import Outcomes as Outcomes
+else:
 
     def __getattr__(name):
-        # Reading the installed version costs 20 ms, which every start of the emulator would pay.
+        # Reading the installed version costs 20 ms, and NumPy more, which every start of the emulator would pay.
         if name == "__version__":
             from importlib.metadata import version
 
             return version("cellbed")
+        if name == "Link":
+            from cellbed.link import Link
+
+            return Link
+        if name in ("Fate", "Outcomes"):
+            from cellbed import outcomes
+
+            return getattr(outcomes, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,21 @@
 from os import PathLike
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
+Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
+Columns = tuple[
+    NDArray[np.uint64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+    NDArray[np.uint8],
+    NDArray[np.bool_],
+    NDArray[np.int64],
+]
+
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 
@@ -79,6 +94,45 @@ def parse_trace(path: str | PathLike[str]) -> Trace:
 
     Errors: :class:`TraceFormatError` for what is no trace; :class:`OSError` for what cannot be read.
     """
+
+@final
+class Direction:
+    """One direction of a link in virtual time; :class:`cellbed.Link` is its face and says what its methods do.
+
+    stages: JSON list of stages in the terms of the emulator's configuration. changes: time (ns), number of the stage, and
+    the stage as JSON. Arrivals are contiguous arrays of times, sizes, flows and ECN fields; columns come in the order of the
+    fields of :class:`cellbed.Outcomes`.
+
+    Errors: :class:`ValueError` that says which value is wrong.
+    """
+
+    def __new__(cls, stages: str, changes: list[tuple[int, int, str]]) -> Direction: ...
+    def run(self, arrivals: Arrivals) -> Columns:
+        """What becomes of packets that meet the direction at rest; row *i* is packet *i*, later copies follow all."""
+
+    def send(self, arrivals: Arrivals) -> Columns:
+        """Send packets; what left or was dropped up to the last of them."""
+
+    def advance(self, until_ns: int) -> Columns:
+        """What left or was dropped by `until_ns`."""
+
+    def drain(self) -> Columns:
+        """What leaves or is dropped until nothing moves any more."""
+
+    def change(self, at_ns: int, stage: int, to: str) -> None:
+        """Let a stage become another of its kind."""
+
+    @property
+    def now_ns(self) -> int:
+        """The latest time that was told."""
+
+    @property
+    def held(self) -> int:
+        """Packets within."""
+
+    @property
+    def queue(self) -> tuple[int, int]:
+        """Packets and bytes in the queue of the first bottleneck."""
 
 def toml_positions(text: str) -> dict[str, tuple[int, int]]:
     """Line and column, both from 1, of every key of a TOML document by its path: ``links.mobile.up``, ``a[0].b``.

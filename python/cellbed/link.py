@@ -8,136 +8,92 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import IntEnum
-from typing import Any
+from operator import index as whole
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from cellbed import _core
-from cellbed.scenario.units import DURATION, UnitError, parse_probability
-from cellbed.stages import Bottleneck, Delay, Duration, Loss, Queue, Schedule, Stage
+from cellbed.errors import CellbedError
+from cellbed.outcomes import Outcomes
+from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.queues import DropTail
+from cellbed.scenario.settings import Settings, read_texts
+from cellbed.scenario.units import DURATION
+from cellbed.testbed.setting import changed
+from cellbed.testbed.stages import SLOTS, Parameters, Playing, Stage, chance_stage, derived_seed, stages
 
-Int64 = npt.NDArray[np.int64]
-
-
-class Fate(IntEnum):
-    """What became of a packet. The codes of drops are those of the packet log."""
-
-    DELIVERED = 0
-    QUEUE_FULL = 1
-    LOSS = 2
-    CONGESTION = 3
-    """Dropped by the queue's active management."""
-    HELD = 255
-    """Still in the link, and there for ever: an unlooped trace has ended. Only :meth:`Link.run` tells of such packets."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
-    """What became of packets: arrays of one length, a row for each packet that left or was dropped.
-
-    packet: number of the packet (uint64), counted from 0 in the order in which they were sent.
-    arrived: when it came; released: when its last byte left the last bottleneck; departed: when it left the link, or was
-    dropped; all in ns since the link's start (int64). ``released`` and ``departed`` are -1 where ``fate`` is ``HELD``.
-    size: bytes (uint32). fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
-    corrupt_bit: which bit was turned round, counted from the first of the packet (int64); -1 if none was.
-    """
-
-    packet: npt.NDArray[np.uint64]
-    arrived: Int64
-    released: Int64
-    departed: Int64
-    size: npt.NDArray[np.uint32]
-    fate: npt.NDArray[np.uint8]
-    marked: npt.NDArray[np.bool_]
-    corrupt_bit: Int64
-
-    def __len__(self) -> int:
-        return len(self.packet)
-
-    def __repr__(self) -> str:
-        counts = {fate.name.lower(): int(np.count_nonzero(self.fate == fate)) for fate in Fate}
-        return f"Outcomes({', '.join(f'{name}={count}' for name, count in counts.items() if count)})"
-
-    @property
-    def delivered(self) -> npt.NDArray[np.bool_]:
-        """Which rows are of packets that reached the far end."""
-        return self.fate == Fate.DELIVERED
-
-    @property
-    def dropped(self) -> npt.NDArray[np.bool_]:
-        """Which rows are of packets that were dropped."""
-        return (self.fate != Fate.DELIVERED) & (self.fate != Fate.HELD)
-
-    @property
-    def delay(self) -> Int64:
-        """One-way delay of the packets that reached the far end, ns, in the order of their rows."""
-        delivered = self.delivered
-        delay: Int64 = self.departed[delivered] - self.arrived[delivered]
-        return delay
-
-    def __getitem__(self, rows: Any) -> Outcomes:
-        """The outcomes of some rows: a slice, a mask or an array of indices."""
-        return Outcomes(*(getattr(self, it.name)[rows] for it in fields(self)))
-
-
-_DTYPES = (np.uint64, np.int64, np.int64, np.int64, np.uint32, np.uint8, np.bool_, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of a link while it runs. at: since the link's start. stage: number of the stage, from 0. to: what it does
-    from then on, a stage of the same kind."""
-
-    at: Duration
-    stage: int
-    to: Stage | Mapping[str, Any]
+Value = str | float | Mapping[str, Any]
+"""A value as the scenario file has it: text such as ``"20 ms"``, a number, or a table as a mapping."""
 
 
 class Link:
-    """One direction of a link.
+    """One direction of a link, at rest at time 0.
 
-    A packet meets loss, then the bottleneck, then the delay::
+    A packet meets loss, duplication, corruption, the bottleneck and the delay in this order::
 
         Link(rate="12 Mbit/s", queue="100 packets", delay="20 ms", loss="1 %")
 
-    rate: a rate, the name or path of a trace, ``"unlimited"``, or a schedule of :mod:`cellbed.stages`; without one there is
-    no bottleneck. queue: the limit of a drop-tail queue, ``"infinite"``, or a queue of :mod:`cellbed.stages`; 1 MB of drop-tail
-    if not given. delay: one way, text or ns, or a stage. loss: a probability such as ``0.01`` or ``"1 %"``, or a stage.
-    mahimahi: account for bytes and times as Mahimahi does. stages: instead of all of these, any stages in order, or tables
-    in the terms of the emulator's configuration. changes: what changes after the start. seed: stage *i* draws from the
-    generator with seed ``seed + i`` unless it has a seed of its own.
+    Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables. rate: a rate, the
+    name or path of a trace, ``"unlimited"`` (the default), a rate series or a token bucket. queue: 1 MB of drop-tail if not
+    given. delay: one way. loss, duplication, corruption: probabilities, or a table for loss. mahimahi: account for bytes and
+    times as Mahimahi does. start: where in traces and series time 0 lies. loop: whether traces begin anew at their end.
+    changes: tables, each with a time ``at`` and what is different from then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``.
+    seed: every random stage derives one of its own from it.
 
     Errors: :class:`ValueError` that says what was wrong and what to write.
     """
 
     def __init__(
         self,
-        stages: Iterable[Stage | Mapping[str, Any]] | None = None,
         *,
-        rate: str | Schedule | None = None,
-        queue: str | Queue | None = None,
-        delay: Duration | Stage | None = None,
-        loss: str | float | Stage | None = None,
+        rate: Value | None = None,
+        queue: Value | None = None,
+        delay: Value | None = None,
+        loss: Value | None = None,
+        duplication: Value | None = None,
+        corruption: Value | None = None,
         mahimahi: bool = False,
-        changes: Iterable[Change] = (),
+        start: str = "0 s",
+        loop: bool = True,
+        changes: Iterable[Mapping[str, Any]] = (),
         seed: int = 1,
     ) -> None:
-        if stages is None:
-            stages = _stages(rate, queue, delay, loss, mahimahi)
-        elif (rate, queue, delay, loss, mahimahi) != (None, None, None, None, False):
-            raise ValueError("either stages, or rate, queue, delay, loss and mahimahi: not both")
-        self._seed = seed
-        self._stages = [_config(stage, seed + index) for index, stage in enumerate(stages)]
-        self._model = _core.Direction(
-            json.dumps(self._stages),
-            [(_time(it.at), it.stage, json.dumps(_config(it.to, seed + it.stage))) for it in changes],
+        settings = _settings(
+            rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
         )
+        later = [(_time(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
+        made = _made(settings, [each for _, each in later], Playing(_time(start), loop), seed, mahimahi)
+        self._begin(made, [])
+        found: list[tuple[int, int, Stage]] = []
+        for at, each in sorted(later, key=lambda change: change[0]):
+            found += [(at, index, to) for index, to in self._changed(each)]
+            self._latest = _with(self._latest, found)
+        self._begin(made, found)
+
+    @classmethod
+    def of_stages(
+        cls, stages: Iterable[Mapping[str, Any]], changes: Iterable[tuple[int, int, Mapping[str, Any]]] = ()
+    ) -> Self:
+        """A link of any stages in any order, each a mapping in the terms of the emulator's configuration.
+
+        changes: time (ns), number of the stage from 0, and what it is from then on.
+
+        Errors: :class:`ValueError` that names the stage.
+        """
+        link = cls.__new__(cls)
+        link._begin([dict(stage) for stage in stages], [(_time(at), index, dict(to)) for at, index, to in changes])
+        return link
+
+    def _begin(self, stages: list[Stage], changes: Sequence[tuple[int, int, Stage]]) -> None:
+        self._stages = stages
+        self._latest = list(stages)
+        self._model = _core.Direction(_json(stages), [(at, _number(index), _json(to)) for at, index, to in changes])
 
     def __repr__(self) -> str:
-        return f"Link(stages={self._stages})"
+        return f"Link.of_stages({self._stages})"
 
     @property
     def stages(self) -> list[dict[str, Any]]:
@@ -152,7 +108,7 @@ class Link:
     @property
     def held(self) -> int:
         """Packets that were sent and have neither left nor been dropped by `now`."""
-        return self._model.held[0]
+        return self._model.held
 
     @property
     def queue(self) -> tuple[int, int]:
@@ -173,9 +129,10 @@ class Link:
 
         Errors: :class:`ValueError` that says which value is wrong.
         """
-        outcomes = _outcomes(self._model.run(*_arrivals(times, sizes, flows, ecn)))
-        numbers = outcomes.packet
-        if len(numbers) and int(numbers[-1]) + 1 != len(numbers):
+        arrivals = _arrivals(times, sizes, flows, ecn)
+        outcomes = Outcomes(*self._model.run(arrivals))
+        if len(outcomes) > len(arrivals[0]):
+            numbers = outcomes.packet
             return outcomes[np.argsort(numbers, kind="stable")]
         return outcomes
 
@@ -187,71 +144,118 @@ class Link:
 
         Goes on where the last call ended: no packet may come before `now`. Arguments and errors as of :meth:`run`.
         """
-        return _outcomes(self._model.send(*_arrivals(times, sizes, flows, ecn)))
+        return Outcomes(*self._model.send(_arrivals(times, sizes, flows, ecn)))
 
-    def advance(self, until: Duration) -> Outcomes:
+    def advance(self, until: str | int) -> Outcomes:
         """Let time go on to `until`, and learn of all that left or was dropped by then."""
-        return _outcomes(self._model.advance(_time(until)))
+        return Outcomes(*self._model.advance(_time(until)))
 
     def drain(self) -> Outcomes:
         """Let time go on until the link is empty, or nothing in it moves any more; what left or was dropped meanwhile."""
-        return _outcomes(self._model.drain())
+        return Outcomes(*self._model.drain())
 
-    def change(self, at: Duration, stage: int, to: Stage | Mapping[str, Any]) -> None:
-        """Change what a stage does from `at` on, since the link's start. No packet is lost by it but those for which a smaller
-        queue has no room. :meth:`run` knows only the changes that the link was made with.
+    def change(
+        self,
+        at: str | int,
+        *,
+        rate: Value | None = None,
+        queue: Value | None = None,
+        delay: Value | None = None,
+        loss: Value | None = None,
+        duplication: Value | None = None,
+        corruption: Value | None = None,
+    ) -> None:
+        """Let the link do something else from `at` on, text or ns since its start; what is left out stays.
 
-        stage: number of the stage, from 0. to: a stage of the same kind.
+        Call it in the order of `at`. No packet is lost by it but those for which a smaller queue has no room. :meth:`run` knows only
+        the changes that the link was made with.
 
-        Errors: :class:`ValueError` if `at` is past, there is no such stage, or it is of another kind.
+        Errors: :class:`ValueError` if `at` is past, or there is no such stage to change.
         """
-        if stage < 0:
-            raise ValueError(f"there is no stage {stage}: stages count from 0")
-        self._model.change(_time(at), stage, json.dumps(_config(to, self._seed + stage)))
+        settings = _settings(
+            rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
+        )
+        for index, to in self._changed(settings):
+            self.change_stage(at, index, to)
+
+    def change_stage(self, at: str | int, stage: int, to: Mapping[str, Any]) -> None:
+        """As :meth:`change`, by the number of the stage and in the terms of the emulator's configuration."""
+        self._model.change(_time(at), _number(stage), _json(to))
+        self._latest[stage] = dict(to)
+
+    def _changed(self, settings: Settings) -> list[tuple[int, Stage]]:
+        try:
+            return changed(self._latest, settings, "the link")
+        except CellbedError as error:
+            raise ValueError(str(error)) from None
 
 
-def _stages(
-    rate: str | Schedule | None,
-    queue: str | Queue | None,
-    delay: Duration | Stage | None,
-    loss: str | float | Stage | None,
-    mahimahi: bool,
-) -> Sequence[Stage]:
-    stages: list[Stage] = []
-    if isinstance(loss, Stage):
-        stages.append(loss)
-    elif loss is not None and (probability := _probability(loss)) > 0:
-        stages.append(Loss(probability))
-    if rate is not None:
-        stages.append(Bottleneck(rate, "1 MB" if queue is None else queue, mahimahi))
-    elif queue is not None or mahimahi:
-        raise ValueError("a queue needs a rate to wait for, and so does Mahimahi's accounting: give one")
-    if isinstance(delay, Stage):
-        stages.append(delay)
-    elif delay is not None:
-        stages.append(Delay(delay))
-    return stages
+def _with(stages: list[Stage], changes: Iterable[tuple[int, int, Stage]]) -> list[Stage]:
+    """The stages after changes."""
+    after = list(stages)
+    for _, index, to in changes:
+        after[index] = to
+    return after
 
 
-def _probability(loss: str | float) -> float:
-    return parse_probability(loss) if isinstance(loss, str) else float(loss)
+def _settings(**values: Any) -> Settings:
+    try:
+        return read_texts({key: value for key, value in values.items() if value is not None}, Path())
+    except CellbedError as error:
+        raise ValueError(str(error)) from None
 
 
-def _config(stage: Stage | Mapping[str, Any], seed: int) -> dict[str, Any]:
-    return stage.config(seed) if isinstance(stage, Stage) else dict(stage)
+def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in change.items() if key != "at"}
 
 
-def _time(at: Duration) -> int:
+def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool) -> list[Stage]:
+    """The stages at the start, with all that something later is asked of."""
+    parameters = Parameters(
+        capacity=Unlimited() if settings.rate is None else settings.rate,
+        queue=DropTail(kind="droptail") if settings.queue is None else settings.queue,
+        delay=0 if settings.delay is None else settings.delay,
+        loss=0.0 if settings.loss is None else settings.loss,
+        duplication=settings.duplication or 0.0,
+        corruption=settings.corruption or 0.0,
+    )
+    found = stages(parameters, playing, lambda slot: derived_seed(seed, slot))
+    for slot in ("duplication", "corruption"):
+        if slot not in found and any(getattr(each, slot) is not None for each in later):
+            found[slot] = chance_stage(slot, 0.0, derived_seed(seed, slot))
+    if mahimahi:
+        found["bottleneck"] |= {"mahimahi": True}
+    return [found[slot] for slot in SLOTS if slot in found]
+
+
+def _json(config: Any) -> str:
+    try:
+        return json.dumps(config)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a stage holds what JSON cannot tell: {error}") from None
+
+
+def _number(stage: int) -> int:
+    if stage < 0:
+        raise ValueError(f"there is no stage {stage}: stages count from 0")
+    return stage
+
+
+def _time(at: str | int) -> int:
     if isinstance(at, str):
         return int(DURATION.parse(at))
-    if at < 0:
-        raise UnitError(f"{at} ns is before the start of the link")
-    return int(at)
+    try:
+        nanos = whole(at)
+    except TypeError:
+        raise ValueError(f"{at!r} is no time: write text such as '30 s', or whole nanoseconds") from None
+    if not 0 <= nanos < 2**63:
+        raise ValueError(f"{nanos} ns is no time of a link: they count from 0 at its start")
+    return nanos
 
 
 def _arrivals(
     times: npt.ArrayLike, sizes: npt.ArrayLike, flows: npt.ArrayLike | None, ecn: npt.ArrayLike | None
-) -> tuple[Any, Any, Any, Any]:
+) -> _core.Arrivals:
     hint = "whole nanoseconds since the start, as (1e9 * seconds).astype('int64')"
     when = _column("times", times, np.int64, hint)
     length = len(when)
@@ -282,8 +286,3 @@ def _column(
             if not bounds.min <= end <= bounds.max:
                 raise ValueError(f"{name} has {end}: give {hint}, from {bounds.min} to {bounds.max}")
     return np.ascontiguousarray(array, dtype)
-
-
-def _outcomes(columns: Sequence[bytearray]) -> Outcomes:
-    arrays: list[Any] = [np.frombuffer(column, dtype) for column, dtype in zip(columns, _DTYPES, strict=True)]
-    return Outcomes(*arrays)

@@ -1,11 +1,22 @@
 //! What became of packets, in columns that NumPy takes over as they are.
 
 use cellbed_link::{Fate, Outcome, Time};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyTuple};
 
-/// The columns in the order of [`Columns`], each the bytes of its numbers in the machine's order.
-pub type Table<'py> = Bound<'py, PyTuple>;
+type Column<'py, T> = Bound<'py, PyArray1<T>>;
+
+/// The columns in the order of [`Columns`].
+pub type Table<'py> = (
+    Column<'py, u64>,
+    Column<'py, i64>,
+    Column<'py, i64>,
+    Column<'py, i64>,
+    Column<'py, u32>,
+    Column<'py, u8>,
+    Column<'py, bool>,
+    Column<'py, i64>,
+);
 
 /// A column each of packet, arrival, release, departure, size, fate, mark and corrupt bit; times in ns.
 #[derive(Default)]
@@ -16,33 +27,16 @@ pub struct Columns {
     departed: Vec<i64>,
     size: Vec<u32>,
     fate: Vec<u8>,
-    marked: Vec<u8>,
+    marked: Vec<bool>,
     corrupt_bit: Vec<i64>,
-    /// Where they are placed by number: second outcomes of packets that came twice.
-    more: Option<Box<Columns>>,
 }
 
-const DELIVERED: u8 = 0;
-/// Neither delivered nor dropped for as long as time goes on.
+/// The fate of a packet of which no more is known.
 const HELD: u8 = 255;
 const NOTHING: i64 = -1;
 
 impl Columns {
-    pub fn with_capacity(rows: usize) -> Self {
-        Self {
-            packet: Vec::with_capacity(rows),
-            arrived: Vec::with_capacity(rows),
-            released: Vec::with_capacity(rows),
-            departed: Vec::with_capacity(rows),
-            size: Vec::with_capacity(rows),
-            fate: Vec::with_capacity(rows),
-            marked: Vec::with_capacity(rows),
-            corrupt_bit: Vec::with_capacity(rows),
-            more: None,
-        }
-    }
-
-    /// A row for each packet that arrives, numbered from 0, of which no more is known yet.
+    /// A row for each packet that arrives, numbered from 0, of which no more is known.
     pub fn held(times: &[i64], sizes: &[u32]) -> Self {
         let rows = times.len();
         Self {
@@ -52,9 +46,8 @@ impl Columns {
             departed: vec![NOTHING; rows],
             size: sizes.to_vec(),
             fate: vec![HELD; rows],
-            marked: vec![0; rows],
+            marked: vec![false; rows],
             corrupt_bit: vec![NOTHING; rows],
-            more: None,
         }
     }
 
@@ -67,51 +60,43 @@ impl Columns {
         self.size
             .push(u32::try_from(outcome.size.0).unwrap_or(u32::MAX));
         self.fate.push(code(outcome.fate));
-        self.marked.push(outcome.marked.into());
+        self.marked.push(outcome.marked);
         self.corrupt_bit.push(bit(outcome));
     }
 
-    /// Writes an outcome into the row of its packet; behind all rows if there is one already.
+    /// Writes an outcome into the row of its packet, but behind all rows if something came of the packet before: it was
+    /// doubled.
     pub fn place(&mut self, outcome: &Outcome<u64>) {
         let row = outcome.packet as usize;
         if self.fate[row] != HELD {
-            return self.more.get_or_insert_default().push(outcome);
+            return self.push(outcome);
         }
         self.released[row] = nanos(outcome.released);
         self.departed[row] = nanos(outcome.departed);
         self.fate[row] = code(outcome.fate);
-        self.marked[row] = outcome.marked.into();
-        self.corrupt_bit[row] = bit(outcome);
+        self.marked[row] = outcome.marked;
+        if outcome.corrupt_bit.is_some() {
+            self.corrupt_bit[row] = bit(outcome);
+        }
     }
 
-    pub fn into_table(mut self, py: Python<'_>) -> PyResult<Table<'_>> {
-        if let Some(more) = self.more.take() {
-            self.packet.extend(more.packet);
-            self.arrived.extend(more.arrived);
-            self.released.extend(more.released);
-            self.departed.extend(more.departed);
-            self.size.extend(more.size);
-            self.fate.extend(more.fate);
-            self.marked.extend(more.marked);
-            self.corrupt_bit.extend(more.corrupt_bit);
-        }
-        let columns = [
-            bytes(py, &self.packet, u64::to_ne_bytes)?,
-            bytes(py, &self.arrived, i64::to_ne_bytes)?,
-            bytes(py, &self.released, i64::to_ne_bytes)?,
-            bytes(py, &self.departed, i64::to_ne_bytes)?,
-            bytes(py, &self.size, u32::to_ne_bytes)?,
-            bytes(py, &self.fate, u8::to_ne_bytes)?,
-            bytes(py, &self.marked, u8::to_ne_bytes)?,
-            bytes(py, &self.corrupt_bit, i64::to_ne_bytes)?,
-        ];
-        PyTuple::new(py, columns)
+    pub fn into_table(self, py: Python<'_>) -> Table<'_> {
+        (
+            self.packet.into_pyarray(py),
+            self.arrived.into_pyarray(py),
+            self.released.into_pyarray(py),
+            self.departed.into_pyarray(py),
+            self.size.into_pyarray(py),
+            self.fate.into_pyarray(py),
+            self.marked.into_pyarray(py),
+            self.corrupt_bit.into_pyarray(py),
+        )
     }
 }
 
 fn code(fate: Fate) -> u8 {
     match fate {
-        Fate::Delivered | Fate::Doubled => DELIVERED,
+        Fate::Delivered | Fate::Doubled => 0,
         Fate::Dropped(reason) => reason as u8,
     }
 }
@@ -123,17 +108,4 @@ fn bit(outcome: &Outcome<u64>) -> i64 {
 /// The last instant that fits stands for all later ones.
 fn nanos(time: Time) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
-fn bytes<'py, T: Copy, const N: usize>(
-    py: Python<'py>,
-    column: &[T],
-    as_bytes: impl Fn(T) -> [u8; N],
-) -> PyResult<Bound<'py, PyByteArray>> {
-    PyByteArray::new_with(py, column.len() * N, |target| {
-        for (place, &value) in target.chunks_exact_mut(N).zip(column) {
-            place.copy_from_slice(&as_bytes(value));
-        }
-        Ok(())
-    })
 }

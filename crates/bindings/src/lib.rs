@@ -1,6 +1,7 @@
 //! The Python module `cellbed._core`: thin, without logic of its own. `_core.pyi` describes it to Python's tools.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod columns;
 mod link;
 mod positions;

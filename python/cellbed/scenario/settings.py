@@ -46,12 +46,15 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
     return read_texts(texts, folder)
 
 
-def read_texts(texts: Mapping[str, str], folder: Path) -> Settings:
-    """The settings with these texts by key; traces are parsed. As for :func:`read_settings`."""
+def read_texts(texts: Mapping[str, Any], folder: Path) -> Settings:
+    """The settings with these texts by key; traces are parsed. As for :func:`read_settings`.
+
+    What is no text is taken as the scenario file would have it: a number, or a table as a mapping.
+    """
     data: dict[str, Any] = {}
     for key, text in texts.items():
         try:
-            data[key] = written(key, text)
+            data[key] = written(key, text) if isinstance(text, str) else text
         except UnitError as error:
             raise ScenarioError(f"{key}: {error}") from error
     try:

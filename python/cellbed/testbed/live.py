@@ -12,19 +12,7 @@ from cellbed.errors import CellbedError
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.by_hand import Changed, note
 from cellbed.testbed.control import Control, ControlError
-from cellbed.testbed.stages import (
-    Playing,
-    Slot,
-    Stage,
-    chance_stage,
-    delay_stage,
-    derived_seed,
-    loss_stage,
-    mean_rate,
-    queue_config,
-    schedule,
-    slot_of,
-)
+from cellbed.testbed.setting import changed
 from cellbed.testbed.state import Record, records
 from cellbed.testbed.words import difference
 
@@ -118,7 +106,7 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
         wanted = [
             (direction["name"], index, direction["stages"][index], to)
             for direction in chosen(control.describe(), link)
-            for index, to in _wanted(direction, settings)
+            for index, to in changed(direction["stages"], settings, str(direction["name"]))
         ]
         done: list[Changed] = []
         for name, index, before, after in wanted:
@@ -148,60 +136,3 @@ def _names(record: Record) -> list[str]:
 
 def _link_names(directions: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(str(each["name"]).rpartition(".")[0] or str(each["name"]) for each in directions))
-
-
-def _wanted(direction: dict[str, Any], settings: Settings) -> list[tuple[int, Stage]]:
-    """Number and new content of each stage of a direction that the settings concern."""
-    stages: list[Stage] = direction["stages"]
-    name = str(direction["name"])
-    found = []
-
-    def place(slot: Slot, key: str) -> tuple[int, Stage, int]:
-        for index, stage in enumerate(stages):
-            if slot_of(stage) == slot:
-                return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
-        remedy = f"ask for {key} in the scenario, or for a change to it, to have one"
-        raise LiveError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
-
-    if settings.loss is not None:
-        index, _, seed = place("loss", "loss")
-        found.append((index, loss_stage(settings.loss, Playing(), seed)))
-    for slot, chance in (("duplication", settings.duplication), ("corruption", settings.corruption)):
-        if chance is not None:
-            index, _, seed = place(slot, slot)  # type: ignore[arg-type]
-            found.append((index, chance_stage(slot, chance, seed)))  # type: ignore[arg-type]
-    if settings.rate is not None or settings.queue is not None:
-        index, stage, _ = place("bottleneck", "rate" if settings.rate is not None else "queue")
-        found.append((index, _bottleneck(stage, settings, name)))
-    if settings.delay is not None:
-        index, _, seed = place("delay", "delay")
-        found.append((index, delay_stage(settings.delay, Playing(), seed)))
-    return found
-
-
-def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
-    """The bottleneck with another schedule or queue; what is not said stays."""
-    now = dict(stage)
-    if settings.rate is not None:
-        played = stage["schedule"]
-        now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
-    if settings.queue is not None:
-        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
-        capacity = settings.rate
-        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage["schedule"]))
-        now["queue"] = queue_config(settings.queue, seed, rate)
-    return now
-
-
-def _rate_of(played: dict[str, Any]) -> float | None:
-    """Mean rate of a schedule in the emulator's terms, bit/s; ``None`` where there is no limit."""
-    match played["kind"]:
-        case "trace":
-            from cellbed._core import parse_trace
-
-            return parse_trace(played["path"]).mean_bit_rate
-        case "series":
-            return float(sum(rate for _, rate in played["steps"]) / len(played["steps"]))
-        case "unlimited":
-            return None
-    return float(played["bit_rate"])

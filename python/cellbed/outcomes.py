@@ -1,0 +1,73 @@
+"""What became of the packets of a :class:`cellbed.Link`, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Fate(IntEnum):
+    """What became of a packet. The codes of drops are those of the packet log."""
+
+    DELIVERED = 0
+    QUEUE_FULL = 1
+    LOSS = 2
+    CONGESTION = 3
+    """Dropped by the queue's active management."""
+    HELD = 255
+    """Still in the link, and there for ever: an unlooped trace has ended. Only :meth:`Link.run` tells of such packets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What became of packets: arrays of one length, a row for each packet that left or was dropped.
+
+    packet: number of the packet (uint64), counted from 0 in the order in which they were sent.
+    arrived: when it came; released: when its last byte left the last bottleneck; departed: when it left the link, or was
+    dropped; all in ns since the link's start (int64). ``released`` and ``departed`` are -1 where ``fate`` is ``HELD``.
+    size: bytes (uint32). fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
+    corrupt_bit: which bit was turned round, counted from the first of the packet (int64); -1 if none was.
+    """
+
+    packet: npt.NDArray[np.uint64]
+    arrived: Int64
+    released: Int64
+    departed: Int64
+    size: npt.NDArray[np.uint32]
+    fate: npt.NDArray[np.uint8]
+    marked: npt.NDArray[np.bool_]
+    corrupt_bit: Int64
+
+    def __len__(self) -> int:
+        return len(self.packet)
+
+    def __repr__(self) -> str:
+        counts = {fate.name.lower(): int(np.count_nonzero(self.fate == fate)) for fate in Fate}
+        return f"Outcomes({', '.join(f'{name}={count}' for name, count in counts.items() if count)})"
+
+    @property
+    def delivered(self) -> npt.NDArray[np.bool_]:
+        """Which rows are of packets that reached the far end."""
+        return self.fate == Fate.DELIVERED
+
+    @property
+    def dropped(self) -> npt.NDArray[np.bool_]:
+        """Which rows are of packets that were dropped."""
+        return (self.fate != Fate.DELIVERED) & (self.fate != Fate.HELD)
+
+    @property
+    def delay(self) -> Int64:
+        """One-way delay of the packets that reached the far end, ns, in the order of their rows."""
+        delivered = self.delivered
+        delay: Int64 = self.departed[delivered] - self.arrived[delivered]
+        return delay
+
+    def __getitem__(self, rows: Any) -> Outcomes:
+        """The outcomes of some rows: a slice, a mask or an array of indices."""
+        return Outcomes(*(getattr(self, it.name)[rows] for it in fields(self)))

@@ -1,0 +1,86 @@
+"""Settings put to the stages of a direction: which of them become another, and what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.scenario.settings import Settings
+from cellbed.testbed.stages import (
+    Playing,
+    Slot,
+    Stage,
+    chance_stage,
+    delay_stage,
+    derived_seed,
+    loss_stage,
+    mean_rate,
+    queue_config,
+    schedule,
+    slot_of,
+)
+
+
+class NoSuchStage(CellbedError):
+    """A setting that concerns a stage which the direction does not have."""
+
+
+def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
+    """Number and new content of each stage that the settings concern.
+
+    name: of the direction; it goes into errors and into the seeds of what draws for the first time.
+
+    Errors: :class:`NoSuchStage`.
+    """
+    found = []
+
+    def place(slot: Slot, key: str) -> tuple[int, Stage, int]:
+        for index, stage in enumerate(stages):
+            if slot_of(stage) == slot:
+                return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
+        remedy = f"ask for {key} at the start, or for a change to it, to have one"
+        raise NoSuchStage(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
+
+    if settings.loss is not None:
+        index, _, seed = place("loss", "loss")
+        found.append((index, loss_stage(settings.loss, Playing(), seed)))
+    for slot, chance in (("duplication", settings.duplication), ("corruption", settings.corruption)):
+        if chance is not None:
+            index, _, seed = place(slot, slot)  # type: ignore[arg-type]
+            found.append((index, chance_stage(slot, chance, seed)))  # type: ignore[arg-type]
+    if settings.rate is not None or settings.queue is not None:
+        index, stage, _ = place("bottleneck", "rate" if settings.rate is not None else "queue")
+        found.append((index, _bottleneck(stage, settings, name)))
+    if settings.delay is not None:
+        index, _, seed = place("delay", "delay")
+        found.append((index, delay_stage(settings.delay, Playing(), seed)))
+    return found
+
+
+def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
+    """The bottleneck with another schedule or queue; what is not said stays."""
+    now = dict(stage)
+    if settings.rate is not None:
+        played = stage["schedule"]
+        now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
+    if settings.queue is not None:
+        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
+        capacity = settings.rate
+        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage["schedule"]))
+        now["queue"] = queue_config(settings.queue, seed, rate)
+    return now
+
+
+def _rate_of(played: dict[str, Any]) -> float | None:
+    """Mean rate of a schedule in the emulator's terms, bit/s; ``None`` where there is no limit."""
+    match played["kind"]:
+        case "trace":
+            from cellbed._core import parse_trace
+
+            return parse_trace(played["path"]).mean_bit_rate
+        case "series":
+            return float(sum(rate for _, rate in played["steps"]) / len(played["steps"]))
+        case "unlimited":
+            return None
+    return float(played["bit_rate"])
