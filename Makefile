@@ -34,7 +34,8 @@ lint: setup-test  ## format, lint and type checks
 	$(VENV)/mypy
 	shellcheck scripts/*.sh .ci/run
 
-bench: setup-test  ## figures beside a baseline measured in the same run
+bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
+	$(VENV)/python benches/comparison.py
 	$(VENV)/python benches/emulator_throughput.py
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py

@@ -26,7 +26,7 @@ pub struct PacketRecord {
     pub observed: Time,
     /// Index of the direction.
     pub direction: u16,
-    /// 0: delivered, 1: the queue was full, 2: lost.
+    /// 0: delivered, 1: the queue was full, 2: lost, 3: dropped to tell of congestion.
     pub drop: u8,
     /// Transport protocol (IANA number).
     pub protocol: u8,
@@ -65,7 +65,7 @@ pub struct SeriesRecord {
     pub used: u64,
     /// Bytes that reached the direction.
     pub arrived: u64,
-    /// Packets dropped because the queue was full.
+    /// Packets dropped by the queue, for want of room or to tell of congestion.
     pub dropped_queue: u32,
     /// Packets lost.
     pub dropped_loss: u32,

@@ -17,6 +17,7 @@ VERBS = {
     "compare": "Put runs beside each other.",
     "log": "Show or convert the packet log of a run.",
     "shell": "Run any program behind an emulated link.",
+    "mahimahi": "Install commands that stand in for Mahimahi's.",
     "link": "See and change the links of what is running.",
     "meter": "Show what the links of live runs and shells do.",
     "traces": "List and show the traces of the archive.",

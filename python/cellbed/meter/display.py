@@ -13,6 +13,9 @@ from typing import Protocol
 from cellbed.meter.reading import Reading
 from cellbed.meter.rows import sentence, table
 
+REDRAW_S = 0.2
+"""How often a display is given news."""
+
 _LEAST_LINES = 4
 """What a command keeps of the terminal, at least."""
 

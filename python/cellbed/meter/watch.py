@@ -6,12 +6,10 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
-from cellbed.meter.display import display
+from cellbed.meter.display import REDRAW_S, display
 from cellbed.meter.reading import WINDOW_NS, Meter, Reading
 from cellbed.testbed.control import ControlError
 from cellbed.testbed.live import LiveError, connect, find, label, live
-
-REDRAW_S = 0.2
 
 
 def watch(name: str | None, descriptor: int) -> None:

@@ -51,12 +51,13 @@ def hold_signals() -> None:
 class Foreground:
     """Waits for one command.
 
-    ended_by: the signal that asked this process to end, if one did.
+    ended_by: the signal that asked this process to end, if one did. out_of_time: whether the command's time was over.
     """
 
     def __init__(self) -> None:
         self._command: Popen[bytes] | None = None
         self.ended_by: int | None = None
+        self.out_of_time = False
         self._escalation = [signal.SIGHUP, signal.SIGKILL]
         self._terminal_group = _terminal_group()
 
@@ -93,6 +94,10 @@ class Foreground:
                 _give_terminal_to(self._terminal_group)
                 return status if status >= 0 else 128 - status
 
+    def end_after(self, seconds: float) -> None:
+        """Let the command hang up (SIGHUP) when this time is over."""
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
     def end_command(self) -> None:
         """End the command because the shell can no longer serve it."""
         self._end(signal.SIGTERM, None)
@@ -115,6 +120,7 @@ class Foreground:
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
     def _escalate(self, _number: int, _frame: FrameType | None) -> None:
+        self.out_of_time = self.ended_by is None
         if self._escalation:
             # An interactive shell ignores SIGTERM and obeys SIGHUP.
             self._send(self._escalation.pop(0))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.shell.addresses import Pair
-from cellbed.traces import TraceSource
+
+if TYPE_CHECKING:
+    from cellbed.traces import TraceSource
 
 INSIDE = "inside"
 OUTSIDE = "outside"
@@ -22,12 +24,19 @@ class ShellDirection:
     """One direction of a shell's link.
 
     stages: what a packet meets, in this order; none: it passes at once. description: the same in words.
-    trace: that the bottleneck replays, if it replays one; the packet log names it.
+    trace: that the bottleneck replays, if it replays one; the packet log names it. mahimahi_log: a log as mm-link's, as
+    the emulator takes it.
     """
 
     stages: tuple[Stage, ...] = ()
     description: str = "unlimited"
     trace: TraceSource | None = None
+    mahimahi_log: Mapping[str, Any] | None = None
+
+    def config(self, name: str, source: str, target: str) -> dict[str, Any]:
+        """The direction as the emulator takes it."""
+        config = {"name": name, "from": source, "to": target, "stages": list(self.stages)}
+        return config if self.mahimahi_log is None else {**config, "mahimahi_log": dict(self.mahimahi_log)}
 
     @property
     def replayed(self) -> dict[str, Any] | None:
@@ -88,8 +97,8 @@ class ShellLink:
             ],
             "default_vertex": OUTSIDE,
             "directions": [
-                {"name": "uplink", "from": INSIDE, "to": OUTSIDE, "stages": list(self.uplink.stages)},
-                {"name": "downlink", "from": OUTSIDE, "to": INSIDE, "stages": list(self.downlink.stages)},
+                self.uplink.config("uplink", INSIDE, OUTSIDE),
+                self.downlink.config("downlink", OUTSIDE, INSIDE),
             ],
             "series": None,
             "packet_log": str(packet_log.absolute()) if packet_log else None,

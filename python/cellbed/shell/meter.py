@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.meter import Meter
-from cellbed.meter.display import display
-from cellbed.meter.watch import REDRAW_S
 from cellbed.shell import servant
 from cellbed.testbed.control import Control
 
@@ -77,6 +74,10 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
 
 def main() -> None:
     """Show the meter on standard error until standard input ends, or what it needs."""
+    # Only this process draws: a shell without a meter does not wait for what that takes.
+    from cellbed.meter import Meter
+    from cellbed.meter.display import REDRAW_S, display
+
     task = servant.read_task()
     descriptor = sys.stderr.fileno()
     try:

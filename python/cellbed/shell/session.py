@@ -77,7 +77,7 @@ def run_shell(
     packet_log: Path | None = None,
     meter: ShellMeter | None = None,
     environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
-    ended: Callable[[], None] | None = None,
+    seconds: float | None = None,
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
@@ -86,7 +86,8 @@ def run_shell(
     packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
     meter: where to show meanwhile what the link does.
     environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
-    ended: called once the command has ended and the packet log is whole on the disk.
+    seconds: after this time the command hangs up (SIGHUP), and with it all that it has left in the shell; the status is
+    then 0.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
     command = list(command) or [_login_shell()]
@@ -98,15 +99,13 @@ def run_shell(
             if publish:
                 _publish(around, publish, way, stack)
             with _metering(around, meter):
-                status = _run(around, command, environment or (lambda _: {}))
+                status = _run(around, command, environment or (lambda _: {}), seconds)
             hold_signals()
             _stop_emulator(around.emulator)
         except Interrupted as interrupted:
             return 128 + interrupted.number
         finally:
             hold_signals()
-        if ended is not None:
-            ended()
         return status
 
 
@@ -222,6 +221,7 @@ def _run(
     around: _Surroundings,
     command: Sequence[str],
     more_environment: Callable[[Mapping[str, str]], Mapping[str, str]],
+    seconds: float | None,
 ) -> int:
     foreground = Foreground()
     foreground.take_signals()
@@ -266,11 +266,13 @@ def _run(
                 return
         os.waitpid(number, 0)
 
+    if seconds is not None:
+        foreground.end_after(seconds)
     status = foreground.wait(process, other_ended)
-    if foreground.ended_by is not None:
+    if foreground.ended_by is not None or foreground.out_of_time:
         hold_signals()
         end_inhabitants(namespace)
-        return 128 + foreground.ended_by
+        return 128 + foreground.ended_by if foreground.ended_by is not None else 0
     return status
 
 

@@ -1,0 +1,65 @@
+"""`cellbed mahimahi`: put the commands that stand in for Mahimahi's where scripts find them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cellbed.mahimahi.install import Launcher
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Commands that stand in for Mahimahi's.")
+
+_Prefix = Annotated[
+    Path,
+    typer.Option("--prefix", help="The commands are in its folder bin.", show_default="~/.local", metavar="FOLDER"),
+]
+_DEFAULT = Path("~/.local")
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+@app.command("install")
+def install_launchers(
+    prefix: _Prefix = _DEFAULT,
+    force: Annotated[bool, typer.Option("--force", help="Replace programs of the same names.")] = False,
+) -> None:
+    """Install mm-link, mm-delay, mm-loss, mm-onoff, mm-intermittent, mm-meter and the graphs under a prefix.
+
+    \b
+    Examples:
+      cellbed mahimahi install
+      sudo cellbed mahimahi install --prefix /usr/local
+      mm-delay 20 mm-loss uplink 0.01 mm-link 12mbit 12mbit -- curl -sI https://example.org
+    """
+    from cellbed.mahimahi.install import install, is_on_path
+
+    place = prefix.expanduser()
+    print(f"{len(install(place, force=force))} commands are in {place.absolute() / 'bin'}")
+    if not is_on_path(place):
+        print(f'That folder is not on your PATH; add it with: export PATH="{place.absolute() / "bin"}:$PATH"')
+
+
+@app.command("uninstall")
+def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
+    """Remove what `install` has put there; programs of others stay."""
+    from cellbed.mahimahi.install import uninstall
+
+    removed = uninstall(prefix.expanduser())
+    print(f"{len(removed)} commands were removed from {prefix.expanduser().absolute() / 'bin'}")
+
+
+@app.command("ls")
+def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
+    """Say which of the commands are there, and whose."""
+    from cellbed.mahimahi.install import launchers
+
+    found: list[Launcher] = launchers(prefix.expanduser())
+    if as_json:
+        print(json.dumps([{"name": it.name, "path": str(it.path), "state": it.state} for it in found], indent=2))
+        return
+    for it in found:
+        words = {"installed": "this installation of cellbed", "other": "another program", "absent": "not there"}
+        print(f"{it.name:<20} {words[it.state]}")

@@ -1,0 +1,102 @@
+"""Launchers of Mahimahi's names in a folder of the user's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+from cellbed.mahimahi.main import COMMANDS
+
+_MARK = "# Made by: cellbed mahimahi install"
+
+
+class InstallError(CellbedError):
+    """Launchers that cannot be put or taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A command and the file that is called so. state: ``"installed"``, ``"other"`` (a program of somebody else's, or
+    a launcher of another installation of cellbed) or ``"absent"``."""
+
+    name: str
+    path: Path
+    state: str
+
+
+def launchers(prefix: Path) -> list[Launcher]:
+    """What ``PREFIX/bin`` has of each command."""
+    return [Launcher(name, path, _state(path, name)) for name, path in _paths(prefix)]
+
+
+def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
+    """Put a launcher of each command into ``PREFIX/bin``; each calls this installation of cellbed.
+
+    force: replace programs of the same names. Errors: :class:`InstallError`, and nothing is changed.
+    """
+    foreign = [path for _, path in _paths(prefix) if os.path.lexists(path) and not _is_ours(path)]
+    if foreign and not force:
+        raise InstallError(
+            f"{foreign[0]} is there and is not cellbed's: choose another --prefix, or replace it with --force"
+        )
+    folder = prefix / "bin"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, path in _paths(prefix):
+            temporary = path.with_name(f".{name}.{os.getpid()}.tmp")
+            temporary.write_text(_script(name))
+            temporary.chmod(0o755)
+            temporary.replace(path)
+    except OSError as error:
+        raise InstallError(f"{error.filename}: cannot be written: {error.strerror}; choose another --prefix") from error
+    return launchers(prefix)
+
+
+def uninstall(prefix: Path) -> list[Path]:
+    """Take the launchers away that `install` has put there; programs of others stay. Which were taken away.
+
+    Errors: :class:`InstallError`.
+    """
+    removed = []
+    for _, path in _paths(prefix):
+        if _is_ours(path):
+            try:
+                path.unlink()
+            except OSError as error:
+                raise InstallError(f"{path}: cannot be removed: {error.strerror}") from error
+            removed.append(path)
+    return removed
+
+
+def is_on_path(prefix: Path) -> bool:
+    """Whether a shell finds what is in ``PREFIX/bin``."""
+    folder = (prefix / "bin").resolve()
+    return any(Path(entry).resolve() == folder for entry in os.environ.get("PATH", "").split(":") if entry)
+
+
+def _paths(prefix: Path) -> list[tuple[str, Path]]:
+    return [(name, prefix.absolute() / "bin" / name) for name in COMMANDS]
+
+
+def _script(name: str) -> str:
+    # -P: a folder that the caller works in must not give us modules.
+    command = shlex.join((sys.executable, "-P", "-m", "cellbed.mahimahi", name))
+    return f'#!/bin/sh\n{_MARK}\nexec {command} "$@"\n'
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return _MARK in path.read_text(errors="replace").splitlines()[1:2]
+    except OSError:
+        return False
+
+
+def _state(path: Path, name: str) -> str:
+    try:
+        return "installed" if path.read_text(errors="replace") == _script(name) else "other"
+    except OSError:
+        return "other" if os.path.lexists(path) else "absent"

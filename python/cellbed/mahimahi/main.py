@@ -1,0 +1,53 @@
+"""Which command is called, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cellbed.errors import CellbedError
+from cellbed.mahimahi.errors import UsageError
+
+COMMANDS = (
+    "mm-link",
+    "mm-delay",
+    "mm-loss",
+    "mm-onoff",
+    "mm-intermittent",
+    "mm-meter",
+    "mm-throughput-graph",
+    "mm-delay-graph",
+)
+"""The commands that there are."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command that the first argument names with the others; its exit status, 1 after an error."""
+    name, *rest = arguments or ("",)
+    if name not in COMMANDS:
+        print(f"error: there is no command '{name}'; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 1
+    try:
+        # The pictures need other things than the shells, which are to start at once.
+        if name.endswith("-graph"):
+            from cellbed.mahimahi import graphs
+
+            return graphs.delay_graph(rest) if name == "mm-delay-graph" else graphs.throughput_graph(rest)
+        from cellbed.mahimahi import shells
+
+        return {
+            "mm-link": shells.link,
+            "mm-delay": shells.delay,
+            "mm-loss": shells.loss,
+            "mm-onoff": shells.onoff,
+            "mm-intermittent": shells.intermittent,
+            "mm-meter": shells.meter,
+        }[name](rest)
+    except UsageError as error:
+        if not str(error):
+            print(error.usage, file=sys.stdout if "--help" in rest else sys.stderr)
+            return 0 if "--help" in rest else 1
+        print(f"{name}: {error}\n\n{error.usage}", file=sys.stderr)
+    except CellbedError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+    return 1

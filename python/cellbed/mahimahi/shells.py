@@ -1,0 +1,226 @@
+"""Mahimahi's shells: each is a link of ours in the terms of the original's command line."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cellbed.mahimahi.arguments import CommandLine, number, read
+from cellbed.mahimahi.errors import MahimahiError, UsageError
+from cellbed.mahimahi.queues import LinkQueue, parse_queue
+from cellbed.mahimahi.traces import Replayed, replayed
+from cellbed.shell.link import ShellDirection, ShellLink, Stage
+from cellbed.shell.meter import ShellMeter
+from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
+
+BASE_VARIABLE = "MAHIMAHI_BASE"
+"""In the command's environment: the address of the outermost gateway, where the host is reached."""
+PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
+"""In the command's environment: what the shells around it say of themselves, which the prompt begins with."""
+
+_SECOND = 1e9
+_MILLISECOND = 1e6
+_WAYS = ("uplink", "downlink")
+_METERS = {
+    "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
+    "downlink": ("meter-downlink", "meter-downlink-delay", "meter-all"),
+}
+_LINK_USAGE = """\
+Usage: mm-link UPLINK DOWNLINK [OPTION]... [COMMAND]
+
+UPLINK, DOWNLINK: a file of packet delivery opportunities (ms, one a line), or a rate such as 12mbit.
+
+  --once                                     end when the uplink's trace has ended
+  --uplink-log=FILE --downlink-log=FILE      log every packet and opportunity
+  --uplink-queue=TYPE --downlink-queue=TYPE  infinite, droptail, drophead, codel or pie
+  --uplink-queue-args=ARGS --downlink-queue-args=ARGS
+                                             "NAME=NUMBER, ...": bytes, packets; target, interval (codel),
+                                             qdelay_ref, max_burst (pie) in ms
+  --meter-uplink --meter-uplink-delay --meter-downlink --meter-downlink-delay --meter-all
+                                             show what the link does"""
+_OURS_USAGE = """
+  --publish=[ADDRESS:]PORT[:INSIDE][/udp]    lead a port of the outside to a server inside
+  --seed=NUMBER                              of what is random; else each run differs"""
+
+
+def link(arguments: Sequence[str]) -> int:
+    """``mm-link``: packets wait for the opportunities of a trace."""
+    line = read(
+        arguments,
+        _LINK_USAGE + _OURS_USAGE,
+        2,
+        short={"u": "uplink-log", "d": "downlink-log"},
+        long=(
+            "uplink-log=", "downlink-log=", "once", "uplink-queue=", "downlink-queue=", "uplink-queue-args=",
+            "downlink-queue-args=", "meter-uplink", "meter-downlink", "meter-uplink-delay", "meter-downlink-delay",
+            "meter-all",
+        ),
+        anywhere=True,
+    )  # fmt: skip
+    once = line.chosen("once")
+    traces = [replayed(name) for name in line.words]
+    seed = _seed(line)
+    queues = [
+        parse_queue(
+            line.options.get(f"{way}-queue", "infinite"),
+            line.options.get(f"{way}-queue-args", ""),
+            f"--{way}-queue",
+            seed,
+        )
+        for way in _WAYS
+    ]
+    command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
+    directions = [
+        ShellDirection(
+            ({
+                "kind": "bottleneck",
+                "schedule": {"kind": "trace", "path": trace.path, "looped": not once},
+                "queue": dict(queue.config),
+                "mahimahi": True,
+            },),
+            f"{trace.name}, {queue.words}",
+            mahimahi_log=_log(line.options.get(f"{way}-log"), way.capitalize(), trace, queue, command_line),
+        )
+        for way, trace, queue in zip(_WAYS, traces, queues, strict=True)
+    ]  # fmt: skip
+    return _run(line, ShellLink(*directions), "[link] ", seconds=traces[0].duration_s if once else None)
+
+
+def delay(arguments: Sequence[str]) -> int:
+    """``mm-delay``: every packet takes so long each way."""
+    usage = "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]\n\nFILE: delays over time, as for cellbed shell --delay" + (
+        f"\n{_OURS_USAGE}"
+    )
+    line = read(arguments, usage, 1)
+    (text,) = line.words
+    if Path(text).is_file() and not text.isdecimal():
+        from cellbed.shell.options import EachWay, parse_link
+
+        return _run(line, parse_link(delay=EachWay(text), folder=Path.cwd()), f"[delay {text}] ")
+    milliseconds = number(text, "the delay in ms", usage)
+    stage = {"kind": "delay", "fixed_ns": round(milliseconds * _MILLISECOND)}
+    direction = ShellDirection((stage,), f"{text} ms")
+    return _run(line, ShellLink(direction, direction), f"[delay {text} ms] ")
+
+
+def loss(arguments: Sequence[str]) -> int:
+    """``mm-loss``: packets of one direction are lost, each with the same probability."""
+    usage = f"Usage: mm-loss uplink|downlink RATE [COMMAND...]\n{_OURS_USAGE}"
+    line = read(arguments, usage, 2)
+    way, text = line.words
+    probability = number(text, "the loss rate", usage, most=1)
+    stage = {"kind": "loss", "probability": probability, "seed": _seed(line)}
+    return _run(line, _one_way(way, [stage], f"loss {text}", usage), f"[loss {_short(way)}={text}] ")
+
+
+def onoff(arguments: Sequence[str]) -> int:
+    """``mm-onoff``: one direction passes packets and loses them by turns, for exponentially distributed times."""
+    usage = f"Usage: mm-onoff uplink|downlink MEAN-ON-TIME MEAN-OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
+    line, stages = _spells(arguments, usage, exponential=True)
+    way, on, off = line.words
+    prefix = f"[onoff ({_short(way)}) on={on}s off={off}s] "
+    return _run(line, _one_way(way, stages, f"on for {on} s and off for {off} s on average", usage), prefix)
+
+
+def intermittent(arguments: Sequence[str]) -> int:
+    """``mm-intermittent``: one direction passes packets and loses them by turns, for fixed times."""
+    usage = f"Usage: mm-intermittent uplink|downlink ON-TIME OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
+    line, stages = _spells(arguments, usage, exponential=False)
+    way, on, off = line.words
+    prefix = f"[intermittent ({_short(way)}) on={on}s off={off}s] "
+    return _run(line, _one_way(way, stages, f"on for {on} s, off for {off} s", usage), prefix)
+
+
+def meter(arguments: Sequence[str]) -> int:
+    """``mm-meter``: packets pass at once, and are shown."""
+    usage = f"Usage: mm-meter [--meter-uplink] [--meter-downlink] [COMMAND...]\n{_OURS_USAGE}"
+    short = {"u": "meter-uplink", "d": "meter-downlink"}
+    line = read(arguments, usage, 0, short=short, long=tuple(short.values()))
+    return _run(line, ShellLink(), "[meter] ")
+
+
+def _spells(arguments: Sequence[str], usage: str, *, exponential: bool) -> tuple[CommandLine, list[Stage]]:
+    """The command line of a direction that is on and off by turns, and its stages."""
+    line = read(arguments, usage, 3)
+    on, off = (
+        number(text, f"the {name}-time", usage) for text, name in zip(line.words[1:], ("on", "off"), strict=True)
+    )
+    if on == off == 0:
+        raise UsageError("on-time and off-time cannot both be 0", usage)
+    seed = _seed(line)
+    if on == 0 or off == 0:
+        return line, [{"kind": "loss", "probability": 1.0 if on == 0 else 0.0, "seed": seed}]
+    spells = {"on_ns": round(on * _SECOND), "off_ns": round(off * _SECOND)}
+    return line, [{"kind": "on-off", **spells, "exponential": exponential, "seed": seed}]
+
+
+def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
+    if way not in _WAYS:
+        raise UsageError(f"the direction is uplink or downlink, not '{way}'", usage)
+    return ShellLink(**{way: ShellDirection(tuple(stages), description)})
+
+
+def _short(way: str) -> str:
+    return way.removesuffix("link")
+
+
+def _seed(line: CommandLine) -> int:
+    text = line.options.get("seed")
+    if text is None:
+        return random.SystemRandom().getrandbits(32)
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise MahimahiError(f"--seed: write a whole number, not '{text}'")
+    return int(text)
+
+
+def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_line: str) -> Mapping[str, Any] | None:
+    """The log that the emulator is to write. Errors: :class:`MahimahiError` where there is no place for it."""
+    if not name:
+        return None
+    path = Path(name).absolute()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise MahimahiError(f"{name}: cannot be written: {error.strerror}; log to another place") from None
+    around = os.environ.get(PREFIX_VARIABLE)
+    return {
+        "path": str(path),
+        "heading": [
+            f"mahimahi mm-link ({way}) [{trace.name}] > {name}",
+            f"command line: {command_line}",
+            f"queue: {queue.words}",
+        ],
+        "remarks": [f"mahimahi config: {around}"] if around else [],
+    }
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:
+    shown = tuple(way for way in _WAYS if line.chosen(*_METERS[way]))
+    published = []
+    if line.publish:
+        from cellbed.shell.publish import parse
+
+        published = [parse(text) for text in line.publish]
+
+    def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+        return {
+            BASE_VARIABLE: inherited.get(BASE_VARIABLE) or inherited[GATEWAY_VARIABLE],
+            PREFIX_VARIABLE: inherited.get(PREFIX_VARIABLE, "") + prefix,
+            "PROMPT_COMMAND": f'PS1="${PREFIX_VARIABLE}$PS1" PROMPT_COMMAND=',
+        }
+
+    return run_shell(
+        shell,
+        line.command,
+        publish=published,
+        meter=ShellMeter(directions=shown) if shown else None,
+        environment=environment,
+        seconds=seconds,
+    )
