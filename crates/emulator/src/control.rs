@@ -27,7 +27,7 @@ use crate::{process, stages};
 /// A command.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
-enum Command {
+pub(crate) enum Command {
     /// Begin the schedules anew.
     Start {
         /// Time zero, `CLOCK_MONOTONIC` ns.

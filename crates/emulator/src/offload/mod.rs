@@ -11,8 +11,10 @@ mod run;
 mod single;
 mod vnet;
 
-#[cfg(test)]
-mod reference;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod drafts;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -9,7 +9,9 @@ use cellbed_link::{
 };
 use proptest::prelude::*;
 
-use super::{build_all, drafts, flows, mark, read_all, wire, written};
+use super::super::drafts::{build_all, mark, read_all, written};
+use super::super::reference::wire;
+use super::{drafts, flows};
 use crate::flow::tag;
 use crate::offload::{VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
