@@ -1,5 +1,6 @@
 //! Segmentation once more, as plainly as the RFCs have it and without a look at the other code: what the tests compare with.
 
+use super::vnet::Cut;
 use super::{VNET_BYTES, Vnet};
 
 /// The packets on the wire that a packet with the device's header stands for, all checksums finished.
@@ -67,7 +68,10 @@ pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
 fn finish(packet: &mut [u8], transport: usize, offset: usize, v4: bool) {
     packet[transport + offset..transport + offset + 2].fill(0);
     let pseudo = pseudo_header(packet, transport, offset, v4);
-    let checksum = !ones_complement(&packet[transport..], pseudo);
+    let checksum = match !ones_complement(&packet[transport..], pseudo) {
+        0 => 0xffff, // RFC 768: zero would be none; to others the two are the same number
+        sum => sum,
+    };
     packet[transport + offset..transport + offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -88,4 +92,47 @@ pub fn ones_complement(bytes: &[u8], add: u64) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
+}
+
+/// Checks what the kernel takes for granted of a packet that is to be cut or finished: lengths, the checksum of IPv4, the
+/// sum over the pseudo header in the place of the open checksum, and what the device's header says of all that.
+pub fn check_unfinished(bytes: &[u8]) {
+    let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
+    let packet = &bytes[VNET_BYTES..];
+    if !vnet.partial_checksum {
+        return;
+    }
+    let v4 = packet[0] >> 4 == 4;
+    let transport = usize::from(vnet.checksum_start);
+    let offset = usize::from(vnet.checksum_offset);
+    let field = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    let tcp = offset == 16;
+    if v4 {
+        assert_eq!(field(2), packet.len());
+        assert_eq!(transport, usize::from(packet[0] & 15) * 4);
+        assert_eq!(ones_complement(&packet[..transport], 0), 0xffff);
+    } else {
+        assert_eq!(field(4), packet.len() - 40);
+    }
+    let mut headers = transport + 8;
+    if tcp {
+        headers = transport + usize::from(packet[transport + 12] >> 4) * 4;
+    } else {
+        assert_eq!(field(transport + 4), packet.len() - transport);
+    }
+    let pseudo = pseudo_header(packet, transport, offset, v4);
+    assert_eq!(
+        (pseudo % 0xffff) as usize,
+        field(transport + offset) % 0xffff
+    );
+    let Some(cut) = vnet.cut else { return };
+    let cwr = tcp && packet[transport + 13] & 0x80 != 0;
+    let expected = match (tcp, v4) {
+        (true, true) => Cut::Tcp4 { cwr },
+        (true, false) => Cut::Tcp6 { cwr },
+        (false, _) => Cut::Udp,
+    };
+    assert_eq!(cut, expected);
+    assert_eq!(usize::from(vnet.header), headers);
+    assert!(vnet.segment > 0 && packet.len() - headers > usize::from(vnet.segment));
 }

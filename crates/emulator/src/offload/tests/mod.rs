@@ -1,10 +1,13 @@
 //! What the segmentation code makes, held against the plain one.
 
+mod cases;
+mod draws;
 mod path;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use self::draws::Draws;
 use super::reference::{ones_complement, pseudo_header, wire};
 use super::vnet::Cut;
 use super::{Layout, VNET_BYTES, Vnet};
@@ -20,6 +23,8 @@ struct Draft {
     /// Added to what the flow's sequence and identification would be: mostly nothing.
     gap: u16,
     window: u16,
+    /// Which bit of the headers is not that of the flow; none if zero.
+    twist: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +35,13 @@ struct Flow {
     network_options: usize,
     tcp_options: usize,
     ecn: u8,
+    /// What all else in the headers is drawn from: addresses, ports, options.
+    seed: u64,
 }
 
 /// A packet as a device gives it.
 fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u8> {
+    let mut draws = Draws(flow.seed);
     let protocol = if flow.tcp { 6 } else { 17 };
     let mut packet = if flow.v6 {
         let next = if flow.network_options > 0 {
@@ -41,40 +49,47 @@ fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u
         } else {
             protocol
         };
-        let mut header = vec![0x60, flow.ecn << 4, 0, 7, 0, 0, next, 64];
-        header.extend([0xfd, 0x63, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        header.extend([0xfd, 0x63, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        let mut header = vec![0; 40 + flow.network_options];
+        draws.fill(&mut header);
+        header[0] = 0x60 | header[0] & 0x0f;
+        header[1] = header[1] & 0xcf | flow.ecn << 4;
+        header[6] = next;
         if flow.network_options > 0 {
-            header.extend([protocol, 0, 1, 4, 0, 0, 0, 0]);
+            let length = flow.network_options as u8;
+            header[40..44].copy_from_slice(&[protocol, length / 8 - 1, 1, length - 4]);
         }
         header
     } else {
-        let words = (20 + flow.network_options) / 4;
-        let mut header = vec![0x40 | words as u8, flow.ecn, 0, 0];
-        header.extend(identification.to_be_bytes());
-        header.extend([0x40, 0, 64, protocol, 0, 0, 100, 64, 0, 2, 100, 64, 64, 2]);
-        header.resize(words * 4, 1);
+        let mut header = vec![0; 20 + flow.network_options];
+        draws.fill(&mut header);
+        header[0] = 0x40 | (header.len() / 4) as u8;
+        header[1] = header[1] & 0xfc | flow.ecn;
+        header[4..6].copy_from_slice(&identification.to_be_bytes());
+        header[6] &= 0x40; // whether it may be cut on the way; it is no fragment
+        header[7] = 0;
+        header[9] = protocol;
         header
     };
     let transport = packet.len();
-    packet.extend([0x30, 0x39, 0x07, 0x5b]);
+    let headers = transport + if flow.tcp { 20 + flow.tcp_options } else { 8 };
+    packet.resize(headers, 0);
+    draws.fill(&mut packet[transport..]);
     if flow.tcp {
-        packet.extend(sequence.to_be_bytes());
-        packet.extend(77u32.to_be_bytes());
-        packet.extend([(((20 + flow.tcp_options) / 4) << 4) as u8, draft.flags]);
-        packet.extend(draft.window.to_be_bytes());
-        packet.extend([0; 4]);
-        packet.resize(transport + 20 + flow.tcp_options, 1);
-    } else {
-        packet.extend([0; 4]);
+        packet[transport + 4..transport + 8].copy_from_slice(&sequence.to_be_bytes());
+        packet[transport + 12] = ((headers - transport) << 2) as u8;
+        packet[transport + 13] = draft.flags;
+        packet[transport + 14..transport + 16].copy_from_slice(&draft.window.to_be_bytes());
     }
-    let headers = packet.len();
+    if draft.twist != 0 {
+        twist(flow, &mut packet, transport, draft.twist);
+    }
     packet.extend((0..draft.payload).map(|at| (sequence as usize + at) as u8 ^ (at >> 8) as u8));
     let length = packet.len();
     if flow.v6 {
         packet[4..6].copy_from_slice(&((length - 40) as u16).to_be_bytes());
     } else {
         packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        packet[10..12].fill(0);
         let checksum = !ones_complement(&packet[..transport], 0);
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
@@ -85,7 +100,7 @@ fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u
     let offset = if flow.tcp { 16 } else { 6 };
     let pseudo = ones_complement(&[], pseudo_header(&packet, transport, offset, !flow.v6));
     packet[transport + offset..transport + offset + 2].copy_from_slice(&pseudo.to_be_bytes());
-    let cwr = draft.flags & 0x80 != 0;
+    let cwr = flow.tcp && packet[transport + 13] & 0x80 != 0;
     let is_super = draft.payload > draft.segment;
     let vnet = Vnet {
         partial_checksum: true,
@@ -102,9 +117,28 @@ fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u
     [vnet.to_bytes().as_slice(), &packet].concat()
 }
 
+/// Turns one bit of the headers round that says nothing of the packet's structure.
+fn twist(flow: Flow, packet: &mut [u8], transport: usize, choice: u64) {
+    let mut places: Vec<usize> = if flow.v6 {
+        (1..4).chain(7..40).chain(44..transport).collect()
+    } else {
+        [1, 4, 5, 8].into_iter().chain(12..transport).collect()
+    };
+    if flow.tcp {
+        places.extend((0..12).chain(13..16).map(|at| transport + at));
+        places.extend(transport + 18..packet.len());
+    } else {
+        places.extend((0..4).map(|at| transport + at));
+    }
+    let mut draws = Draws(choice);
+    packet[draws.one_of(&places)] ^= 1 << draws.below(8);
+}
+
 /// The packets of a flow, one after another.
 fn build_all(flow: Flow, drafts: &[Draft]) -> Vec<Vec<u8>> {
-    let (mut sequence, mut identification) = (u32::MAX - 20_000, u16::MAX - 20);
+    let mut draws = Draws(!flow.seed);
+    let mut sequence = u32::MAX - draws.below(40_000) as u32;
+    let mut identification = u16::MAX - draws.below(40) as u16;
     let mut packets = Vec::new();
     for draft in drafts {
         let draft = Draft {
@@ -132,13 +166,15 @@ fn flows() -> impl Strategy<Value = Flow> {
         select(vec![0, 0, 0, 8]),
         select(vec![0, 12]),
         0u8..4,
+        any::<u64>(),
     )
-        .prop_map(|(v6, tcp, network_options, tcp_options, ecn)| Flow {
+        .prop_map(|(v6, tcp, network_options, tcp_options, ecn, seed)| Flow {
             v6,
             tcp,
             network_options,
             tcp_options,
             ecn,
+            seed,
         })
 }
 
@@ -155,15 +191,23 @@ fn drafts() -> impl Strategy<Value = Draft> {
     ]);
     let gap = select(vec![0, 0, 0, 0, 1448]);
     let window = select(vec![500, 500, 500, 501]);
-    (payload, select(vec![1448, 1448, 1000]), flags, gap, window).prop_map(
-        |(payload, segment, flags, gap, window)| Draft {
+    let twist = prop_oneof![7 => Just(0), 1 => any::<u64>()];
+    (
+        payload,
+        select(vec![1448, 1448, 1000]),
+        flags,
+        gap,
+        window,
+        twist,
+    )
+        .prop_map(|(payload, segment, flags, gap, window, twist)| Draft {
             payload,
             segment,
             flags,
             gap,
             window,
-        },
-    )
+            twist,
+        })
 }
 
 /// Reads a packet into the pool as the engine does; its slot and its segments, each with a reference.
@@ -233,6 +277,7 @@ fn a_marked_header_has_the_checksum_that_a_new_one_would_have() {
                 network_options: 8,
                 tcp_options: 0,
                 ecn,
+                seed: 1,
             };
             let draft = Draft {
                 payload: 0,
@@ -240,13 +285,14 @@ fn a_marked_header_has_the_checksum_that_a_new_one_would_have() {
                 flags: 0,
                 gap: 0,
                 window: 0,
+                twist: 0,
             };
             let mut packet = build(flow, &draft, 0, identification).split_off(VNET_BYTES);
             let mut plainly = packet.clone();
             super::mark(&mut packet);
             mark(&mut plainly);
             assert_eq!(packet, plainly);
-            assert_eq!(packet[1], 3);
+            assert_eq!(packet[1] & 3, 3);
             assert_eq!(ones_complement(&packet[..28], 0), 0xffff);
         }
     }
@@ -343,6 +389,7 @@ fn segments_of_different_packets_join() {
         network_options: 0,
         tcp_options: 12,
         ecn: 0,
+        seed: 1,
     };
     let draft = |payload, flags| Draft {
         payload,
@@ -350,6 +397,7 @@ fn segments_of_different_packets_join() {
         flags,
         gap: 0,
         window: 500,
+        twist: 0,
     };
     let packets = build_all(
         flow,

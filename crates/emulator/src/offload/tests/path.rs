@@ -216,6 +216,7 @@ fn the_property_meets_marks_damage_and_second_copies() {
         network_options: 0,
         tcp_options: 12,
         ecn: 2,
+        seed: 1,
     };
     let draft = super::Draft {
         payload: 60_000,
@@ -223,6 +224,7 @@ fn the_property_meets_marks_damage_and_second_copies() {
         flags: 0x10,
         gap: 0,
         window: 5,
+        twist: 0,
     };
     let packets: Vec<(Time, Vec<u8>)> = build_all(flow, &vec![draft; 8])
         .into_iter()
