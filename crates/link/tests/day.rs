@@ -62,7 +62,10 @@ fn a_busy_looped_trace_is_the_same_in_every_period() {
     let cycles = (departures.len() / count - 2) as u64;
     let shift = Duration::from_nanos(cycles * period.as_nanos());
     for index in 0..count {
-        assert_eq!(departures[count + index] + shift, departures[whole - count + index]);
+        assert_eq!(
+            departures[count + index] + shift,
+            departures[whole - count + index]
+        );
     }
 }
 
@@ -101,7 +104,9 @@ fn an_idle_looped_trace_is_the_same_in_the_last_period_as_in_the_first() {
                 departures.extend(std::iter::from_fn(|| link.poll(event)));
             }
             let since = |at: Time| at.since(Time::ZERO + start);
-            let seen = departures.iter().map(|it| (it.packet, since(it.released), since(it.departed)));
+            let seen = departures
+                .iter()
+                .map(|it| (it.packet, since(it.released), since(it.departed)));
             seen.collect::<Vec<_>>()
         });
         assert_eq!(sent[0].len(), 40);
