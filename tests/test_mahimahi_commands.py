@@ -283,6 +283,17 @@ def test_the_logs_of_mm_link(world: World, user: int) -> None:
     assert sum(sign == "+" for _, sign, _ in events(down)) >= int(done.stdout)
 
 
+def test_what_codel_drops_where_packets_leave_has_no_line(world: World) -> None:
+    log = world.folder / "codel.log"
+    (world.folder / "slow.up").write_text("5\n")
+    queue = ["--uplink-queue=codel", "--uplink-queue-args=packets=1000, target=5, interval=20"]
+    link = ["mm-link", f"{world.folder}/slow.up", "12mbit", f"--uplink-log={log}", *queue, "--"]
+    done = run(world, *link, *python(COUNT, INTERNET, "150"))
+    signs = Counter(sign for _, sign, numbers in events(log) if sign != "#" and 1004 in numbers)
+    assert signs == {"+": 150, "-": int(done.stdout)}
+    assert signs["-"] < 150
+
+
 def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) -> None:
     log = world.folder / "live.log"
     process = start(
