@@ -96,7 +96,8 @@ def world() -> Iterator[World]:
 
 
 def on_path(world: World, *command: str) -> list[str]:
-    return ["/usr/bin/env", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
+    # However these tests were started: a shell's background jobs ignore SIGINT.
+    return ["/usr/bin/env", "--default-signal=INT", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
 
 
 def run(world: World, *command: str, user: int = 0) -> subprocess.CompletedProcess[str]:
@@ -192,6 +193,11 @@ def test_the_exit_status_is_the_commands(world: World) -> None:
     done = run(world, "mm-delay", "5", "no-such-program")
     assert done.returncode == 127
     assert done.stderr.count("\n") == 1
+
+
+def test_a_signal_that_the_caller_ignores_is_ignored_by_the_command(world: World) -> None:
+    done = run(world, "env", "--ignore-signal=INT", "mm-delay", "1", "sh", "-c", "kill -INT $$; echo alive")
+    assert (done.returncode, done.stdout) == (0, "alive\n")
 
 
 def test_standard_input_output_and_error_are_the_callers(world: World) -> None:
