@@ -203,6 +203,14 @@ class World:
         listing = self.run(["ip", "-json", "link"]).stdout
         return {device["ifname"] for device in json.loads(listing)}
 
+    def holders(self) -> tuple[int, int]:
+        """The processes that hold the namespaces of the host and of the internet."""
+        return self._host, self._internet
+
+    def traces(self) -> tuple[str, str, set[str]]:
+        """What a shell could leave behind on the host."""
+        return self.rules(), self.setting("ipv4/ip_forward"), self.devices()
+
     def records(self, user: int = 0) -> list[Path]:
         """A user's records of live shells."""
         return sorted((self.home(user) / ".local" / "state" / "cellbed" / "live").glob("*.json"))

@@ -375,7 +375,8 @@ impl Supervisor {
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
             "refused": account.refused,
-            "records_lost": account.records_lost,
+            "records_lost": account.lost.records,
+            "records_problem": account.lost.problem.as_ref().map(Error::to_string),
             "scheduling": account.scheduling,
         })
     }

@@ -3,16 +3,13 @@
 //! The engine tells [events](Event) in the order in which they happen; the thread that owns the file turns them into
 //! lines, so that the packet path neither formats nor waits.
 
-use std::fs::File;
-use std::io::Write;
-
 use cellbed_link::{Bytes, Duration, Time};
 use serde::Deserialize;
 
 use crate::config::Stage;
-use crate::error::{Result, Trying};
+use crate::error::Result;
 use crate::records::RECORD_BYTES;
-use crate::writer::RecordFile;
+use crate::writer::{Pieces, RecordFile};
 
 mod opportunities;
 mod transcript;
@@ -42,7 +39,7 @@ impl Wanted {
     /// Creates the file for a direction with these stages, whose first trace the log's opportunities are those of.
     pub fn create(&self, stages: &[Stage]) -> Result<RecordFile> {
         let name = self.path.display().to_string();
-        let mut file = File::create(&self.path).trying(|| format!("write the log {name}"))?;
+        let mut file = Pieces::create(&self.path)?;
         let mut transcript = Transcript::new(self.clone(), Opportunities::of(stages)?);
         let mut text = Vec::new();
         RecordFile::create_with(name, move |block| {
@@ -51,7 +48,7 @@ impl Wanted {
             for event in events {
                 transcript.tell(Event::from_bytes(event), &mut text);
             }
-            file.write_all(&text)
+            file.append(&text)
         })
     }
 }

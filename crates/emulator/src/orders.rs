@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::process::Scheduling;
 use crate::tally::{Counters, Delay};
+use crate::writer::Lost;
 
 /// What the engine is asked to do.
 pub enum Order {
@@ -96,8 +97,8 @@ pub struct Account {
     pub refused: u64,
     /// Packets read from devices, segments counted one by one.
     pub packets: u64,
-    /// Records that could not be written because the disk fell behind.
-    pub records_lost: u64,
+    /// What is missing in the files.
+    pub lost: Lost,
     /// How the kernel scheduled the event loop.
     pub scheduling: Scheduling,
 }

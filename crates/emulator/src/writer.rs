@@ -1,7 +1,7 @@
 //! Files of records, written by a thread of their own so that the packet path never waits for a disk.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -30,22 +30,65 @@ pub struct RecordFile {
     blocks: usize,
     full: SyncSender<Block>,
     empty: Receiver<Block>,
-    writer: JoinHandle<Result<()>>,
+    writer: JoinHandle<Lost>,
     lost: u64,
+}
+
+/// What is missing in files.
+#[derive(Debug, Default)]
+pub struct Lost {
+    /// How many records.
+    pub records: u64,
+    /// What the first attempt failed for, unless the disk only fell behind.
+    pub problem: Option<Error>,
+}
+
+impl Lost {
+    fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.problem = self.problem.take().or(other.problem);
+    }
+}
+
+/// A file that grows by whole pieces only.
+pub struct Pieces {
+    file: File,
+    length: u64,
+}
+
+impl Pieces {
+    /// An empty file at `path`, in place of any that was there.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).trying(|| format!("create {}", path.display()))?;
+        Ok(Self { file, length: 0 })
+    }
+
+    /// Appends a piece, or nothing of it: after a disk was full the file goes on where the last whole piece ends.
+    pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(piece);
+        match &written {
+            Ok(()) => self.length += piece.len() as u64,
+            Err(_) => {
+                // What cannot be cut off (a pipe) cannot be helped.
+                let _ = self.file.set_len(self.length);
+                let _ = self.file.seek(SeekFrom::Start(self.length));
+            }
+        }
+        written
+    }
 }
 
 impl RecordFile {
     /// Creates the file, which begins with `magic`.
     pub fn create(path: &Path, magic: &'static [u8]) -> Result<Self> {
-        let mut file = File::create(path).trying(|| format!("create {}", path.display()))?;
-        file.write_all(magic)
+        let mut file = Pieces::create(path)?;
+        file.append(magic)
             .trying(|| format!("write to {}", path.display()))?;
-        Self::create_with(path.display().to_string(), move |block| {
-            file.write_all(block)
-        })
+        Self::create_with(path.display().to_string(), move |block| file.append(block))
     }
 
-    /// A file called `name` to which `write` appends, in a thread of its own.
+    /// A file called `name` to which `write` appends, in a thread of its own. What it cannot write is lost and counted; the
+    /// next is tried all the same, since a full disk may have room again.
     pub fn create_with(
         name: String,
         mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
@@ -60,16 +103,19 @@ impl RecordFile {
         let writer = thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
+                let mut lost = Lost::default();
                 for mut block in to_write {
-                    write(&block).trying_or(
-                        || format!("write to {name}"),
-                        |_| "Records from here on are missing; make room on that disk".into(),
-                    )?;
+                    if let Err(problem) = write(&block).trying(|| format!("write to {name}")) {
+                        lost.add(Lost {
+                            records: (block.len() / RECORD_BYTES) as u64,
+                            problem: Some(problem),
+                        });
+                    }
                     block.clear();
                     // The other side may have finished already.
                     let _ = give_back.try_send(block);
                 }
-                Ok(())
+                lost
             })
             .trying(|| "start the writer thread".into())?;
         Ok(Self {
@@ -108,19 +154,22 @@ impl RecordFile {
             }
             Err(_) => return false,
         };
-        // Never full: there are no more blocks than it holds. Disconnected after an error, which `finish` tells.
+        // Never full: there are no more blocks than it holds. The writer ends after this side.
         let _ = self.full.try_send(std::mem::replace(&mut self.block, next));
         true
     }
 
-    /// Writes everything and closes the file; the number of records that were lost because the disk fell behind.
-    pub fn finish(mut self) -> Result<u64> {
+    /// Writes everything and closes the file; what is missing in it.
+    pub fn finish(mut self) -> Result<Lost> {
         self.flush();
         drop(self.full);
-        self.writer
-            .join()
-            .unwrap_or(Err(Error::ThreadEnded { thread: "writer" }))?;
-        Ok(self.lost)
+        let mut lost = Lost {
+            records: self.lost,
+            problem: None,
+        };
+        let written = self.writer.join();
+        lost.add(written.map_err(|_| Error::ThreadEnded { thread: "writer" })?);
+        Ok(lost)
     }
 }
 
@@ -164,12 +213,12 @@ impl Records {
         }
     }
 
-    /// Closes the files; the number of records that were lost because the disk fell behind.
-    pub fn finish(&mut self) -> Result<u64> {
-        let mut lost = 0;
+    /// Closes the files; what is missing in them.
+    pub fn finish(&mut self) -> Result<Lost> {
+        let mut lost = Lost::default();
         let files = [self.series.take(), self.packets.take()].into_iter();
         for file in files.chain(self.mahimahi.drain(..)).flatten() {
-            lost += file.finish()?;
+            lost.add(file.finish()?);
         }
         Ok(lost)
     }
@@ -197,7 +246,7 @@ mod tests {
                 file.flush();
             }
         }
-        assert_eq!(file.finish().unwrap(), 0);
+        assert_eq!(file.finish().unwrap().records, 0);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(b"magic"));
         let numbers = bytes[5..]
@@ -207,13 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_at_the_end() {
+    fn what_a_full_disk_did_not_take_is_counted_and_told() {
         let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"") else {
             return;
         };
-        for _ in 0..3 * BLOCK_RECORDS {
+        let count = 3 * BLOCK_RECORDS + 5;
+        for _ in 0..count {
             file.push([0; RECORD_BYTES]);
         }
-        assert!(file.finish().unwrap_err().to_string().contains("/dev/full"));
+        let lost = file.finish().unwrap();
+        assert_eq!(lost.records, count as u64);
+        assert!(lost.problem.unwrap().to_string().contains("/dev/full"));
     }
 }

@@ -101,12 +101,12 @@ impl Engine {
         self.advance(now);
         self.write_all();
         self.flush(now);
-        let records_lost = self.records.finish()?;
+        let lost = self.records.finish()?;
         Ok(Account {
             lateness: std::mem::take(&mut self.lateness),
             refused: self.refused,
             packets: self.read,
-            records_lost,
+            lost,
             scheduling: self.scheduling,
         })
     }

@@ -1,0 +1,242 @@
+"""Whatever a user writes or a file holds, a parser gives a value or one sentence that says what is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cellbed.errors import CellbedError
+from cellbed.mahimahi import arguments
+from cellbed.mahimahi.events import read_events
+from cellbed.mahimahi.queues import TYPES, parse_queue
+from cellbed.mahimahi.rates import constant_trace, parse_rate
+from cellbed.mahimahi.traces import replayed
+from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.packetlog.log import open_log
+from cellbed.scenario.settings import read_texts
+from cellbed.shell import publish
+from cellbed.shell.options import EachWay, parse_link
+
+many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+# No argument of a program holds a zero byte.
+ODD_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
+
+
+def words(*choices: str) -> st.SearchStrategy[str]:
+    """Texts that look much like what is understood, and some that do not."""
+    near = st.lists(
+        st.sampled_from(choices) | st.from_regex(r"-?[0-9]{1,25}(\.[0-9]{0,4})?(e[0-9]{1,3})?", fullmatch=True)
+    )
+    return near.map("".join) | near.map(" ".join) | ODD_TEXT
+
+
+NUMBERS = ("0", "1", "5", "12.5", "1e9", "-1", "inf", "nan", "٣", "½")
+UNITS = (" ms", "s", " Mbit/s", "bit/s", " kB", " MB", " packets", "%", "h")
+KEYS = {
+    "rate": words(*NUMBERS, *UNITS, "unlimited", "x.csv", "lte", "constant", "burst", ",", "=", "(", ")"),
+    "delay": words(*NUMBERS, *UNITS, "±", "normal", "pareto", "uniform", ",", "correlation", "=", "reorder", "x.csv"),
+    "loss": words(*NUMBERS, *UNITS, "bursts", "on", "off", ",", "=", "x.csv"),
+    "queue": words(
+        *NUMBERS, *UNITS, "codel", "fq_codel", "pie", "red", "dualpi2", "infinite", "target", ",", "=", "ecn"
+    ),
+}
+
+
+def value_or_sentence(parse: Callable[[], Any]) -> Any:
+    """What `parse` gives, or `None` where it says why it does not; any other exception is a bug."""
+    try:
+        return parse()
+    except CellbedError as error:
+        told = str(error)
+    assert "Traceback" not in told
+    return None
+
+
+@pytest.mark.parametrize("key", KEYS)
+@many
+@given(data=st.data())
+def test_any_phrase_of_a_link_is_a_setting_or_an_error(key: str, data: st.DataObject, tmp_path: Path) -> None:
+    text = data.draw(KEYS[key])
+    value_or_sentence(lambda: read_texts({key: text}, tmp_path))
+
+
+@many
+@given(up=KEYS["rate"], delay=KEYS["delay"], loss=KEYS["loss"], queue=KEYS["queue"], start=words(*NUMBERS, *UNITS))
+def test_any_options_of_the_shell_are_a_link_or_an_error(
+    up: str, delay: str, loss: str, queue: str, start: str, tmp_path: Path
+) -> None:
+    def parse(**options: Any) -> Any:
+        return value_or_sentence(lambda: parse_link(**options, folder=tmp_path))
+
+    parse(uplink=up)
+    parse(delay=EachWay(delay))
+    parse(loss=EachWay("0", uplink=loss))
+    parse(queue=EachWay(queue))
+    parse(start=start)
+
+
+@many
+@given(words(":", "/", "tcp", "udp", "127.0.0.1", "[::1]", "80", "65536", "*"))
+def test_any_text_is_a_published_port_or_an_error(text: str) -> None:
+    value_or_sentence(lambda: publish.parse(text))
+
+
+CELLS = st.sampled_from(("0", "1", "2.5", "-1", "nan", "1e400", "9" * 30, "", '"', '"3"', "x", "\x00", "é"))
+HEADINGS = st.sampled_from(("time_s", "time_ms", "rate_mbit_s", "rate_bit_s", "delay_ms", "probability", "", "x"))
+
+
+@pytest.mark.parametrize("key", ["rate", "delay", "loss"])
+@many
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.tuples(st.lists(HEADINGS, max_size=3), st.lists(st.lists(CELLS, max_size=3), max_size=6)).map(
+            lambda it: "\n".join(",".join(line) for line in [it[0], *it[1]]).encode()
+        ),
+    )
+)
+def test_any_file_is_a_series_or_an_error(key: str, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    for phrase in ("x.csv", "series x.csv", "recorded x.csv"):
+        value_or_sentence(lambda phrase=phrase: read_texts({key: phrase}, tmp_path))  # type: ignore[misc]
+
+
+@many
+@given(st.binary(max_size=300), st.booleans(), st.integers(0, 3))
+def test_any_bytes_are_a_packet_log_or_an_error(tmp_path: Path, content: bytes, begins: bool, records: int) -> None:
+    path = tmp_path / "log.bin"
+    path.write_bytes((MAGIC if begins else b"") + bytes(records * RECORD.itemsize) + content)
+
+    def read() -> int:
+        log = open_log(path)
+        assert log.directions_seen() == sorted(set(log.directions_seen()))
+        return sum(len(chunk) for chunk in log.chunks())
+
+    count = value_or_sentence(read)
+    if begins and count is not None:
+        assert count == records + len(content) // RECORD.itemsize
+
+
+KEYS_OF_ACCOUNTS = st.sampled_from(("directions", "nodes", "index", "name", "t0_ns", "x"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS_OF_ACCOUNTS, inner, max_size=4),
+)
+
+
+@many
+@given(JSON)
+def test_any_account_beside_a_packet_log_is_read_or_an_error(tmp_path: Path, account: Any) -> None:
+    path = tmp_path / "log.bin"
+    path.write_bytes(MAGIC + bytes(RECORD.itemsize))
+    (tmp_path / "log.bin.json").write_text(json.dumps(account))
+    value_or_sentence(lambda: sum(len(chunk) for chunk in open_log(path).chunks()))
+
+
+LINES = st.sampled_from(
+    (
+        "# base timestamp: 0",
+        "# base timestamp: 99999999999999999999",
+        "# queue: infinite",
+        "#",
+        "",
+        "17 + 1504",
+        "17 # 1504",
+        "20 - 1504 3",
+        "20 - 1504 30",
+        "21 d 1 1504",
+        "21 d 1",
+        "-1 + 1504",
+        "9223372036854775808 + 1",
+        "17 + 1504 0 0",
+        "17\t+\t1504",
+        "17 ? 1504",
+        "x",
+        "\x00",
+        "1e3 + 5",
+        "17 + 1504\r",
+    )
+)
+
+
+@many
+@given(st.binary(max_size=200) | st.lists(LINES, max_size=8).map(lambda lines: "\n".join(lines).encode()))
+@example(b"# base timestamp: 99999999999999999999\n17 + 1504\n")
+def test_any_bytes_are_a_log_of_mahimahi_or_an_error(content: bytes) -> None:
+    def read() -> int:
+        return sum(len(events.time) for events in read_events(io.BytesIO(content), "log"))
+
+    value_or_sentence(read)
+
+
+ARGUMENTS = st.lists(
+    st.sampled_from(
+        (
+            "--",
+            "-",
+            "--help",
+            "--once",
+            "--meter",
+            "--uplink-log=x",
+            "--uplink-log",
+            "--uplink-l",
+            "--publish=8",
+            "-x",
+            "5",
+        )
+    )
+    | ODD_TEXT,
+    max_size=6,
+)
+
+
+@many
+@given(ARGUMENTS, st.integers(0, 3), st.booleans())
+def test_any_arguments_are_a_command_line_of_mahimahi_or_its_usage(
+    given_arguments: list[str], count: int, anywhere: bool
+) -> None:
+    def read() -> arguments.CommandLine:
+        long = ("uplink-log=", "uplink-queue=", "once", "meter")
+        return arguments.read(given_arguments, "usage", count, long=long, short={"l": "uplink-log"}, anywhere=anywhere)
+
+    line = value_or_sentence(read)
+    assert line is None or len(line.words) == count
+
+
+@many
+@given(words(*NUMBERS, "e", "_"))
+def test_any_text_is_a_number_of_mahimahi_or_its_usage(text: str) -> None:
+    value = value_or_sentence(lambda: arguments.number(text, "the delay", "usage", most=100))
+    assert value is None or 0 <= value <= 100
+
+
+@many
+@given(
+    st.sampled_from((*TYPES, "red", "")), words("packets", "bytes", "target", "interval", "=", ",", " ", "qdelay_ref")
+)
+def test_any_text_is_a_queue_of_mahimahi_or_an_error(kind: str, text: str) -> None:
+    value_or_sentence(lambda: parse_queue(kind, text, "--uplink-queue", 1))
+
+
+@many
+@given(words("12", "1.5", "k", "M", "G", "bit", "bps", "bit/s", " ", "b/s"))
+def test_any_text_is_a_rate_of_mahimahi_or_none_or_an_error(text: str) -> None:
+    rate = value_or_sentence(lambda: parse_rate(text))
+    if rate is not None:
+        stamps = list(map(int, constant_trace(rate).split()))
+        assert stamps == sorted(stamps)
+        assert stamps[-1] > 0
+
+
+@many
+@given(ODD_TEXT | words("/", ".", "12mbit"))
+def test_any_text_names_a_trace_for_mahimahi_or_is_an_error(text: str) -> None:
+    value_or_sentence(lambda: replayed(text))

@@ -1,0 +1,252 @@
+"""Disks that fill and kills at any moment concern neither the packets nor the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.measure.packets import RECORD
+from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.state import process_start
+from emulator_process import EMULATE, EmulatorProcess, bottleneck, delay, line_of_two, packets
+from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
+
+needs_a_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+KILLS = 100
+SEND = """
+import socket, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.connect((sys.argv[1], 7))
+for number in range(3000):
+    one.send(b"x" * 20)
+    one.recv(99)
+print("all answered")
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
+    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
+        world = World(Path(folder))
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+def on_a_disk_of(kibibytes: int, folder: Path, then: str) -> list[str]:
+    """The command of an emulator for which `folder` is a disk of its own; `then` is done with it in the end."""
+    make = f"mount -t tmpfs -o size={kibibytes}k none {folder}"
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "sh", "-c", make], check=False).returncode:
+        pytest.skip("needs a mount namespace with a disk of its own: unshare, and the right to mount")
+    return ["unshare", "-m", "sh", "-ec", f'{make}; "$0" -c "$1"; {then}', sys.executable, EMULATE]
+
+
+def test_a_disk_that_fills_while_packets_are_logged_stops_none_and_the_missing_are_counted(tmp_path: Path) -> None:
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    command = on_a_disk_of(800, disk, f"cp {disk}/packets.bin {kept}")
+    config = line_of_two([delay(5)], [], disk, series=None)
+    with EmulatorProcess(config, command) as emulator:
+        emulator.ready()
+        flow = emulator.probe(bytes=100, bit_rate=8_000_000, seconds=2)
+        delivered = emulator.status()["core.uplink"]["delivered"]
+        account = emulator.stop()
+    assert None not in flow["received_ns"]
+    assert delivered == len(flow["sent_ns"]) == 20_000
+    assert account["records_lost"] > 0
+    assert "packets.bin: No space left on device" in account["records_problem"]
+    log = packets(kept)  # whole records only
+    assert 0 < len(log) == 2 * delivered - account["records_lost"]
+    assert RECORD.itemsize * len(log) < 800 * 1024
+
+
+def test_a_disk_that_has_room_again_gets_the_records_from_then_on(tmp_path: Path) -> None:
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    command = on_a_disk_of(800, disk, f"cp {disk}/packets.bin {kept}")
+    with EmulatorProcess(line_of_two([], [], disk, series=None), command) as emulator:
+        emulator.ready()
+        pid = emulator.process.pid
+        [inside] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        filler = Path(f"/proc/{inside}/root{disk}/filler")
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        emulator.probe(bytes=100, bit_rate=4_000_000, seconds=0.1)
+        # Until the emulator has come upon the full disk: it hands its records over every second at the latest.
+        time.sleep(1.5)
+        filler.unlink()
+        emulator.probe(bytes=100, bit_rate=4_000_000, seconds=0.1)
+        account = emulator.stop()
+    log = packets(kept)
+    assert len(log) + account["records_lost"] == 2 * 2 * 500
+    assert account["records_lost"] == log["packet"].min() * 2 > 0
+
+
+def test_a_disk_that_fills_under_a_log_of_mahimahis_stops_no_packet(tmp_path: Path) -> None:
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    trace = tmp_path / "steady.up"
+    trace.write_text("".join(f"{ms}\n" * 10 for ms in range(1, 101)))
+    schedule = {"kind": "trace", "path": str(trace), "looped": True}
+    config = line_of_two([bottleneck(schedule) | {"mahimahi": True}], [])
+    heading = ["mahimahi mm-link (uplink)"]
+    config["directions"][0]["mahimahi_log"] = {"path": str(disk / "up.log"), "heading": heading}
+    command = on_a_disk_of(256, disk, f"cp {disk}/up.log {kept}")
+    with EmulatorProcess(config, command) as emulator:
+        emulator.ready()
+        emulator.command(do="start", at_ns=time.monotonic_ns())
+        flow = emulator.probe(bytes=100, bit_rate=8_000_000, seconds=2)
+        account = emulator.stop()
+    assert None not in flow["received_ns"]
+    assert account["records_lost"] > 0
+    assert "No space left on device" in account["records_problem"]
+    text = (kept / "up.log").read_text()
+    assert text.startswith("# mahimahi mm-link (uplink)\n")
+    assert text.endswith("\n")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    assert {line[1] for line in lines} == {"+", "-", "#"}
+
+
+@needs_a_world
+def test_a_shell_says_what_its_log_lacks_because_the_disk_was_full(world: World) -> None:
+    disk = world.home() / "disk"
+    disk.mkdir()
+    assert world.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]).returncode == 0
+    done = world.shell("--log", str(disk / "packets.bin"), "--", *python(SEND, INTERNET))
+    assert (done.returncode, done.stdout) == (0, "all answered\n"), done.stderr
+    [line] = done.stderr.splitlines()
+    assert "the packet log lacks" in line
+    assert "No space left on device" in line
+
+
+def descriptors() -> dict[str, str]:
+    """What this process has open, by number."""
+    return {path.name: str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+
+
+def children() -> set[str]:
+    """Processes that this one has started and not seen the end of."""
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+@pytest.mark.slow
+def test_emulators_killed_at_any_moment_leave_their_parent_nothing(tmp_path: Path) -> None:
+    moments = random.Random(1)
+    config = line_of_two([delay(1)], [delay(1)], tmp_path, control=str(tmp_path / "control.sock"))
+    try:
+        Emulator.start(config).kill()
+    except EmulatorError as error:
+        pytest.skip(f"this machine runs no emulator for this user: {error}")
+    before = len(descriptors()), children(), interfaces(), mounted_namespaces()
+    for number in range(KILLS):
+        if number % 2:
+            emulator = Emulator.start(config)
+            emulator.restart_links(time.monotonic_ns())
+            time.sleep(moments.uniform(0, 0.03))
+            emulator.kill()
+            assert process_start(emulator.pid) is None
+        else:  # in the middle of its start
+            with EmulatorProcess(config):
+                time.sleep(moments.uniform(0, 0.2))
+    assert (len(descriptors()), children(), interfaces(), mounted_namespaces()) == before
+    # Of what they had made there is what the next one replaces, and no temporary file beside it.
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"control.sock", "packets.bin", "series.bin"}
+    with EmulatorProcess(config) as last:
+        last.ready()
+        last.stop()
+    assert not (tmp_path / "control.sock").exists()
+
+
+def interfaces() -> set[str]:
+    """Network interfaces around this process."""
+    return {path.name for path in Path("/sys/class/net").iterdir()}
+
+
+def mounted_namespaces(pid: int | str = "self") -> list[str]:
+    """Namespaces that a mount keeps alive."""
+    return [line for line in Path(f"/proc/{pid}/mounts").read_text().splitlines() if line.split()[2] == "nsfs"]
+
+
+def processes_of(world: World) -> set[int]:
+    """Processes that were started in the world by way of :meth:`World.start`, and theirs."""
+    found = set()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"HOME={world.folder}/".encode() in environ.read_bytes():
+                found.add(int(environ.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def emulator_under(shell: int) -> int | None:
+    """The emulator of a shell, if it has come so far."""
+    try:
+        for child in Path(f"/proc/{shell}/task/{shell}/children").read_text().split():
+            if b"import emulate" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    except OSError:
+        pass
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@needs_a_world
+def test_a_shell_or_its_emulator_killed_at_any_moment_leaves_nothing_after_clean(world: World) -> None:
+    moments = random.Random(2)
+
+    def state() -> dict[str, Any]:
+        """All that could be left: a namespace lives as long as a process, a mount or a descriptor holds it."""
+        places = [world.home(user) / ".local" / "state" / "cellbed" for user in (0, ORDINARY_USER)]
+        return {
+            "rules, settings, interfaces": world.traces(),
+            "sockets": world.run(["ss", "-Hanutlp"]).stdout if shutil.which("ss") else "",
+            "namespaces": [mounted_namespaces(holder) for holder in world.holders()],
+            "processes": processes_of(world),
+            "files": sorted(str(path) for place in places for path in place.rglob("*") if path.is_file()),
+            "descriptors": len(descriptors()),
+        }
+
+    for user in (0, ORDINARY_USER):
+        assert world.shell("--", "true", user=user).returncode == 0  # makes the folders of the state
+    before = state()
+    killed = {"shell": 0, "emulator": 0}
+    for number in range(KILLS):
+        user = (0, ORDINARY_USER)[number % 2]
+        command = [*cellbed("shell"), "--delay", "1 ms", "--", "sleep", "1000"]
+        process = world.start(command, user=user)
+        time.sleep(moments.uniform(0, 1.2))
+        victim = emulator_under(process.pid) if moments.random() < 0.5 else None
+        killed["shell" if victim is None else "emulator"] += 1
+        os.kill(victim or process.pid, signal.SIGKILL)
+        if victim is not None:
+            # It notices by itself, says so and puts everything back.
+            assert process.wait(60) != 0
+        process.communicate()
+        if number % 10 == 9:
+            for each in (0, ORDINARY_USER):
+                done = world.run(cellbed("clean"), user=each)
+                assert done.returncode == 0, done.stderr
+            assert state() == before, f"after {number + 1} kills"
+    assert min(killed.values()) > 10, killed
