@@ -357,11 +357,16 @@ def test_the_graphs_read_the_logs(world: World) -> None:
         assert "95th percentile per-packet queueing delay" in drawn.stderr
 
 
-@BOTH_USERS
 @pytest.mark.parametrize(
-    "number",
-    [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
-    ids=lambda number: number.name,
+    ("number", "user"),
+    [
+        pytest.param(signal.SIGTERM, 0, id="SIGTERM-root"),
+        pytest.param(signal.SIGKILL, ORDINARY_USER, id="SIGKILL-ordinary"),
+        pytest.param(signal.SIGTERM, ORDINARY_USER, id="SIGTERM-ordinary", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, 0, id="SIGKILL-root", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 0, id="SIGINT-root", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, ORDINARY_USER, id="SIGINT-ordinary", marks=pytest.mark.slow),
+    ],
 )
 def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user: int, number: signal.Signals) -> None:
     home = world.home(user)
