@@ -296,8 +296,9 @@ def test_what_codel_drops_where_packets_leave_has_no_line(world: World) -> None:
     link = ["mm-link", f"{world.folder}/slow.up", "12mbit", f"--uplink-log={log}", *queue, "--"]
     done = run(world, *link, *python(COUNT, INTERNET, "150"))
     signs = Counter(sign for _, sign, numbers in events(log) if sign != "#" and 1004 in numbers)
-    assert signs == {"+": 150, "-": int(done.stdout)}
-    assert signs["-"] < 150
+    assert set(signs) == {"+", "-"}
+    assert signs["+"] == 150
+    assert int(done.stdout) <= signs["-"] < 150
 
 
 def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) -> None:
@@ -350,7 +351,7 @@ def test_the_graphs_read_the_logs(world: World) -> None:
     log = world.folder / "graph.log"
     done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", *python(COUNT, INTERNET, "50"))
     assert done.stdout == "50\n", done.stderr
-    for command in (["mm-throughput-graph", "100"], ["mm-delay-graph"]):
+    for command in (["mm-throughput-graph", "10"], ["mm-delay-graph"]):
         drawn = run(world, *command, str(log))
         assert drawn.returncode == 0, drawn.stderr
         assert ET.fromstring(drawn.stdout).tag.endswith("svg")
