@@ -44,7 +44,7 @@ socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
 print(time.monotonic() - begin)
 """
 # Sends ARGV[2] datagrams of 1000 bytes of IP to the echo server and prints how many answers came: all of them, or
-# until none comes any more.
+# until none has come for ARGV[3] seconds (0.5).
 COUNT = """
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -52,7 +52,7 @@ s.connect((sys.argv[1], 7))
 for _ in range(int(sys.argv[2])):
     s.send(bytes(972))
     time.sleep(0.0005)
-s.settimeout(0.5)
+s.settimeout(float((sys.argv[3:] or ["0.5"])[0]))
 answers = 0
 try:
     while answers < int(sys.argv[2]):
@@ -250,7 +250,7 @@ def test_a_direction_is_on_and_off_by_turns(world: World, command: str) -> None:
 
 def test_a_direction_that_is_never_on_passes_nothing(world: World) -> None:
     assert run(world, "mm-intermittent", "uplink", "0", "1", *python(COUNT, INTERNET, "10")).stdout == "0\n"
-    assert run(world, "mm-onoff", "downlink", "1", "0", *python(COUNT, INTERNET, "10")).stdout == "10\n"
+    assert run(world, "mm-onoff", "downlink", "1", "0", *python(COUNT, INTERNET, "10", "60")).stdout == "10\n"
 
 
 @BOTH_USERS
@@ -323,7 +323,7 @@ def test_once_ends_with_the_uplinks_trace(world: World) -> None:
 
 
 def test_a_trace_comes_from_a_pipe(world: World) -> None:
-    script = f"mm-link <(printf '20\\n40\\n') 12mbit -- {shlex.join(python(COUNT, INTERNET, '3'))}"
+    script = f"mm-link <(printf '20\\n40\\n') 12mbit -- {shlex.join(python(COUNT, INTERNET, '3', '60'))}"
     done = run(world, "bash", "-c", script)
     assert (done.stdout, done.stderr) == ("3\n", "")
 
@@ -349,7 +349,7 @@ def test_servers_inside_are_published_and_ipv6_leads_out(world: World) -> None:
 
 def test_the_graphs_read_the_logs(world: World) -> None:
     log = world.folder / "graph.log"
-    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", *python(COUNT, INTERNET, "50"))
+    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", *python(COUNT, INTERNET, "50", "60"))
     assert done.stdout == "50\n", done.stderr
     for command in (["mm-throughput-graph", "10"], ["mm-delay-graph"]):
         drawn = run(world, *command, str(log))
