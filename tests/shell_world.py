@@ -235,7 +235,10 @@ class World:
         return process.pid
 
     def _connect(self) -> None:
+        # A new network namespace has the forwarding of the machine's.
         on_host = f"""
+            echo 0 > /proc/sys/net/ipv4/ip_forward
+            echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
             ip link set lo up
             ip link add eth0 type veth peer name eth0 netns {self._internet}
             ip addr add {HOST}/24 dev eth0

@@ -38,8 +38,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
-    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else, as with any program's child,
-    a SIGINT that the caller ignores is ignored by the command.
+    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
+    caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
     Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
 
