@@ -23,7 +23,7 @@ test: lint  ## lint, type checks, Rust tests, Python tests
 	$(VENV)/pytest -q -m "not slow"
 
 test-slow: setup-test  ## the tests that take long
-	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
+	PROPTEST_CASES=4096 cargo test --workspace --release --quiet -- --include-ignored
 	$(VENV)/pytest -q -m slow
 
 lint: setup-test  ## format, lint and type checks

@@ -55,6 +55,17 @@ enum Command {
     Stop,
 }
 
+/// Whether a line is a command, and one that can be carried out as far as that can be said without an emulator.
+#[cfg(fuzzing)]
+pub fn understand(line: &str) -> Result<()> {
+    let command = serde_json::from_str(line).map_err(|error| misunderstood(line, error))?;
+    if let Command::Change { to, .. } = command {
+        let stage = Stage::deserialize(&to).map_err(|error| misunderstood(line, error))?;
+        stages::one(&stage, "a direction")?;
+    }
+    Ok(())
+}
+
 /// What the main thread waits for.
 enum Input {
     /// A line of the standard input.

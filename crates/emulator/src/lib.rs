@@ -16,6 +16,8 @@ mod engine;
 mod enter;
 mod error;
 mod flow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod journal;
 mod kinds;
 mod lateness;

@@ -11,8 +11,10 @@ mod run;
 mod single;
 mod vnet;
 
-#[cfg(test)]
-mod reference;
+#[cfg(any(test, fuzzing))]
+pub mod by_hand;
+#[cfg(any(test, fuzzing))]
+pub mod reference;
 #[cfg(test)]
 mod tests;
 
