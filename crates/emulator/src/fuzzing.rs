@@ -58,6 +58,8 @@ pub fn packet(bytes: &[u8]) {
         return; // the emulator sends it nowhere
     }
     if layout.transport != Transport::Opaque {
+        // The open checksum of such a packet is any number, and one that was wrong stays wrong: it is not compared.
+        let open = usize::from(vnet.checksum_start + vnet.checksum_offset);
         let whole = wire(bytes);
         assert_eq!(whole.len(), segments.len());
         for (segment, mut expected) in segments.into_iter().zip(whole) {
@@ -73,9 +75,11 @@ pub fn packet(bytes: &[u8]) {
                 corrupt_bit: Some(bit as u32),
             });
             expected[bit / 8] ^= 0x80 >> (bit % 8);
+            expected[open..open + 2].fill(0);
             outbox.push(damaged.expect("it was delivered"), &pool);
-            let out = written(&mut outbox, &mut pool);
+            let mut out = written(&mut outbox, &mut pool);
             assert_eq!(out.len(), 1);
+            out[0][VNET_BYTES + open..][..2].fill(0);
             assert_eq!(out[0][VNET_BYTES..], expected);
         }
     }
