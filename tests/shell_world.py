@@ -240,6 +240,7 @@ class World:
             echo 0 > /proc/sys/net/ipv4/ip_forward
             echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
             ip link set lo up
+            echo 0 > /proc/sys/net/ipv4/ip_forward  # a new namespace has the machine's setting
             ip link add eth0 type veth peer name eth0 netns {self._internet}
             ip addr add {HOST}/24 dev eth0
             ip -6 addr add {INTERNET_IPV6[:-1]}2/64 dev eth0 nodad
