@@ -125,7 +125,7 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     times = stamps * MS + np.arange(len(stamps)) - np.searchsorted(stamps, stamps)
     sizes = np.array([int(it[2]) for it in arrivals], np.uint32) - HEADER_BYTES
     schedule = {"kind": "trace", "path": str(trace), "looped": not queue.once}
-    link = Link([{"kind": "bottleneck", "schedule": schedule, "queue": queue.ours, "mahimahi": True}])
+    link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue.ours, "mahimahi": True}])
     outcomes = link.run(times, sizes)
     records = np.zeros(len(outcomes), RECORD)
     for field, column in (("packet", outcomes.packet), ("arrived", outcomes.arrived), ("bytes", outcomes.size)):

@@ -34,7 +34,7 @@ class Bottleneck:
         path = folder / "trace"
         path.write_text("".join(f"{stamp}\n" for stamp in stamps))
         schedule = {"kind": "trace", "path": str(path), "looped": looped}
-        self.link = Link([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
+        self.link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
         self.schedule = Opportunities(parse_trace(path), looped=looped)
 
     def records(self, packets: list[tuple[float, int]], zero_ns: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
