@@ -55,9 +55,7 @@ pub struct Direction<P> {
 impl<P: Clone> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
-        let metered = stages
-            .iter()
-            .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
+        let metered = stages.iter().position(StageConfig::queues);
         Self {
             stages: stages
                 .iter()
@@ -205,6 +203,7 @@ impl<P: Clone> Direction<P> {
                     self.enter(index + 1, now, item);
                 }
                 Some(Step::Within) => {
+                    self.offer_changed(index);
                     self.drop_given_up(index, now);
                     self.queue_changed(index, now);
                 }
@@ -269,6 +268,7 @@ impl<P: Clone> Direction<P> {
                     }
                 },
                 Stage::Delay(delay) => return delay.accept(now, item),
+                Stage::WorkloadDependent(link) => return link.accept(now, item),
                 Stage::Duplication(damage) => {
                     if damage.strikes() {
                         self.double(index + 1, now, item.clone());
@@ -287,9 +287,7 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
-        while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
-            && let Some((item, reason)) = bottleneck.next_dropped()
-        {
+        while let Some((item, reason)) = self.stages[index].next_dropped() {
             self.finish(now, item, Fate::Dropped(reason));
         }
     }
@@ -324,10 +322,8 @@ impl<P: Clone> Direction<P> {
     /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_event();
-        match (stage, self.pending.front()) {
-            (Stage::Bottleneck(bottleneck), Some(pending))
-                if bottleneck.level().packets > Packets(0) =>
-            {
+        match (stage.bottleneck(), self.pending.front()) {
+            (Some(bottleneck), Some(pending)) if bottleneck.level().packets > Packets(0) => {
                 Some(event.map_or(pending.at, |event| event.min(pending.at)))
             }
             _ => event,
@@ -343,6 +339,17 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    /// Tells the meter of another schedule.
+    fn offer_changed(&mut self, index: usize) {
+        if let Stage::WorkloadDependent(link) = &mut self.stages[index]
+            && let Some(from) = link.take_spliced()
+            && self.metered == Some(index)
+            && let Some(meter) = &mut self.meter
+        {
+            meter.offered(from, link.bottleneck().offer());
+        }
+    }
+
     fn left(&mut self, index: usize, now: Time, size: Bytes) {
         if self.metered == Some(index) {
             let level = self.queue();
@@ -353,10 +360,7 @@ impl<P: Clone> Direction<P> {
     }
 
     fn bottleneck(&self) -> Option<&Bottleneck<P>> {
-        match &self.stages[self.metered?] {
-            Stage::Bottleneck(bottleneck) => Some(bottleneck),
-            _ => None,
-        }
+        self.stages[self.metered?].bottleneck()
     }
 
     fn offer(&self) -> Offer {
