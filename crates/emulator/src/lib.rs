@@ -32,6 +32,7 @@ mod pool;
 mod probe;
 mod process;
 mod records;
+mod replay;
 mod router;
 mod socket;
 mod stages;

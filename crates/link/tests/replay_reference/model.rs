@@ -73,8 +73,8 @@ impl Model {
             empty_since: 0,
             ends: vec![End::Waits; packets.len()],
         };
-        for index in 0..packets.len() {
-            run.until(packets[index].0);
+        for (index, &(arrival, _)) in packets.iter().enumerate() {
+            run.until(arrival);
             run.arrive(index);
         }
         run.until(horizon);
