@@ -284,6 +284,30 @@ class Bottleneck(Stage):
     mahimahi: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay(Stage):
+    """Delay and bottleneck of a network that depends on its load, by CellReplay (Sentosa et al., NSDI 2025, §4.3).
+
+    light: file of light rows. heavy: a trace by path or name. latency_offset: file of offsets by packet size. idle: how
+    long the link must be empty until it serves like the light workload again, told at the ``"link"`` or, as it is
+    calibrated, where packets enter the ``"queue"``. anchor: what light opportunities count from, the ``"base-delay"`` or
+    the ``"first-packet"``. opportunity: what each carries. overhead: what a packet is charged beyond its size.
+    """
+
+    KIND = "workload-dependent"
+    light: str | Path = _quantity("light", str)
+    heavy: str | Path = _quantity("heavy", lambda path: _path(str(path)))
+    latency_offset: str | Path | None = _quantity("latency_offset", str, default=None)
+    queue: Queue | str = _quantity("queue", lambda it: _queue(it), default="1 MB")
+    looped: bool = True
+    offset: Duration = _quantity("offset_ns", _span, default=0)
+    idle: Duration = _quantity("idle_ns", _span, default=0)
+    idle_at: str | None = None
+    anchor: str | None = None
+    opportunity: Size | None = _quantity("opportunity_bytes", _size, default=None)
+    overhead: Size = _quantity("overhead_bytes", _size, default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Delay(Stage):
     """The same delay for all packets."""

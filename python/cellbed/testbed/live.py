@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.control import Control, ControlError
 from cellbed.testbed.stages import (
+    REPLAY,
     Playing,
     Slot,
     Stage,
@@ -228,6 +230,15 @@ def _wanted(direction: dict[str, Any], settings: Settings) -> list[tuple[int, St
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     """The bottleneck with another schedule or queue; what is not said stays."""
     now = dict(stage)
+    if (stage["kind"] == REPLAY or isinstance(settings.rate, Replay)) and settings.rate is not None:
+        raise LiveError(
+            f"{name}: a running link changes neither into nor from a cellreplay recording: start another one"
+        )
+    if stage["kind"] == REPLAY:
+        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
+        heavy = {"kind": "trace", "path": stage["heavy"]}
+        now["queue"] = queue_config(settings.queue, seed, lambda: _rate_of(heavy))
+        return now
     if settings.rate is not None:
         played = stage["schedule"]
         now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
