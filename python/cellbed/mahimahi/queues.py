@@ -34,7 +34,9 @@ def parse_queue(kind: str, arguments: str, option: str, seed: int) -> LinkQueue:
     values = _values(arguments, f"{option}-args")
     if kind == "infinite":
         if arguments:
-            raise MahimahiError(f"{option}-args: an infinite queue takes no arguments; remove them or name another queue")
+            raise MahimahiError(
+                f"{option}-args: an infinite queue takes no arguments; remove them or name another queue"
+            )
         return LinkQueue({"kind": "infinite"}, "infinite")
     limits = {name: values[name] for name in ("bytes", "packets") if values.get(name)}
     if not limits:
@@ -52,14 +54,16 @@ def parse_queue(kind: str, arguments: str, option: str, seed: int) -> LinkQueue:
 
 def _values(arguments: str, option: str) -> dict[str, int]:
     """The numbers by name; what stands between them does not matter, as in the original."""
-    found = {}
+    found: dict[str, int] = {}
     rest = arguments
     for match in re.finditer(r"([A-Za-z_]+)=([0-9]+)", arguments):
         name, number = match.groups()
         if name not in _NAMES:
-            raise MahimahiError(f"{option}: there is no argument '{name}' in '{arguments}'; there are {', '.join(_NAMES)}")
+            raise MahimahiError(
+                f"{option}: there is no argument '{name}' in '{arguments}'; there are {', '.join(_NAMES)}"
+            )
         found.setdefault(name, int(number))
         rest = rest.replace(match.group(), "", 1)
     if re.search(r"[A-Za-z0-9=]", rest) or any(number >= 2**32 for number in found.values()):
-        raise MahimahiError(f'{option}: cannot read \'{arguments}\'; write for instance "packets=100, bytes=150000"')
+        raise MahimahiError(f"{option}: cannot read '{arguments}'; write for instance \"packets=100, bytes=150000\"")
     return found
