@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from cellbed.errors import CellbedError
 from cellbed.mahimahi.errors import UsageError
@@ -105,17 +105,21 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
     return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin")
 
 
-def main() -> None:
-    """The program ``mm-cellular``."""
+def main(words: Sequence[str]) -> int:
+    """Be ``mm-cellular`` with these words behind its name. Returns the exit status."""
     try:
-        asked = parse(sys.argv[1:], Path.cwd())
-        status = run_shell(asked.link, asked.command, packet_log=asked.packet_log)
+        asked = parse(words, Path.cwd())
+        return run_shell(asked.link, asked.command, packet_log=asked.packet_log)
     except CellbedError as error:
         if isinstance(error, UsageError):
             sys.stderr.write(f"{error.usage}\n")
         sys.stderr.write(f"mm-cellular: {error}\n")
-        status = error.exit_code
-    sys.exit(status)
+        return error.exit_code
+
+
+def program() -> NoReturn:
+    """The program ``mm-cellular``."""
+    sys.exit(main(sys.argv[1:]))
 
 
 def _sorted(own: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -172,4 +176,4 @@ def _usage(text: str) -> UsageError:
 
 
 if __name__ == "__main__":
-    main()
+    program()
