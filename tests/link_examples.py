@@ -22,6 +22,8 @@ def write_recordings(path: Path) -> None:
     """Write the recordings into a folder."""
     (path / "recordings").mkdir()
     (path / "recordings" / "train.up").write_text("1\n2\n5\n")
+    (path / "up-delay-light-pdo").write_text("0 20 0 1 3 6\n50 30 0 2 4\n")
+    (path / "up-heavy-pdo").write_text("2\n4\n6\n")
     (path / "rates.csv").write_text("# measured\ntime_s,rate_mbit_s,note\n0,12.5,a\n\n0.25,3,b\n")
     (path / "delays.csv").write_text("time_ms,delay_ms\n0,10\n500,12.25\n")
     (path / "observed.csv").write_text("delay_us\n9000\n11000\n")

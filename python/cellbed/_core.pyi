@@ -89,6 +89,21 @@ class Trace:
     def next_opportunity(self, at_ns: int) -> int:
         """Position of the first opportunity at or after `at_ns`."""
 
+def parse_light_rows(path: str | PathLike[str]) -> list[tuple[int, int, list[int]]]:
+    """Read the light rows of a CellReplay recording: time, base delay and delivery opportunities of each, ns.
+
+    Opportunities count from the first packet of the row's train and are sorted.
+
+    Errors: :class:`TraceFormatError` that begins with file and line; :class:`OSError` for a file that cannot be read.
+    """
+
+def parse_latency_offsets(path: str | PathLike[str]) -> list[tuple[int, int]]:
+    """Read the latency offsets of a CellReplay recording: packet size in bytes, and how much later than a packet of the
+    recorder's size it arrives, ns; below zero for sooner.
+
+    Errors: as for :func:`parse_light_rows`.
+    """
+
 def parse_trace(path: str | PathLike[str]) -> Trace:
     """Read a trace: one whole number of milliseconds a line; blank lines, ``#`` comments and CRLF are accepted.
 

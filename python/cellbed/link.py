@@ -20,6 +20,7 @@ from cellbed.errors import CellbedError
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.fields import Unlimited
 from cellbed.scenario.queues import DropTail
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.scenario.units import DURATION
 from cellbed.testbed.setting import changed
@@ -38,7 +39,8 @@ class Link:
 
     Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables.
 
-    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series or a token bucket.
+    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series, a token bucket or a
+        cellreplay recording, which has a delay of its own.
     queue: 1 MB of drop-tail if not given. delay: one way. loss, duplication, corruption: probabilities, or a table for
     loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces and series time 0 lies.
     loop: whether traces begin anew at their end. changes: tables, each with a time ``at`` and what is different from
@@ -217,6 +219,10 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
     for slot in ("duplication", "corruption"):
         found.setdefault(slot, chance_stage(slot, 0.0, derived_seed(seed, slot)))
     if mahimahi:
+        if isinstance(settings.rate, Replay):
+            raise ValueError(
+                "mahimahi: a cellreplay recording accounts by its keys opportunity and overhead: give those"
+            )
         found["bottleneck"] |= {"mahimahi": True}
     asked = {
         slot

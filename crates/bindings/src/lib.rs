@@ -5,6 +5,7 @@ mod arrivals;
 mod columns;
 mod link;
 mod positions;
+mod replay;
 mod trace;
 
 use std::io;
@@ -19,6 +20,8 @@ mod _core {
     use super::link::Direction;
     #[pymodule_export]
     use super::positions::toml_positions;
+    #[pymodule_export]
+    use super::replay::{parse_latency_offsets, parse_light_rows};
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]

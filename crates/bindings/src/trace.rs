@@ -1,7 +1,7 @@
 //! `cellbed_link::Trace` in Python.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cellbed_link::Duration;
 use pyo3::create_exception;
@@ -22,19 +22,23 @@ pub struct Trace(cellbed_link::Trace);
 #[pyfunction]
 pub fn parse_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
     py.detach(|| {
-        let file = File::open(&path).map_err(|error| {
-            // Python adds the number and the path by itself.
-            let reason = error.to_string();
-            let reason = reason
-                .split(" (os error")
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            PyOSError::new_err((error.raw_os_error(), reason, path.clone()))
-        })?;
+        let file = open(&path)?;
         let trace = cellbed_link::Trace::parse(file)
             .map_err(|error| TraceFormatError::new_err(error.in_file(path.display())))?;
         Ok(Trace(trace))
+    })
+}
+
+pub(crate) fn open(path: &Path) -> PyResult<File> {
+    File::open(path).map_err(|error| {
+        // Python adds the number and the path by itself.
+        let reason = error.to_string();
+        let reason = reason
+            .split(" (os error")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        PyOSError::new_err((error.raw_os_error(), reason, path.to_owned()))
     })
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{Config, Queue, Schedule, Stage};
 use crate::error::{Error, Result};
+use crate::replay::WorkloadDependent;
 
 impl Config {
     /// Refuses what cannot work, with the place and what would be right.
@@ -120,7 +121,21 @@ impl Stage {
                         bytes: None,
                     },
                 ..
-            } => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
+            }
+            | Stage::WorkloadDependent(WorkloadDependent {
+                queue:
+                    Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    },
+                ..
+            }) => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
+            Stage::WorkloadDependent(WorkloadDependent {
+                opportunity_bytes: Some(0),
+                ..
+            }) => {
+                Err("opportunities of 0 bytes let nothing pass; use what the recorder sent".into())
+            }
             Stage::Delay {
                 fixed_ns: None,
                 series: None,

@@ -34,6 +34,7 @@ mod pool;
 mod probe;
 mod process;
 mod records;
+mod replay;
 mod router;
 mod settle;
 mod socket;

@@ -89,6 +89,11 @@ fn stage<'a>(
         Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
         Stage::OnOff(loss) => loss.build().into(),
         Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
+        Stage::WorkloadDependent(link) => {
+            let heavy = trace(&link.heavy, traces)?;
+            let queue = discipline(&link.queue).map_err(refused)?;
+            link.build(heavy, queue)?.into()
+        }
         Stage::Loss {
             probability: share,
             seed,
@@ -165,14 +170,7 @@ fn schedule<'a>(
             looped,
             offset_ns,
         } => {
-            let trace = match traces.get(path.as_path()) {
-                Some(trace) => Arc::clone(trace),
-                None => {
-                    let trace = Arc::new(read_trace(path)?);
-                    traces.insert(path, Arc::clone(&trace));
-                    trace
-                }
-            };
+            let trace = trace(path, traces)?;
             let repeat = if *looped {
                 Repeat::Looped
             } else {
@@ -185,6 +183,16 @@ fn schedule<'a>(
             }
         }
     })
+}
+
+/// The trace of a file, read once.
+fn trace<'a>(path: &'a Path, traces: &mut HashMap<&'a Path, Arc<Trace>>) -> Result<Arc<Trace>> {
+    if let Some(trace) = traces.get(path) {
+        return Ok(Arc::clone(trace));
+    }
+    let trace = Arc::new(read_trace(path)?);
+    traces.insert(path, Arc::clone(&trace));
+    Ok(trace)
 }
 
 fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> {
@@ -320,6 +328,49 @@ mod tests {
         ] {
             read(stage).unwrap();
         }
+    }
+
+    #[test]
+    fn a_recording_of_two_workloads_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let light = file("light", "0 20 0 1\n50 30 0\n");
+        let heavy = file("heavy", "1\n2\n");
+        let offsets = file("offsets", "100 -6.8\n1400 0\n");
+        let stage = |more: &str| {
+            format!(
+                r#"{{"kind":"workload-dependent","light":"{light}","heavy":"{heavy}","looped":true,
+                   "queue":{{"kind":"droptail","bytes":5000}}{more}}}"#
+            )
+        };
+        let read_link = |more: &str| match read(&stage(more)).unwrap() {
+            StageConfig::WorkloadDependent(link) => *link,
+            other => panic!("{other:?}"),
+        };
+        let plain = read_link("");
+        assert_eq!((plain.light.count(), plain.opportunity), (2, Bytes(1400)));
+        assert_eq!(plain.idle, Duration::ZERO);
+        let more = format!(
+            r#","latency_offset":"{offsets}","idle_ns":5,"idle_at":"queue","anchor":"first-packet",
+               "offset_ns":7,"opportunity_bytes":1428,"overhead_bytes":4"#
+        );
+        let link = read_link(&more);
+        assert_eq!(link.compensation.points().count(), 2);
+        assert_eq!((link.opportunity, link.overhead), (Bytes(1428), Bytes(4)));
+        assert_eq!(
+            (link.idle, link.offset),
+            (Duration::from_nanos(5), Duration::from_nanos(7))
+        );
+
+        std::fs::write(&light, "0 20 0\n1 x\n").unwrap();
+        let message = read(&stage("")).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{light}:2: ")), "{message}");
+        let message = read(&stage(r#","opportunity_bytes":0"#)).unwrap_err();
+        assert!(message.to_string().contains("0 bytes"), "{message}");
     }
 
     #[test]

@@ -35,12 +35,22 @@ fn main() {
         seconds * 1e9 / steps as f64
     );
 
+    let kinds = [
+        (
+            "bottleneck, delay",
+            plain as fn(&Arc<Trace>) -> Vec<StageConfig>,
+        ),
+        ("replay of two workloads", replay),
+    ];
     for megabits in [100, 1_000, 10_000] {
-        let (packets, seconds) = timed(|| saturate(&trace, BitRate(megabits * 1_000_000)));
-        println!(
-            "loss, bottleneck, delay and meter, {megabits} Mbit/s offered: {:.0} ns a packet",
-            seconds * 1e9 / packets as f64
-        );
+        for (name, stages) in kinds {
+            let rate = BitRate(megabits * 1_000_000);
+            let (packets, seconds) = timed(|| saturate(stages(&trace), rate));
+            println!(
+                "loss, {name} and meter, {megabits} Mbit/s offered: {:.0} ns a packet",
+                seconds * 1e9 / packets as f64
+            );
+        }
     }
 }
 
@@ -56,23 +66,47 @@ fn large_trace(size: usize) -> Vec<u8> {
     text
 }
 
+/// A trace behind a queue, and a delay.
+fn plain(trace: &Arc<Trace>) -> Vec<StageConfig> {
+    vec![
+        BottleneckConfig::new(Schedule::looped(Arc::clone(trace)))
+            .with_queue(queue())
+            .into(),
+        DelayConfig::Fixed(Duration::from_millis(10)).into(),
+    ]
+}
+
+/// The same trace as heavy recording, with trains of 50 packets every 50 ms as the light one.
+fn replay(trace: &Arc<Trace>) -> Vec<StageConfig> {
+    let rows = (0..1200).map(|row| LightRow {
+        time: Duration::from_millis(50 * row),
+        base_delay: Duration::from_millis(10),
+        opportunities: (0..50).map(|at| Duration::from_micros(at * 100)).collect(),
+    });
+    let light = LightRows::new(rows).expect("the times of the rows increase");
+    let config = WorkloadDependentConfig {
+        idle: Duration::from_millis(5),
+        opportunity: MTU,
+        queue: queue(),
+        ..WorkloadDependentConfig::new(Arc::new(light), Arc::clone(trace))
+    };
+    vec![config.into()]
+}
+
+fn queue() -> Discipline {
+    Discipline::DropTail {
+        packets: None,
+        bytes: Some(Bytes(1_000_000)),
+    }
+}
+
 /// Offers packets at a steady rate for two seconds, and visits at every event. Returns their number.
-fn saturate(trace: &Arc<Trace>, rate: BitRate) -> u64 {
+fn saturate(mut stages: Vec<StageConfig>, rate: BitRate) -> u64 {
     let loss = LossConfig::Independent {
         probability: Probability::new(0.001).expect("a probability"),
         seed: Seed(1),
     };
-    let queue = Discipline::DropTail {
-        packets: None,
-        bytes: Some(Bytes(1_000_000)),
-    };
-    let stages = vec![
-        loss.into(),
-        BottleneckConfig::new(Schedule::looped(Arc::clone(trace)))
-            .with_queue(queue)
-            .into(),
-        DelayConfig::Fixed(Duration::from_millis(10)).into(),
-    ];
+    stages.insert(0, loss.into());
     let mut direction = Direction::new(stages, Time::ZERO).with_meter();
     let wait = rate.time_for(MTU).expect("the rate is above zero");
     let (mut now, mut packets) = (Time::ZERO, 0);

@@ -27,12 +27,14 @@ pub mod bottleneck;
 pub mod damage;
 pub mod delay;
 pub mod direction;
+mod lines;
 pub mod loss;
 pub mod meter;
 pub mod outcome;
 pub mod packet;
 pub mod queue;
 pub mod random;
+pub mod replay;
 pub mod schedule;
 mod service;
 pub mod stage;
@@ -53,6 +55,10 @@ pub use queue::{
     MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
 pub use random::Seed;
+pub use replay::{
+    Anchor, Compensation, IdleAt, LightRow, LightRows, RecordingError, RecordingFault, Shift,
+    WorkloadDependentConfig,
+};
 pub use schedule::{RateSeries, Repeat, Schedule};
 pub use stage::StageConfig;
 pub use time::{Duration, Time};

@@ -68,7 +68,8 @@ struct Grid {
     end: Option<Time>,
     /// What the bin edges are aligned to.
     zero: Time,
-    offer: Offer,
+    /// What is offered, each from an instant on, the first one from the beginning.
+    offers: VecDeque<(Time, Offer)>,
     eventful: VecDeque<Bin>,
 }
 
@@ -87,6 +88,12 @@ impl Meter {
             last.close(now);
         }
         self.grids.push_back(Grid::new(now, zero, offer));
+    }
+
+    /// The schedule offers something else from `from` on, which is not before now.
+    pub(crate) fn offered(&mut self, from: Time, offer: Offer) {
+        let last = self.grids.len() - 1; // there is always one
+        self.grids[last].offered(from, offer);
     }
 
     pub(crate) fn arrived(&mut self, now: Time, size: Bytes) {
@@ -143,9 +150,32 @@ impl Grid {
             begin,
             end: None,
             zero,
-            offer,
+            offers: VecDeque::from([(Time::ZERO, offer)]),
             eventful: VecDeque::new(),
         }
+    }
+
+    fn offered(&mut self, from: Time, offer: Offer) {
+        while self.offers.len() > 1 && self.offers.back().is_some_and(|(start, _)| *start >= from) {
+            self.offers.pop_back();
+        }
+        self.offers.push_back((from, offer));
+    }
+
+    /// What is offered in a bin. Those before have been asked for.
+    fn capacity(&mut self, from: Time, to: Time) -> Option<Bytes> {
+        while self.offers.get(1).is_some_and(|(start, _)| *start <= from) {
+            self.offers.pop_front();
+        }
+        let mut capacity = Bytes(0);
+        for (index, (start, offer)) in self.offers.iter().enumerate() {
+            let end = self.offers.get(index + 1).map_or(to, |(next, _)| *next);
+            let (begin, end) = (from.max(*start), end.min(to));
+            if begin < end {
+                capacity += offer.capacity(begin, end)?;
+            }
+        }
+        Some(capacity)
     }
 
     fn close(&mut self, end: Time) {
@@ -188,7 +218,7 @@ impl Grid {
         Some(Bin {
             start,
             end,
-            capacity: self.offer.capacity(start, end),
+            capacity: self.capacity(start, end),
             ..bin
         })
     }

@@ -6,7 +6,9 @@ use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
+use crate::outcome::DropReason;
 use crate::packet::{Ecn, Tag};
+use crate::replay::{WorkloadDependent, WorkloadDependentConfig};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -19,10 +21,19 @@ pub enum StageConfig {
     Bottleneck(BottleneckConfig),
     /// Packets travel.
     Delay(DelayConfig),
+    /// Packets travel, then queue for their turn, both as the load has it.
+    WorkloadDependent(Box<WorkloadDependentConfig>),
     /// Packets come twice.
     Duplication(DuplicationConfig),
     /// Packets are damaged.
     Corruption(CorruptionConfig),
+}
+
+impl StageConfig {
+    /// Whether packets wait there for a schedule.
+    pub(crate) fn queues(&self) -> bool {
+        matches!(self, Self::Bottleneck(_) | Self::WorkloadDependent(_))
+    }
 }
 
 impl From<LossConfig> for StageConfig {
@@ -43,6 +54,12 @@ impl From<DelayConfig> for StageConfig {
     }
 }
 
+impl From<WorkloadDependentConfig> for StageConfig {
+    fn from(config: WorkloadDependentConfig) -> Self {
+        Self::WorkloadDependent(Box::new(config))
+    }
+}
+
 impl From<DuplicationConfig> for StageConfig {
     fn from(config: DuplicationConfig) -> Self {
         Self::Duplication(config)
@@ -60,6 +77,7 @@ pub(crate) enum Stage<P> {
     Loss(Loss),
     Bottleneck(Box<Bottleneck<P>>),
     Delay(Delay<Item<P>>),
+    WorkloadDependent(Box<WorkloadDependent<P>>),
     Duplication(Damage),
     Corruption(Damage),
 }
@@ -142,6 +160,9 @@ impl<P> Stage<P> {
                 Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
             }
             StageConfig::Delay(config) => Self::Delay(Delay::new(config, zero)),
+            StageConfig::WorkloadDependent(config) => {
+                Self::WorkloadDependent(Box::new(WorkloadDependent::new(*config, zero)))
+            }
             StageConfig::Duplication(DuplicationConfig { probability, seed }) => {
                 Self::Duplication(Damage::new(probability, seed))
             }
@@ -157,6 +178,7 @@ impl<P> Stage<P> {
             Self::Loss(loss) => loss.restart(zero, offset),
             Self::Bottleneck(bottleneck) => bottleneck.restart(zero, now, offset),
             Self::Delay(delay) => delay.restart(zero, offset),
+            Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
         }
     }
@@ -171,6 +193,9 @@ impl<P> Stage<P> {
                 bottleneck.change(config, now, offset);
             }
             (Self::Delay(delay), StageConfig::Delay(config)) => delay.change(config.clone()),
+            (Self::WorkloadDependent(link), StageConfig::WorkloadDependent(config)) => {
+                link.change(config, now, offset);
+            }
             (Self::Duplication(damage), StageConfig::Duplication(config)) => {
                 damage.change(config.probability, config.seed);
             }
@@ -181,14 +206,34 @@ impl<P> Stage<P> {
         }
     }
 
+    /// The queue of the stage, if it has one.
+    pub(crate) fn bottleneck(&self) -> Option<&Bottleneck<P>> {
+        match self {
+            Self::Bottleneck(bottleneck) => Some(bottleneck),
+            Self::WorkloadDependent(link) => Some(link.bottleneck()),
+            _ => None,
+        }
+    }
+
+    /// Takes a packet that the stage's queue has given up.
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
+            Self::WorkloadDependent(link) => link.next_dropped(),
+            _ => None,
+        }
+    }
+
     /// When something happens in the stage next: mostly, a packet leaves.
     #[inline]
     pub(crate) fn next_event(&self) -> Option<Time> {
-        // Asked of every stage for every event: two tests are faster than a jump.
+        // Asked of every stage for every event: a few tests are faster than a jump.
         if let Self::Delay(delay) = self {
             delay.next_departure()
         } else if let Self::Bottleneck(bottleneck) = self {
             bottleneck.next_event()
+        } else if let Self::WorkloadDependent(link) = self {
+            link.next_event()
         } else {
             None // holds nothing back
         }
@@ -200,6 +245,7 @@ impl<P> Stage<P> {
         match self {
             Self::Bottleneck(bottleneck) => bottleneck.step(now),
             Self::Delay(delay) => delay.take().map(Step::Left),
+            Self::WorkloadDependent(link) => link.step(now),
             Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }

@@ -27,6 +27,22 @@ def shell(
         str, typer.Option("--up", help="Uplink: a trace by name or path, a rate such as '12 Mbit/s', or 'unlimited'.")
     ] = "unlimited",
     down: Annotated[str, typer.Option("--down", help="Downlink: the same.")] = "unlimited",
+    light: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            help="Light rows of a CellReplay recording, in place of rates: those of the uplink, then the downlink."
+        ),
+    ] = None,
+    heavy: Annotated[tuple[str, str] | None, typer.Option(help="Its heavy traces: uplink, then downlink.")] = None,
+    latency_offset: Annotated[
+        tuple[str, str] | None, typer.Option(help="Its latency offsets by packet size: uplink, then downlink.")
+    ] = None,
+    idle: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            help="How long each direction must be empty until it serves the light workload again: '24 ms' '0 ms'."
+        ),
+    ] = None,
     delay: Annotated[
         str,
         typer.Option(help="One-way delay: '20 ms', a bare 20 is ms; a CSV file; 'normal mean=20ms deviation=3ms'."),
@@ -77,15 +93,17 @@ def shell(
       cellbed shell --delay 20 -- cellbed shell --up recordings/train.up --down recordings/train.down
       cellbed shell --up "5 Mbit/s" --uplink-queue "codel target=5ms" --delay rtt.csv --meter --log packets.bin
       cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
+      cellbed shell --light up-light down-light --heavy up-heavy down-heavy --idle "24 ms" "21 ms" -- ./client
     """
     from cellbed.shell import ShellMeter, run_shell
     from cellbed.shell.meter import open_meter
-    from cellbed.shell.options import EachWay, parse_link
+    from cellbed.shell.options import EachWay, Recorded, parse_link
     from cellbed.shell.publish import parse
 
     link: ShellLink = parse_link(
         uplink=up,
         downlink=down,
+        recorded=Recorded.both(light, heavy, latency_offset, idle),
         delay=EachWay(delay, uplink_delay, downlink_delay),
         loss=EachWay(loss, uplink_loss, downlink_loss),
         queue=EachWay(queue, uplink_queue, downlink_queue),

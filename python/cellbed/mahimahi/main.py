@@ -15,6 +15,7 @@ COMMANDS = (
     "mm-onoff",
     "mm-intermittent",
     "mm-meter",
+    "mm-cellular",
     "mm-throughput-graph",
     "mm-delay-graph",
 )
@@ -33,6 +34,10 @@ def main(arguments: Sequence[str]) -> int:
             from cellbed.mahimahi import graphs
 
             return graphs.delay_graph(rest) if name == "mm-delay-graph" else graphs.throughput_graph(rest)
+        if name == "mm-cellular":
+            from cellbed.mahimahi.cellular import cellular
+
+            return cellular(rest)
         from cellbed.mahimahi import shells
 
         return {

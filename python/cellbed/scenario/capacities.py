@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import CAPACITY, Capacity, quantity, refusal
 from cellbed.scenario.forms import PlainOr
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
 from cellbed.scenario.table import Table, written
 from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
@@ -80,7 +81,10 @@ class TokenBucket(Table):
     )
 
 
-LinkCapacity = Capacity | RateSeries | TokenBucket
+PlainCapacity = Capacity | RateSeries | TokenBucket
+"""What a bottleneck's schedule can be; the delay is another matter."""
+
+LinkCapacity = PlainCapacity | Replay
 """Trace, constant rate or unlimited as text; the others as tables."""
 
-LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (RateSeries, TokenBucket), CAPACITY.show)
+LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (RateSeries, TokenBucket, Replay), CAPACITY.show)

@@ -1,7 +1,7 @@
 """The mobile link of a scenario: what each of its directions does, and how that changes while the workload runs."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.units import DURATION
 
@@ -80,6 +81,15 @@ class MobileLink(Table):
     loop: bool = Field(True, description="Whether the traces start again when they end.")
     changes: list[Change] = Field([], description="What changes while the workload runs, in order of time.")
 
+    def completed(self) -> Self:
+        """The link with no base delay beside that of a replayed recording, unless one was asked for."""
+        if "base_delay" in self.model_fields_set:
+            return self
+        delay = self.base_delay
+        up, down = (isinstance(capacity, Replay) for capacity in (self.up, self.down))
+        ways = Ways(0 if up else delay.uplink, 0 if down else delay.downlink)
+        return self.model_copy(update={"base_delay": ways}) if up or down else self
+
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Changes that do not fit the others or the workload's `duration` (ns): (path below the link, what to do)."""
         found: list[tuple[Path, str]] = []
@@ -96,6 +106,13 @@ class MobileLink(Table):
                 text = f"not after the change before, at {DURATION.format(before)}: write changes in order of time"
                 found.append((at, text))
             before = change.at
+        for way in ("up", "down"):
+            capacities = [self, *self.changes]
+            replays = [isinstance(it, Replay) for each in capacities if (it := getattr(each, way)) is not None]
+            for index, change in enumerate(self.changes):
+                if getattr(change, way) is not None and any(replays) != all(replays):
+                    text = "a cellreplay recording changes only into another one: write a scenario for each"
+                    found.append((("changes", index, way), text))
         return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:

@@ -131,11 +131,12 @@ class Scenario(Table):
 
     def completed(self) -> Self:
         """The scenario with the defaults that depend on other keys filled in."""
+        links = self.links.model_copy(update={"mobile": self.links.mobile.completed()})
         served_by = getattr(self.nodes, self.workload.on)
         if self.workload.workers is not None or served_by is None:
-            return self
+            return self.model_copy(update={"links": links})
         workload = self.workload.model_copy(update={"workers": max(1, int(served_by.cpus))})
-        return self.model_copy(update={"workload": workload})
+        return self.model_copy(update={"links": links, "workload": workload})
 
     def misfits(self) -> list[tuple[Path, str]]:
         """Keys that are right alone but not together with others: (path of the key, what is wrong and what to do)."""

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from cellbed.scenario import congestion
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import Problem, ScenarioError, problems
+from cellbed.scenario.replay import Replay
+from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.units import DURATION
 from cellbed.traces import TraceError, TraceSource
 from cellbed.traces.files import kind_of
@@ -87,6 +89,9 @@ def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
     """Traces of the user's own are parsed here, so that a malformed one is met before anything is brought up."""
     mobile = scenario.links.mobile
     for path, capacity in mobile.capacities():
+        if isinstance(capacity, Replay):
+            yield from _unusable_recording(("links", "mobile", *path), capacity)
+            continue
         if not isinstance(capacity, TraceSource) or (capacity.synthetic and mobile.loop):
             continue
         try:
@@ -98,6 +103,18 @@ def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
             text = f"'{capacity.name}' is over after {DURATION.format(end)}: write an earlier start, or loop = true"
             yield Problem(("links", "mobile", "start"), text)
             return
+
+
+def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:
+    try:
+        _ = replay.heavy.trace
+    except TraceError as error:
+        yield Problem((*path, "heavy"), str(error))
+    for key, file in replay.files:
+        try:
+            _ = file.content
+        except TraceError as error:
+            yield Problem((*path, key), str(error))
 
 
 def _report(source: str, text: str, found: Iterable[Problem]) -> str:

@@ -13,6 +13,7 @@ from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
 from cellbed.scenario.units import UnitError
 from cellbed.traces import TraceError, TraceSource
@@ -61,6 +62,8 @@ def read_texts(texts: Mapping[str, Any], folder: Path) -> Settings:
         settings = Settings.model_validate(data, context={"folder": folder})
         if isinstance(settings.rate, TraceSource):
             _ = settings.rate.trace
+        elif isinstance(settings.rate, Replay):
+            _ = settings.rate.heavy.trace, [file.content for _, file in settings.rate.files]
     except ValidationError as error:
         found = problems(error.errors(include_url=False), data, Settings)
         raise ScenarioError("\n".join(f"{problem.key}: {problem.text}" for problem in found)) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,43 @@ class EachWay:
         return (f"--{what}", self.both) if alone is None else (f"--{way}-{what}", alone)
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The files of a recording of two workloads, and F, as the scenario has them; what is ``None`` was not given."""
+
+    light: str | None = None
+    heavy: str | None = None
+    latency_offset: str | None = None
+    idle: str | None = None
+
+    @classmethod
+    def both(cls, *pairs: tuple[str, str] | None) -> tuple[Recorded, Recorded]:
+        """Those of the uplink and of the downlink, from a pair for each field."""
+        apart = [pair or (None, None) for pair in pairs]
+        return cls(*(uplink for uplink, _ in apart)), cls(*(downlink for _, downlink in apart))
+
+    def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
+        """The option that tells the direction's capacity, and its text. plain: the one without a recording.
+
+        Errors: :class:`OptionError` for half a recording, and for a capacity beside one.
+        """
+        given = {key: text for key, text in asdict(self).items() if text is not None}
+        if not given:
+            return plain
+        for key in ("light", "heavy"):
+            if key not in given:
+                raise OptionError(f"--{key}: missing: a replay of two workloads needs light rows and a heavy trace")
+        if plain[1] != "unlimited":
+            raise OptionError(f"{plain[0]}: the {way} replays light and heavy recordings: leave out one or the other")
+        keys = [f"{key} = {json.dumps(text)}" for key, text in {"kind": "cellreplay", **given}.items()]
+        return way, f"{{ {', '.join(keys)} }}"
+
+
 def parse_link(
     *,
     uplink: str = "unlimited",
     downlink: str = "unlimited",
+    recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
     delay: EachWay = EachWay("0 ms"),
     loss: EachWay = EachWay("0"),
     queue: EachWay = EachWay("1 MB"),
@@ -48,7 +82,8 @@ def parse_link(
 ) -> ShellLink:
     """The link that the options describe. Traces are read, so that a malformed one is refused here.
 
-    folder: where relative paths start. Errors: :class:`OptionError`.
+    recorded: what uplink and downlink replay in place of a rate. folder: where relative paths start.
+    Errors: :class:`OptionError`.
     """
     try:
         playing = Playing(int(DURATION.parse(start)), looped)
@@ -64,8 +99,8 @@ def parse_link(
         return ShellDirection(tuple(planned.stages), planned.description, trace)
 
     return ShellLink(
-        direction("uplink", (INSIDE, OUTSIDE), ("--up", uplink)),
-        direction("downlink", (OUTSIDE, INSIDE), ("--down", downlink)),
+        direction("uplink", (INSIDE, OUTSIDE), recorded[0].capacity("uplink", ("--up", uplink))),
+        direction("downlink", (OUTSIDE, INSIDE), recorded[1].capacity("downlink", ("--down", downlink))),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.mobile import Change, MobileLink
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
 from cellbed.scenario.units import DURATION
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
@@ -141,6 +142,8 @@ class Direction:
                 source = getattr(value, "file", None) or value
                 if isinstance(source, TraceSource | Recording):
                     found[source.name] = source.sha256
+                elif isinstance(source, Replay):
+                    found |= {each.name: each.sha256 for each in (source.heavy, *(file for _, file in source.files))}
         return found
 
 

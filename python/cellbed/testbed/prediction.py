@@ -13,8 +13,10 @@ from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Points
 from cellbed.testbed.plan import Direction
+from cellbed.testbed.stages import MTU
 from cellbed.traces import TraceSource
 
 Span = tuple[int, int]
@@ -65,6 +67,8 @@ def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) ->
         case TokenBucket() | Unlimited():
             # A bucket begins full.
             return arrival_ns
+        case Replay():
+            raise ValueError(f"what {direction.name} does to a packet depends on those before it")
 
 
 def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
@@ -97,6 +101,9 @@ def offered(direction: Direction, begin_ns: int, end_ns: int) -> int:
     match direction.capacity:
         case TraceSource() as trace:
             return trace.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
+        case Replay() as replay:
+            heavy = replay.heavy.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
+            return heavy * replay.opportunity // MTU
         case ConstantRate(bit_rate=rate) | TokenBucket(rate=rate):
             return round(rate * max(0, end_ns - begin_ns) / 8e9)
         case RateSeries() as series:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.replay import Replay
 from cellbed.testbed import prediction
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan
@@ -138,6 +139,8 @@ def _unsteady(path: list[Direction]) -> str | None:
     """Why a path cannot be proved in the time there is for it."""
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
     for direction in path:
+        if isinstance(direction.capacity, Replay):
+            return f"what {direction.name} does to a packet depends on those before it"
         if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
             return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon to be measured before"
     if longest_ns > PATIENCE_NS:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.stages import (
+    REPLAY,
     Playing,
     Slot,
     Stage,
@@ -26,12 +28,16 @@ class NoStageError(CellbedError):
     """A setting that concerns a stage which the direction does not have."""
 
 
+class RecordingChangeError(CellbedError):
+    """A recording of two workloads that is to begin or to end while the link runs."""
+
+
 def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
     """Number and new content of each stage that the settings concern.
 
     name: of the direction; it goes into errors and into the seeds of what draws for the first time.
 
-    Errors: :class:`NoStageError`.
+    Errors: :class:`NoStageError`, :class:`RecordingChangeError`.
     """
     found = []
 
@@ -61,6 +67,15 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     """The bottleneck with another schedule or queue; what is not said stays."""
     now = dict(stage)
+    if (stage["kind"] == REPLAY or isinstance(settings.rate, Replay)) and settings.rate is not None:
+        raise RecordingChangeError(
+            f"{name}: a running link changes neither into nor from a cellreplay recording: start another one"
+        )
+    if stage["kind"] == REPLAY:
+        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
+        heavy = {"kind": "trace", "path": stage["heavy"]}
+        now["queue"] = queue_config(settings.queue, seed, lambda: _rate_of(heavy))
+        return now
     if settings.rate is not None:
         played = stage["schedule"]
         now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cellbed.scenario.capacities import LinkCapacity, RateSeries, TokenBucket
+from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Pareto, RandomDelay, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel, Infinite, Pie, Queue, Red
+from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import advanced
 from cellbed.traces import TraceSource
 
@@ -26,14 +27,20 @@ Slot = Literal["loss", "duplication", "corruption", "bottleneck", "delay"]
 SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "bottleneck", "delay")
 """The places of a direction's stages. A stage may change into any other that belongs in the same place."""
 
+REPLAY = "workload-dependent"
+"""Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
+
 _SLOT_OF: dict[str, Slot] = {
+    REPLAY: "bottleneck",
     "gilbert-elliott": "loss",
     "loss-series": "loss",
     "on-off": "loss",
     "jitter": "delay",
 }
 
-_PACKET_BITS = 1500 * 8
+MTU = 1500
+"""Bytes that an opportunity of a trace carries."""
+_PACKET_BITS = MTU * 8
 _MARK_BELOW = 0.1
 """Drop probability up to which PIE marks instead (RFC 8033, §5.1: mark_ecnth)."""
 
@@ -74,11 +81,7 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "bottleneck": {
-            "kind": "bottleneck",
-            "schedule": schedule(parameters.capacity, playing),
-            "queue": queue_config(parameters.queue, seed("queue"), lambda: mean_rate(parameters.capacity)),
-        },
+        "bottleneck": bottleneck_stage(parameters.capacity, parameters.queue, playing, seed("queue")),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
     if parameters.duplication > 0:
@@ -86,6 +89,28 @@ def stages(
     if parameters.corruption > 0:
         found["corruption"] = chance_stage("corruption", parameters.corruption, seed("corruption"))
     return {slot: found[slot] for slot in SLOTS if slot in found}
+
+
+def bottleneck_stage(capacity: LinkCapacity, queue: Queue | None, playing: Playing, seed: int) -> Stage:
+    """A stage in which packets queue for their turn. seed: of the queue."""
+    waiting = queue_config(queue, seed, lambda: mean_rate(capacity))
+    if not isinstance(capacity, Replay):
+        return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": waiting}
+    offsets = capacity.latency_offset
+    return {
+        "kind": REPLAY,
+        "light": str(capacity.light.path),
+        "heavy": str(capacity.heavy.path),
+        "latency_offset": None if offsets is None else str(offsets.path),
+        "queue": waiting,
+        "looped": playing.looped,
+        "offset_ns": playing.start_ns,
+        "idle_ns": capacity.idle,
+        "idle_at": capacity.idle_at,
+        "anchor": capacity.anchor,
+        "opportunity_bytes": capacity.opportunity,
+        "overhead_bytes": capacity.overhead,
+    }
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
@@ -136,7 +161,7 @@ def _distribution(delay: RandomDelay) -> dict[str, Any]:
             return {"kind": delay.kind, "mean_ns": delay.mean, "deviation_ns": delay.deviation}
 
 
-def schedule(capacity: LinkCapacity, playing: Playing) -> dict[str, Any]:
+def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
     """The schedule of a bottleneck."""
     match capacity:
         case TraceSource():
@@ -158,6 +183,8 @@ def mean_rate(capacity: LinkCapacity) -> float | None:
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
+        case Replay():
+            return capacity.heavy.trace.mean_bit_rate * capacity.opportunity / MTU
         case RateSeries():
             end = capacity.period or capacity.points[-1][0]
             return capacity.area(end) / end if end else float(capacity.points[-1][1])

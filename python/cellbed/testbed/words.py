@@ -47,7 +47,7 @@ def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = No
     return stage_words(before, names), stage_words(after, names)
 
 
-_ORDER = {"bottleneck": 0, "delay": 1, "jitter": 1}
+_ORDER = {"bottleneck": 0, "workload-dependent": 0, "delay": 1, "jitter": 1}
 
 
 def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
@@ -58,6 +58,8 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
             if silent and stage["schedule"]["kind"] == "unlimited":
                 return ""
             return f"{schedule_words(stage['schedule'], names)}, {queue_words(stage['queue'])}"
+        case "workload-dependent":
+            return f"{_replay_words(stage, names)}, {queue_words(stage['queue'])}"
         case "delay":
             return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
         case "jitter":
@@ -117,6 +119,18 @@ def queue_words(queue: Mapping[str, Any]) -> str:
 
 def _offset(schedule: Mapping[str, Any]) -> str:
     return f" from {DURATION.format(schedule['offset_ns'])}" if schedule.get("offset_ns") else ""
+
+
+def _replay_words(stage: Stage, names: Mapping[str, str] | None) -> str:
+    heavy = schedule_words({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
+    text = (
+        f"light {Path(stage['light']).name} and heavy {heavy}, idle after {DURATION.format(stage.get('idle_ns') or 0)}"
+    )
+    return text + (" at the queue" if stage.get("idle_at") == "queue" else "")
+
+
+def _played(stage: Stage) -> dict[str, Any]:
+    return {key: stage.get(key) for key in ("offset_ns", "looped")}
 
 
 def _delay_words(stage: Stage) -> str:

@@ -2,11 +2,11 @@
 
 use crate::outcome::DropReason;
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::{Offer, Schedule};
+use crate::schedule::{Head, Offer, Schedule};
 use crate::service::Service;
 use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
-use crate::units::{Bytes, MTU};
+use crate::units::{Bytes, MTU, Packets};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///
@@ -186,6 +186,41 @@ impl<P> Bottleneck<P> {
             self.event = None; // what waited was dropped
         }
         Admission::Queued
+    }
+
+    /// Lays other opportunities in front of those of the recording, from `now` on.
+    pub(crate) fn splice(&mut self, now: Time, head: Head) {
+        self.service.splice(now, head);
+        self.look_ahead();
+    }
+
+    /// The server, to ask it what it would do.
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The server once it has sent all that is here now, and when that is: at `idle_since` if nothing is here. `None` if it
+    /// never has. Packets that the queue would drop count as sent.
+    pub(crate) fn drained(&self, idle_since: Time) -> Option<(Service, Time)> {
+        let mut service = self.service.clone();
+        let mut free = idle_since;
+        if self.serving.is_some() {
+            free = self.event?;
+            service.finish(free);
+        }
+        let waiting = self.queue.level();
+        if waiting.packets > Packets(0) {
+            let more = self.config.overhead.0.saturating_mul(waiting.packets.0 - 1);
+            service.begin(waiting.bytes + Bytes(more));
+            free = service.departure()?;
+            service.finish(free);
+        }
+        Some((service, free))
+    }
+
+    /// Drops a packet that it has refused together with those that the queue has given up.
+    pub(crate) fn give_up(&mut self, item: Item<P>, reason: DropReason) {
+        self.dropped.push_back((item, reason));
     }
 
     pub(crate) fn next_event(&self) -> Option<Time> {

@@ -6,7 +6,7 @@ mod random;
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
-use flight::Flight;
+pub(crate) use flight::Flight;
 pub(crate) use random::Draw;
 pub use random::{Distribution, RandomDelay};
 
@@ -93,16 +93,22 @@ impl DelaySeries {
     }
 }
 
-fn interpolate(
+/// The value at `position` on the line through two points, rounded down.
+pub(crate) fn interpolate(
     before: (Duration, Duration),
     after: (Duration, Duration),
     position: Duration,
 ) -> Duration {
-    let nanos = |span: Duration| i128::from(span.as_nanos());
-    let width = nanos(after.0) - nanos(before.0);
-    let rise = nanos(after.1) - nanos(before.1);
-    let delay = nanos(before.1) + (rise * (nanos(position) - nanos(before.0))).div_euclid(width);
-    Duration::from_nanos(u64::try_from(delay).unwrap_or(0))
+    let point = |(at, value): (Duration, Duration)| (at.as_nanos(), i128::from(value.as_nanos()));
+    let value = on_line(point(before), point(after), position.as_nanos());
+    Duration::from_nanos(u64::try_from(value).unwrap_or(0))
+}
+
+/// The same for any numbers.
+pub(crate) fn on_line(before: (u64, i128), after: (u64, i128), position: u64) -> i128 {
+    let width = i128::from(after.0) - i128::from(before.0);
+    let rise = after.1 - before.1;
+    before.1 + (rise * (i128::from(position) - i128::from(before.0))).div_euclid(width)
 }
 
 /// Where delays come from.

@@ -74,9 +74,7 @@ pub struct Direction<P> {
 impl<P: Clone> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
-        let metered = stages
-            .iter()
-            .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
+        let metered = stages.iter().position(StageConfig::queues);
         Self {
             stages: stages
                 .iter()
@@ -224,6 +222,7 @@ impl<P: Clone> Direction<P> {
                     self.enter(index + 1, now, item);
                 }
                 Some(Step::Within) => {
+                    self.offer_changed(index);
                     self.drop_given_up(index, now);
                     self.queue_changed(index, now);
                 }
@@ -289,6 +288,7 @@ impl<P: Clone> Direction<P> {
                     }
                 },
                 Stage::Delay(delay) => return delay.accept(now, item),
+                Stage::WorkloadDependent(link) => return link.accept(now, item),
                 Stage::Duplication(damage) => {
                     if damage.strikes() {
                         self.double(index + 1, now, item.clone());
@@ -307,8 +307,9 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
-        if let Stage::Bottleneck(bottleneck) = &self.stages[index]
-            && bottleneck.has_dropped()
+        if self.stages[index]
+            .bottleneck()
+            .is_some_and(Bottleneck::has_dropped)
         {
             self.tell_given_up(index, now);
         }
@@ -316,9 +317,7 @@ impl<P: Clone> Direction<P> {
 
     #[cold]
     fn tell_given_up(&mut self, index: usize, now: Time) {
-        while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
-            && let Some((item, reason)) = bottleneck.next_dropped()
-        {
+        while let Some((item, reason)) = self.stages[index].next_dropped() {
             self.finish(now, item, Fate::Dropped(reason));
         }
     }
@@ -353,10 +352,8 @@ impl<P: Clone> Direction<P> {
     /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_event();
-        match (stage, self.pending.front()) {
-            (Stage::Bottleneck(bottleneck), Some(pending))
-                if bottleneck.level().packets > Packets(0) =>
-            {
+        match (stage.bottleneck(), self.pending.front()) {
+            (Some(bottleneck), Some(pending)) if bottleneck.level().packets > Packets(0) => {
                 Some(event.map_or(pending.at, |event| event.min(pending.at)))
             }
             _ => event,
@@ -373,6 +370,17 @@ impl<P: Clone> Direction<P> {
         }
     }
 
+    /// Tells the meter of another schedule.
+    fn offer_changed(&mut self, index: usize) {
+        if let Stage::WorkloadDependent(link) = &mut self.stages[index]
+            && let Some(from) = link.take_spliced()
+            && self.metered == Some(index)
+            && let Some(meter) = &mut self.meter
+        {
+            meter.offered(from, link.bottleneck().offer());
+        }
+    }
+
     #[inline]
     fn left(&mut self, index: usize, now: Time, size: Bytes) {
         if self.meter.is_some() && self.metered == Some(index) {
@@ -385,10 +393,7 @@ impl<P: Clone> Direction<P> {
 
     #[inline]
     fn bottleneck(&self) -> Option<&Bottleneck<P>> {
-        match &self.stages[self.metered?] {
-            Stage::Bottleneck(bottleneck) => Some(bottleneck),
-            _ => None,
-        }
+        self.stages[self.metered?].bottleneck()
     }
 
     fn offer(&self) -> Offer {

@@ -1,14 +1,16 @@
 //! When bytes may leave the bottleneck.
 
 mod series;
+mod spliced;
 
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
 use crate::trace::Trace;
-use crate::units::{BitRate, Bytes, Opportunities};
+use crate::units::{BitRate, Bytes};
 pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
+pub(crate) use spliced::{Head, Spliced};
 
 /// When bytes may leave.
 ///
@@ -119,6 +121,15 @@ impl Playback {
         playback
     }
 
+    /// The position in the recording at an instant; in a looped one below its period.
+    pub(crate) fn position(&self, at: Time) -> Duration {
+        let position = self.start.saturating_add(at.since(self.zero).as_nanos());
+        Duration::from_nanos(match self.repeat {
+            Repeat::Looped => position % self.trace.period(),
+            Repeat::Once => position,
+        })
+    }
+
     /// The recording from position `offset` plus `further` on, at the instant `zero`.
     pub(crate) fn restart(&mut self, zero: Time, further: Duration) {
         let start = (self.offset + further).as_nanos();
@@ -159,17 +170,12 @@ impl Playback {
         let position = self.trace.looped_position(self.cycle, self.run);
         Some(self.zero + Duration::from_nanos(position.saturating_sub(self.start)))
     }
-
-    /// Opportunities from `from` up to but excluding `to`.
-    pub(crate) fn opportunities(&self, from: Time, to: Time) -> Opportunities {
-        Opportunities(self.first_at(to).saturating_sub(self.first_at(from)))
-    }
 }
 
 /// A schedule set against the clock, able to say what it offers.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
-    Opportunities { playback: Playback, each: Bytes },
+    Opportunities { playback: Spliced, each: Bytes },
     Series(RatePlayback),
     Constant(BitRate),
     Unlimited,

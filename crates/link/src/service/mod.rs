@@ -6,7 +6,7 @@ mod stepped;
 use std::sync::Arc;
 
 use crate::bottleneck::BottleneckConfig;
-use crate::schedule::{Offer, Playback, RatePlayback, Schedule};
+use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced};
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};
 use bucket::Bucket;
@@ -32,7 +32,8 @@ impl Service {
                 repeat,
                 offset,
             } => {
-                let playback = Playback::new(Arc::clone(trace), *repeat, *offset, zero);
+                let recording = Playback::new(Arc::clone(trace), *repeat, *offset, zero);
+                let playback = Spliced::new(recording);
                 Self::Opportunities(ByteWise {
                     next: playback.first_at(zero),
                     playback,
@@ -83,6 +84,24 @@ impl Service {
         self.restart(zero, now, offset);
         self.wake(now);
         self.owe(owed);
+    }
+
+    /// Lays other opportunities in front of those of the recording, where one is played. What was offered before `now` is
+    /// lost; what was sent of the head stays sent.
+    pub(crate) fn splice(&mut self, now: Time, head: Head) {
+        if let Self::Opportunities(service) = self {
+            service.owed = service.owed.saturating_sub(service.sent(now));
+            service.playback.splice(head);
+            service.begin_at(now);
+        }
+    }
+
+    /// The position at an instant in the recording that is played.
+    pub(crate) fn position(&self, at: Time) -> Duration {
+        match self {
+            Self::Opportunities(service) => service.playback.position(at),
+            _ => Duration::ZERO,
+        }
     }
 
     /// A packet reaches the idle server: what was offered before `now` is lost.
@@ -177,7 +196,7 @@ impl Service {
 /// Byte-wise service by opportunities.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteWise {
-    playback: Playback,
+    playback: Spliced,
     /// Bytes of one opportunity.
     opportunity: u64,
     /// Bytes charged per packet beyond its size.
@@ -228,6 +247,10 @@ impl ByteWise {
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.owed = self.owed.saturating_sub(self.sent(now));
         self.playback.restart(zero, offset);
+        self.begin_at(now);
+    }
+
+    fn begin_at(&mut self, now: Time) {
         self.next = self.playback.first_at(now);
         self.credit = 0;
         self.instant = now;

@@ -1,14 +1,10 @@
 //! Reading a trace, one line at a time.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::Read;
 
 use super::error::LONGEST_LINE;
 use super::{LineFault, Trace, TraceError};
-
-/// Bytes read at a time.
-const BUFFER: usize = 1 << 16;
-/// How much of an offending line an error shows.
-const EXCERPT: usize = 32;
+use crate::lines::{Stopped, each_line, excerpt};
 
 impl Trace {
     /// Reads a trace from a file, a pipe or memory, in small pieces.
@@ -17,46 +13,9 @@ impl Trace {
     /// opportunities in that millisecond; 0 is legal. Blank lines, lines that start with `#`, both kinds of line end
     /// and a missing last one are accepted, anything else is an error that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
-        let mut reader = BufReader::with_capacity(BUFFER, reader);
         let mut builder = Builder::default();
-        let mut split = Vec::new(); // the start of a line that two buffers share
-        let mut line = 1;
-        loop {
-            let buffer = match reader.fill_buf() {
-                Ok(buffer) => buffer,
-                Err(source) if source.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(TraceError::Read { line, source }),
-            };
-            if buffer.is_empty() {
-                builder
-                    .add_line(&split)
-                    .map_err(|fault| TraceError::Line { line, fault })?;
-                return builder.finish();
-            }
-            let mut rest = buffer;
-            while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-                let added = if split.is_empty() {
-                    builder.add_line(&rest[..end])
-                } else {
-                    split.extend_from_slice(&rest[..end]);
-                    let added = builder.add_line(&split);
-                    split.clear();
-                    added
-                };
-                added.map_err(|fault| TraceError::Line { line, fault })?;
-                rest = &rest[end + 1..];
-                line += 1;
-            }
-            split.extend_from_slice(rest);
-            if split.len() > LONGEST_LINE {
-                return Err(TraceError::Line {
-                    line,
-                    fault: LineFault::TooLong,
-                });
-            }
-            let read = buffer.len();
-            reader.consume(read);
-        }
+        each_line(reader, LONGEST_LINE, |line| builder.add_line(line))?;
+        builder.finish()
     }
 
     /// A trace of the given timestamps in ms, under the same rules as a file; an error counts them as its lines.
@@ -127,10 +86,6 @@ impl Builder {
 
 /// The timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
 fn timestamp(line: &[u8]) -> Result<Option<u32>, LineFault> {
-    if line.len() > LONGEST_LINE {
-        return Err(LineFault::TooLong);
-    }
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);
     }
@@ -172,18 +127,23 @@ fn fault(line: &[u8]) -> Result<Option<u32>, LineFault> {
     })
 }
 
-/// The start of a line, with bytes that are no text escaped.
-fn excerpt(line: &[u8]) -> String {
-    let shown = &line[..line.len().min(EXCERPT)];
-    let more = if shown.len() < line.len() { "…" } else { "" };
-    match std::str::from_utf8(shown) {
-        Ok(text) if !text.contains(char::is_control) => format!("{text}{more}"),
-        _ => format!("{}{more}", shown.escape_ascii()),
+impl From<Stopped<LineFault>> for TraceError {
+    fn from(stopped: Stopped<LineFault>) -> Self {
+        match stopped {
+            Stopped::Read { line, source } => Self::Read { line, source },
+            Stopped::TooLong { line } => Self::Line {
+                line,
+                fault: LineFault::TooLong,
+            },
+            Stopped::Fault { line, fault } => Self::Line { line, fault },
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     /// A source that gives one byte at a time, as a slow pipe may.
@@ -317,10 +277,7 @@ mod tests {
     #[test]
     fn a_long_line_is_shown_by_its_start() {
         let error = refusal("x".repeat(100).as_bytes());
-        assert!(
-            error.contains(&format!("`{}…`", "x".repeat(EXCERPT))),
-            "{error}"
-        );
+        assert!(error.contains(&format!("`{}…`", "x".repeat(32))), "{error}");
     }
 
     #[test]

@@ -1,0 +1,54 @@
+//! Any bytes are light rows and latency offsets or errors; what is read is written and read again, and a link plays it.
+//!
+//! `cd crates/link && mkdir -p fuzz/corpus/replay_parser && cargo +nightly fuzz run replay_parser fuzz/corpus/replay_parser fuzz/seeds_replay`
+#![no_main]
+
+use std::sync::Arc;
+
+use cellbed_link::{
+    Bytes, Compensation, Direction, LightRows, Time, Trace, WorkloadDependentConfig,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let compensation = match Compensation::parse(bytes) {
+        Ok(compensation) => {
+            let again = Compensation::parse(compensation.to_text().as_bytes());
+            assert_eq!(again.ok().as_ref(), Some(&compensation));
+            compensation
+        }
+        Err(error) => {
+            assert!(!error.in_file("offsets").contains(char::is_control));
+            Compensation::default()
+        }
+    };
+    match LightRows::parse(bytes) {
+        Ok(light) => {
+            let again = LightRows::parse(light.to_text().as_bytes());
+            assert_eq!(again.ok().as_ref(), Some(&light));
+            play(light, compensation, bytes);
+        }
+        Err(error) => assert!(!error.in_file("light").contains(char::is_control)),
+    }
+});
+
+/// Lets packets pass whose sizes and arrivals the bytes choose.
+fn play(light: LightRows, compensation: Compensation, bytes: &[u8]) {
+    let Ok(heavy) = Trace::from_millis([1, 7]) else {
+        return;
+    };
+    let config = WorkloadDependentConfig {
+        compensation,
+        ..WorkloadDependentConfig::new(Arc::new(light), Arc::new(heavy))
+    };
+    let mut link = Direction::new(vec![config.into()], Time::ZERO);
+    let mut now = 0;
+    for pair in bytes.chunks_exact(2).take(100) {
+        now += u64::from(pair[0]) * 1_000_000;
+        link.accept(Time::from_nanos(now), (), Bytes(u64::from(pair[1]) * 8 + 1));
+    }
+    while let Some(outcome) = link.poll(Time::from_nanos(u64::MAX / 2)) {
+        assert!(outcome.departed >= outcome.arrived);
+    }
+    assert_eq!(link.held().packets.0, 0);
+}

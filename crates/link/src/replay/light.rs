@@ -1,0 +1,166 @@
+//! The light workload: how packet trains fared at regular instants.
+
+use crate::delay::interpolate;
+use crate::time::Duration;
+
+/// What one packet train showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LightRow {
+    /// When, since the start of the recording.
+    pub time: Duration,
+    /// Half the round-trip time of its first packet.
+    pub base_delay: Duration,
+    /// The arrivals of its packets after that of its first one, in any order: the light delivery opportunities.
+    pub opportunities: Vec<Duration>,
+}
+
+/// The recording of the light workload in one direction (Sentosa et al., "CellReplay", NSDI 2025, §4.2): base delay and
+/// light delivery opportunities over time.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LightRows {
+    /// (time, base delay), never decreasing in time, never empty.
+    samples: Vec<(Duration, Duration)>,
+    /// Where the opportunities of each row end.
+    ends: Vec<usize>,
+    /// Those of all rows, sorted within each.
+    opportunities: Vec<Duration>,
+}
+
+impl LightRows {
+    /// The recording of these rows; `None` if there are none or their times decrease.
+    pub fn new(rows: impl IntoIterator<Item = LightRow>) -> Option<Self> {
+        let mut light = Self {
+            samples: Vec::new(),
+            ends: Vec::new(),
+            opportunities: Vec::new(),
+        };
+        for row in rows {
+            if light.last_time().is_some_and(|last| row.time < last) {
+                return None;
+            }
+            light.push(row.time, row.base_delay, row.opportunities);
+        }
+        (!light.samples.is_empty()).then_some(light)
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// The rows in order.
+    pub fn rows(&self) -> impl Iterator<Item = LightRow> + '_ {
+        (0..self.count()).map(|row| LightRow {
+            time: self.samples[row].0,
+            base_delay: self.samples[row].1,
+            opportunities: self.of_row(row).to_vec(),
+        })
+    }
+
+    /// The base delay at a position of the recording: linear between rows, constant before the first and after the last
+    /// (§4.3); rounded to the nanosecond below.
+    pub fn base_delay(&self, position: Duration) -> Duration {
+        let row = self.row_at(position);
+        match self.samples.get(row + 1) {
+            Some(&after) if self.samples[row].0 <= position => {
+                interpolate(self.samples[row], after, position)
+            }
+            _ => self.samples[row].1,
+        }
+    }
+
+    /// The light opportunities of the row at or before a position, or of the first row, sorted.
+    pub fn opportunities(&self, position: Duration) -> &[Duration] {
+        self.of_row(self.row_at(position))
+    }
+
+    /// Number of the row at or before a position, or of the first row.
+    pub(crate) fn row_at(&self, position: Duration) -> usize {
+        let after = self.samples.partition_point(|&(time, _)| time <= position);
+        after.saturating_sub(1)
+    }
+
+    pub(crate) fn of_row(&self, row: usize) -> &[Duration] {
+        let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.opportunities[begin..self.ends[row]]
+    }
+
+    pub(super) fn empty() -> Self {
+        Self {
+            samples: Vec::new(),
+            ends: Vec::new(),
+            opportunities: Vec::new(),
+        }
+    }
+
+    pub(super) fn last_time(&self) -> Option<Duration> {
+        self.samples.last().map(|&(time, _)| time)
+    }
+
+    /// Adds a row whose time is not before that of the last.
+    pub(super) fn push(
+        &mut self,
+        time: Duration,
+        base_delay: Duration,
+        opportunities: impl IntoIterator<Item = Duration>,
+    ) {
+        let begin = self.opportunities.len();
+        self.opportunities.extend(opportunities);
+        self.opportunities[begin..].sort_unstable();
+        self.ends.push(self.opportunities.len());
+        self.samples.push((time, base_delay));
+    }
+}
+
+impl std::fmt::Debug for LightRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let last = self.last_time().unwrap_or_default();
+        write!(f, "LightRows({} rows until {last})", self.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn row(time: u64, base_delay: u64, opportunities: &[u64]) -> LightRow {
+        LightRow {
+            time: ms(time),
+            base_delay: ms(base_delay),
+            opportunities: opportunities.iter().copied().map(ms).collect(),
+        }
+    }
+
+    #[test]
+    fn the_base_delay_is_linear_between_rows() {
+        let light = LightRows::new([row(100, 20, &[0]), row(150, 40, &[0, 2])]).unwrap();
+        let delays = [0, 100, 125, 150, 1000].map(|at| light.base_delay(ms(at)));
+        assert_eq!(delays, [20, 20, 30, 40, 40].map(ms));
+    }
+
+    #[test]
+    fn opportunities_are_those_of_the_row_at_or_before() {
+        let light = LightRows::new([row(100, 20, &[0, 3, 1]), row(150, 40, &[])]).unwrap();
+        assert_eq!(light.opportunities(ms(5)), [0, 1, 3].map(ms));
+        assert_eq!(light.opportunities(ms(149)), [0, 1, 3].map(ms));
+        assert!(light.opportunities(ms(150)).is_empty());
+        assert_eq!(light.rows().nth(1), Some(row(150, 40, &[])));
+    }
+
+    #[test]
+    fn of_two_rows_at_one_time_the_later_one_counts() {
+        let light = LightRows::new([row(0, 20, &[0]), row(0, 40, &[1])]).unwrap();
+        assert_eq!(light.base_delay(ms(0)), ms(40));
+        assert_eq!(light.opportunities(ms(0)), [ms(1)]);
+    }
+
+    #[test]
+    fn rows_go_forward() {
+        assert_eq!(LightRows::new([]), None);
+        assert_eq!(LightRows::new([row(5, 1, &[]), row(4, 1, &[])]), None);
+    }
+}

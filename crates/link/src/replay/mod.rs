@@ -1,0 +1,120 @@
+//! Replay of a network that depends on its load, by the method of CellReplay (Sentosa et al., "CellReplay: Towards accurate
+//! record-and-replay for cellular networks", NSDI 2025, §4.3).
+
+mod compensation;
+mod error;
+mod light;
+mod parse;
+mod stage;
+
+use std::sync::Arc;
+
+pub use compensation::{Compensation, Shift};
+pub use error::{RecordingError, RecordingFault};
+pub use light::{LightRow, LightRows};
+pub(crate) use stage::WorkloadDependent;
+
+use crate::bottleneck::{BottleneckConfig, Clock};
+use crate::queue::Discipline;
+use crate::schedule::{Repeat, Schedule};
+use crate::time::Duration;
+use crate::trace::Trace;
+use crate::units::Bytes;
+
+/// A link that gives short flows what a light workload got from the recorded network, and long ones what a heavy one got.
+///
+/// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or before `t`
+/// are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by those of the heavy
+/// recording from 1 ms after the last of them on. While the link is active, each packet is delayed by DELAY + comp(size), and
+/// never overtakes; then it enters the queue, which the schedule serves byte by byte. When nothing has been in the
+/// queue or on the way to it for `idle`, the link is inactive.
+///
+/// Light rows and heavy recording are positions of one recording and have one time zero, that of the direction. Played in a loop,
+/// both start again at the heavy recording's last timestamp: rows at or after it are never used, and from the last
+/// row on the base delay stays as it was. Before the first row, the first counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadDependentConfig {
+    /// Base delay and light opportunities.
+    pub light: Arc<LightRows>,
+    /// Opportunities under saturation.
+    pub heavy: Arc<Trace>,
+    /// What follows the end of the recording.
+    pub repeat: Repeat,
+    /// Where in the recording to start.
+    pub offset: Duration,
+    /// comp(s).
+    pub compensation: Compensation,
+    /// F: how long the link must have been empty to be inactive. At zero it is inactive as soon as it is empty.
+    pub idle: Duration,
+    /// From where on that time is told.
+    pub idle_at: IdleAt,
+    /// Where the light opportunities begin.
+    pub anchor: Anchor,
+    /// Where packets wait; B is the limit of a drop-tail queue in bytes. The packets on the way to it do not count.
+    pub queue: Discipline,
+    /// Bytes that one opportunity carries: what the recorder's packets were.
+    pub opportunity: Bytes,
+    /// Bytes that a packet is charged beyond its size.
+    pub overhead: Bytes,
+}
+
+/// Whose time it is that must pass without packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IdleAt {
+    /// The sender's, as in the paper's replay: from when the last packet has left until the next one comes to the link.
+    #[default]
+    Link,
+    /// The queue's, as in the paper's calibration of F (§4.4), where trains come to the queue with the gap they were sent
+    /// with: from when the last packet leaves until the next one enters the queue, which is DELAY + comp(size) after it
+    /// has come to the link.
+    Queue,
+}
+
+/// What the light opportunities count from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Anchor {
+    /// `t` + DELAY, as in the paper. A small first packet that is through sooner waits for it.
+    #[default]
+    BaseDelay,
+    /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): as if the train had consisted
+    /// of packets like this one.
+    FirstPacket,
+}
+
+impl WorkloadDependentConfig {
+    /// What opportunities carry in the recordings of the public tool.
+    pub const OPPORTUNITY: Bytes = Bytes(1400);
+
+    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a packet is
+    /// charged its IP length.
+    pub fn new(light: Arc<LightRows>, heavy: Arc<Trace>) -> Self {
+        Self {
+            light,
+            heavy,
+            repeat: Repeat::Looped,
+            offset: Duration::ZERO,
+            compensation: Compensation::default(),
+            idle: Duration::ZERO,
+            idle_at: IdleAt::default(),
+            anchor: Anchor::default(),
+            queue: Discipline::Infinite,
+            opportunity: Self::OPPORTUNITY,
+            overhead: Bytes(0),
+        }
+    }
+
+    /// The heavy recording behind the same queue.
+    fn bottleneck(&self) -> BottleneckConfig {
+        BottleneckConfig {
+            schedule: Schedule::Trace {
+                trace: Arc::clone(&self.heavy),
+                repeat: self.repeat,
+                offset: self.offset,
+            },
+            queue: self.queue.clone(),
+            opportunity: self.opportunity,
+            overhead: self.overhead,
+            clock: Clock::Exact,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Reading and writing the files of the CellReplay tool, one line at a time.
+
+use std::fmt::Write as _;
+use std::io::Read;
+
+use super::error::{LONGEST_LINE, RecordingError, RecordingFault};
+use super::{Compensation, LightRows, Shift};
+use crate::lines::{Stopped, each_line, excerpt};
+use crate::time::Duration;
+use crate::units::Bytes;
+
+const DECIMALS: usize = 6;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+/// As with the trace: 49 days.
+const MOST_MILLIS: u64 = u32::MAX as u64;
+
+impl LightRows {
+    /// Reads light rows from a file, a pipe or memory, in small pieces.
+    ///
+    /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: when the train was sent, half of its round-trip time, and the
+    /// arrivals of its packets after that of the first. Up to six decimals are accepted where the public tool writes whole
+    /// milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks between
+    /// numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that names the line.
+    pub fn parse(reader: impl Read) -> Result<Self, RecordingError> {
+        let mut light = Self::empty();
+        let mut opportunities = Vec::new();
+        each_line(reader, LONGEST_LINE, |line| {
+            let mut fields = fields(line);
+            let Some(first) = fields.next() else {
+                return Ok(());
+            };
+            let time = span(first, "time")?;
+            let delay = fields
+                .next()
+                .ok_or_else(|| RecordingFault::NoBaseDelay(excerpt(line)))?;
+            let base_delay = span(delay, "base delay")?;
+            opportunities.clear();
+            for field in fields {
+                opportunities.push(span(field, "delivery opportunity")?);
+            }
+            if light.last_time().is_some_and(|last| time < last) {
+                return Err(RecordingFault::Decreasing(excerpt(first)));
+            }
+            light.push(time, base_delay, opportunities.iter().copied());
+            Ok(())
+        })?;
+        if light.count() == 0 {
+            return Err(RecordingError::Empty {
+                example: "0 20 0 1 1 3",
+            });
+        }
+        Ok(light)
+    }
+
+    /// The rows as [`parse`](Self::parse) reads them; whole milliseconds are written without decimals, as the public tool
+    /// needs them.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for row in self.rows() {
+            let spans = [row.time, row.base_delay].into_iter();
+            for (index, span) in spans.chain(row.opportunities).enumerate() {
+                text.push_str(if index == 0 { "" } else { " " });
+                write_millis(&mut text, span.as_nanos());
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Compensation {
+    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool wants sizes of
+    /// 100, 200, … bytes.
+    pub fn parse(reader: impl Read) -> Result<Self, RecordingError> {
+        let mut points: Vec<(Bytes, Shift)> = Vec::new();
+        each_line(reader, LONGEST_LINE, |line| {
+            let mut fields = fields(line);
+            let Some(first) = fields.next() else {
+                return Ok(());
+            };
+            let (Some(second), None) = (fields.next(), fields.next()) else {
+                return Err(RecordingFault::NotAPair(excerpt(line)));
+            };
+            let size = size(first).ok_or_else(|| RecordingFault::NotASize(excerpt(first)))?;
+            let shift = shift(second).ok_or_else(|| RecordingFault::NotAShift(excerpt(second)))?;
+            if points.last().is_some_and(|&(last, _)| size <= last) {
+                return Err(RecordingFault::SizesDoNotIncrease(size.0));
+            }
+            points.push((size, shift));
+            Ok(())
+        })?;
+        match Self::new(points) {
+            Some(compensation) if compensation.points().next().is_some() => Ok(compensation),
+            _ => Err(RecordingError::Empty {
+                example: "100 -6.8",
+            }),
+        }
+    }
+
+    /// The points as [`parse`](Self::parse) reads them.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (size, shift) in self.points() {
+            let sign = if shift.as_nanos() < 0 { "-" } else { "" };
+            let _ = write!(text, "{} {sign}", size.0); // a string takes what is written
+            write_millis(&mut text, shift.as_nanos().unsigned_abs());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl From<Stopped<RecordingFault>> for RecordingError {
+    fn from(stopped: Stopped<RecordingFault>) -> Self {
+        match stopped {
+            Stopped::Read { line, source } => Self::Read { line, source },
+            Stopped::TooLong { line } => Self::Line {
+                line,
+                fault: RecordingFault::TooLong,
+            },
+            Stopped::Fault { line, fault } => Self::Line { line, fault },
+        }
+    }
+}
+
+/// What stands between blanks; nothing of a comment.
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let line = if line.starts_with(b"#") { &[] } else { line };
+    line.split(|byte| matches!(byte, b' ' | b'\t'))
+        .filter(|field| !field.is_empty())
+}
+
+fn span(text: &[u8], what: &'static str) -> Result<Duration, RecordingFault> {
+    let text_of = || excerpt(text);
+    nanos(text)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| RecordingFault::NotASpan {
+            text: text_of(),
+            what,
+        })
+}
+
+fn shift(text: &[u8]) -> Option<Shift> {
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] => (1, digits),
+        digits => (1, digits),
+    };
+    let nanos = i64::try_from(nanos(digits)?).ok()?;
+    Some(Shift::from_nanos(sign * nanos))
+}
+
+fn size(text: &[u8]) -> Option<Bytes> {
+    let size: u16 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (size > 0 && text[0] != b'+').then_some(Bytes(u64::from(size)))
+}
+
+/// Milliseconds with up to six decimals, in ns.
+fn nanos(text: &[u8]) -> Option<u64> {
+    let point = text.iter().position(|&byte| byte == b'.');
+    let (whole, fraction) = match point {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, &text[..0]),
+    };
+    if whole.is_empty() || fraction.len() > DECIMALS || (point.is_some() && fraction.is_empty()) {
+        return None;
+    }
+    let millis = digits(whole).filter(|&millis| millis <= MOST_MILLIS)?;
+    let scale = 10u64.pow((DECIMALS - fraction.len()) as u32);
+    Some(millis * NANOS_PER_MILLI + digits(fraction)? * scale)
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0u64, |value, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+fn write_millis(text: &mut String, nanos: u64) {
+    let (whole, fraction) = (nanos / NANOS_PER_MILLI, nanos % NANOS_PER_MILLI);
+    let _ = write!(text, "{whole}"); // a string takes what is written
+    if fraction > 0 {
+        let decimals = format!("{fraction:06}");
+        text.push('.');
+        text.push_str(decimals.trim_end_matches('0'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &[u8]) -> String {
+        LightRows::parse(text).unwrap_err().in_file("x")
+    }
+
+    #[test]
+    fn light_rows_of_the_tool_are_read() {
+        let light = LightRows::parse(&b"0 20 0 1 1 3\n50 22 0\r\n\n# end\n100 21.5  0\t0.25"[..]);
+        let light = light.unwrap();
+        assert_eq!(light.count(), 3);
+        assert_eq!(
+            light.base_delay(Duration::from_millis(100)),
+            Duration::from_micros(21_500)
+        );
+        assert_eq!(
+            light.opportunities(Duration::from_millis(100)),
+            [0, 250].map(Duration::from_micros)
+        );
+        assert_eq!(light.to_text(), "0 20 0 1 1 3\n50 22 0\n100 21.5 0 0.25\n");
+    }
+
+    #[test]
+    fn what_is_no_light_row_is_told_with_its_line() {
+        let number = "write a number of ms with up to 6 decimals, from 0 on";
+        for (text, message) in [
+            ("0 1 0\nx 1\n", format!("x:2: `x` is no time; {number}")),
+            ("0 -1 0\n", format!("x:1: `-1` is no base delay; {number}")),
+            (
+                "0 1 0.1234567\n",
+                format!("x:1: `0.1234567` is no delivery opportunity; {number}"),
+            ),
+            ("0 1. 0\n", format!("x:1: `1.` is no base delay; {number}")),
+            (
+                "5\n",
+                "x:1: `5` lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms"
+                    .into(),
+            ),
+            (
+                "5 1 0\n4 1 0\n",
+                "x:2: `4` comes before the row above it; the times of rows never decrease".into(),
+            ),
+            (
+                "99999999999 1\n",
+                format!("x:1: `99999999999` is no time; {number}"),
+            ),
+            (
+                "# only\n",
+                "x: the file holds nothing; it needs at least one line such as `0 20 0 1 1 3`"
+                    .into(),
+            ),
+        ] {
+            assert_eq!(refusal(text.as_bytes()), message);
+        }
+        let endless = LightRows::parse(std::io::repeat(b'7')).unwrap_err();
+        assert_eq!(endless.line(), Some(1));
+        assert!(endless.to_string().contains("longer than"), "{endless}");
+    }
+
+    #[test]
+    fn latency_offsets_are_read_and_written() {
+        let text = "100 -6.8\n200 -6\n1400 0\n";
+        let compensation = Compensation::parse(text.as_bytes()).unwrap();
+        assert_eq!(compensation.of(Bytes(100)), Shift::from_nanos(-6_800_000));
+        assert_eq!(compensation.to_text(), text);
+        for (text, part) in [
+            ("100 x\n", "x:1: `x` is no latency offset"),
+            ("100\n", "x:1: `100` has another form"),
+            ("100 1 2\n", "x:1: `100 1 2` has another form"),
+            ("0 1\n", "x:1: `0` is no packet size"),
+            ("100 1\n100 2\n", "x:2: 100 bytes do not exceed"),
+            ("", "x: the file holds nothing"),
+        ] {
+            let error = Compensation::parse(text.as_bytes()).unwrap_err();
+            assert!(error.in_file("x").starts_with(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The stage: a delay and a bottleneck that share a state.
+
+use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
+use crate::bottleneck::{Admission, Bottleneck};
+use crate::delay::Flight;
+use crate::outcome::DropReason;
+use crate::schedule::Head;
+use crate::stage::{Item, Step};
+use crate::time::{Duration, Time};
+use crate::units::Packets;
+
+/// The stage. An activation travels with the packet that caused it, and splices the schedule when that packet enters the queue,
+/// which is empty then.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkloadDependent<P> {
+    config: WorkloadDependentConfig,
+    /// On the way to the queue.
+    flight: Flight<(Item<P>, Option<Head>)>,
+    bottleneck: Bottleneck<P>,
+    state: State,
+    /// When the last packet left, if there is none.
+    empty_since: Time,
+    /// When the schedule on offer has become another one.
+    spliced: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Inactive,
+    Active { delay: Duration },
+}
+
+impl<P> WorkloadDependent<P> {
+    pub(crate) fn new(config: WorkloadDependentConfig, zero: Time) -> Self {
+        Self {
+            bottleneck: Bottleneck::new(&config.bottleneck(), zero),
+            config,
+            flight: Flight::new(false),
+            state: State::Inactive,
+            empty_since: Time::ZERO,
+            spliced: None,
+        }
+    }
+
+    /// Plays the recording from `zero` on, as of `now`. Packets stay, and so do the light opportunities that they wait
+    /// for; an empty link is inactive.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.bottleneck.restart(zero, now, offset);
+        if self.is_empty() {
+            self.state = State::Inactive;
+        }
+    }
+
+    /// Goes on as `config` says from `now` on. Where another heavy recording is played, it serves the packets in the
+    /// queue at once; delay and light opportunities are those of the new recording from the next activation on.
+    pub(crate) fn change(&mut self, config: &WorkloadDependentConfig, now: Time, offset: Duration) {
+        self.bottleneck.change(&config.bottleneck(), now, offset);
+        self.config = config.clone();
+    }
+
+    pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
+        let shift = self.config.compensation.of(item.size);
+        let mut head = None;
+        let delay = match self.state {
+            State::Active { delay } if !self.is_cold(now, shift) => delay,
+            _ => {
+                let (position, delay) = self.base_delay(now);
+                let base = match self.config.anchor {
+                    Anchor::BaseDelay => now + delay,
+                    Anchor::FirstPacket => now + shift.applied_to(delay),
+                };
+                head = Some(Head::new(&self.config.light, position, base));
+                self.state = State::Active { delay };
+                delay
+            }
+        };
+        self.flight
+            .push(now + shift.applied_to(delay), (item, head));
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        match (self.bottleneck.next_event(), self.flight.next()) {
+            (Some(departure), Some(entry)) => Some(departure.min(entry)),
+            (departure, entry) => departure.or(entry),
+        }
+    }
+
+    /// Lets happen what happens at `now`, the [next event](Self::next_event): who leaves goes before who enters.
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        let departs = self
+            .bottleneck
+            .next_event()
+            .is_some_and(|event| event <= now);
+        let step = if departs {
+            self.bottleneck.step(now)
+        } else {
+            let (item, head) = self.flight.pop()?;
+            Some(self.enter(now, item, head))
+        };
+        if self.is_empty() {
+            self.empty_since = now;
+        }
+        step
+    }
+
+    fn enter(&mut self, now: Time, item: Item<P>, head: Option<Head>) -> Step<P> {
+        if let Some(head) = head {
+            self.spliced = Some(head.base().max(now));
+            self.bottleneck.splice(now, head);
+        }
+        match self.bottleneck.accept(now, item) {
+            Admission::Queued => Step::Within,
+            Admission::Refused(item, reason) => {
+                self.bottleneck.give_up(item, reason);
+                Step::Within
+            }
+            Admission::Passed(item) => Step::Left(item),
+        }
+    }
+
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.bottleneck.next_dropped()
+    }
+
+    /// The queue and its schedule.
+    pub(crate) fn bottleneck(&self) -> &Bottleneck<P> {
+        &self.bottleneck
+    }
+
+    /// From when on the schedule offers something else than it did when this was last asked.
+    pub(crate) fn take_spliced(&mut self) -> Option<Time> {
+        self.spliced.take()
+    }
+
+    /// The position in the recording, and the base delay there.
+    fn base_delay(&self, now: Time) -> (Duration, Duration) {
+        let position = self.bottleneck.service().position(now);
+        (position, self.config.light.base_delay(position))
+    }
+
+    /// Whether the link, active until now, is inactive for a packet that comes now.
+    fn is_cold(&self, now: Time, shift: Shift) -> bool {
+        let idle = self.config.idle;
+        match self.config.idle_at {
+            IdleAt::Link => self.is_empty() && now >= self.empty_since + idle,
+            IdleAt::Queue => {
+                let (_, delay) = self.base_delay(now);
+                let last = self.flight.last();
+                let entry = last.max(now + shift.applied_to(delay));
+                // The first test spares the second one while packets follow each other.
+                entry >= last + idle && self.empties().is_some_and(|empty| entry >= empty + idle)
+            }
+        }
+    }
+
+    /// When the last of the packets that are here now leaves, if none of them is dropped.
+    fn empties(&self) -> Option<Time> {
+        if self.is_empty() {
+            return Some(self.empty_since);
+        }
+        let (mut service, mut free) = self.bottleneck.drained(self.empty_since)?;
+        for (entry, (item, head)) in self.flight.in_line() {
+            if let Some(head) = head {
+                service.splice(entry, head.clone());
+            }
+            if entry > free {
+                service.wake(entry);
+            }
+            service.begin(item.size);
+            free = service.departure()?;
+            service.finish(free);
+        }
+        Some(free)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.flight.next().is_none() && self.bottleneck.level().packets == Packets(0)
+    }
+}

@@ -1,0 +1,67 @@
+"""A recording of two workloads: what one direction of a network does that depends on its load."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cellbed.scenario.fields import TextField, quantity
+from cellbed.scenario.table import Table, written
+from cellbed.scenario.units import DURATION, SIZE
+from cellbed.traces import TraceSource, resolve
+from cellbed.traces.replay import Offsets, RecordedFile, Rows, latency_offsets, light_rows
+
+_IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]
+
+
+def _show(file: RecordedFile[Rows] | RecordedFile[Offsets] | TraceSource) -> str:
+    return file.name
+
+
+def _file(read: object, what: str, example: str) -> TextField:
+    schema = {"minLength": 1, "examples": [example]}
+    return TextField(read, _show, schema, lambda _number: f"the path of a {what}")  # type: ignore[arg-type]
+
+
+_LIGHT = _file(light_rows, "file of light rows", "recordings/up-delay-light-pdo")
+_HEAVY = _file(resolve, "trace", "recordings/up-heavy-pdo")
+_OFFSETS = _file(latency_offsets, "file of latency offsets", "recordings/latency-offset-up")
+
+
+class Replay(Table):
+    """Delay and delivery opportunities of a light and of a heavy workload, by the method of CellReplay."""
+
+    kind: Literal["cellreplay"]
+    light: Annotated[RecordedFile[Rows], _LIGHT] = Field(
+        description="Base delay and delivery opportunities of packet trains: lines `TIME BASE_DELAY PDO PDO …`, in ms."
+    )
+    heavy: Annotated[TraceSource, _HEAVY] = Field(
+        description="Trace of the delivery opportunities under saturation, by its name or path."
+    )
+    latency_offset: Annotated[RecordedFile[Offsets], _OFFSETS] | None = Field(
+        None, description="How much later than the recorder's packets those of other sizes arrive: lines `BYTES MS`."
+    )
+    idle: _IDLE = Field(
+        written("0 ms"), description="How long the link must be empty until it serves like the light workload again: F."
+    )
+    idle_at: Literal["link", "queue"] = Field(
+        "link",
+        description="Where that time is told: from leaving to coming to the link or, as F is calibrated, its queue.",
+    )
+    anchor: Literal["base-delay", "first-packet"] = Field(
+        "base-delay",
+        description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
+    )
+    opportunity: Annotated[int, quantity(SIZE, "64 B", "64 KiB")] = Field(
+        written("1400 B"), description="What one delivery opportunity carries: the size of the recorder's packets."
+    )
+    overhead: Annotated[int, quantity(SIZE, "0 B", "1 KiB")] = Field(
+        written("0 B"), description="What a packet is charged beyond its IP length."
+    )
+
+    @property
+    def files(self) -> Iterator[tuple[str, RecordedFile[Rows] | RecordedFile[Offsets]]]:
+        """The files beside the heavy trace, by their key."""
+        yield "light", self.light
+        if self.latency_offset is not None:
+            yield "latency_offset", self.latency_offset

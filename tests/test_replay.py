@@ -1,0 +1,209 @@
+"""Recordings of two workloads: in a scenario, in a shell, in virtual time, and as mm-cellular takes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.link import Link
+from cellbed.mahimahi import cellular
+from cellbed.mahimahi.errors import UsageError
+from cellbed.scenario import ScenarioError
+from cellbed.scenario.reader import load_text
+from cellbed.shell.options import OptionError, Recorded, parse_link
+from cellbed.testbed.plan import make_plan
+from cellbed.testbed.setting import RecordingChangeError, changed
+from cellbed.testbed.words import words
+from cellbed.traces.replay import latency_offsets, light_rows
+from scenario_text import GOOD
+
+MS = 1_000_000
+ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
+"""In place of the machine's network one with nothing in it."""
+needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A folder with the files of the tool: rows of 20 and 30 ms, heavy opportunities at every even millisecond."""
+    for way in ("up", "down"):
+        (tmp_path / f"{way}-delay-light-pdo").write_text("0 20 0 1 3 6\n50 30 0 2 4\n")
+        (tmp_path / f"{way}-heavy-pdo").write_text("".join(f"{2 * step}\n" for step in range(1, 501)))
+        (tmp_path / f"latency-offset-{way}").write_text("100 -6.5\n1400 0\n")
+    return tmp_path
+
+
+def test_files_are_read_with_decimals_and_refused_with_their_line(recording: Path) -> None:
+    rows = light_rows("up-delay-light-pdo", recording)
+    assert rows.content[1] == (50 * MS, 30 * MS, [0, 2 * MS, 4 * MS])
+    assert latency_offsets("latency-offset-up", recording).content == [(100, -6_500_000), (1400, 0)]
+    (recording / "wrong").write_text("0 20 0\n1 x\n")
+    with pytest.raises(CellbedError, match=r"wrong:2: `x` is no base delay"):
+        _ = light_rows("wrong", recording).content
+    with pytest.raises(CellbedError, match="there is no file 'none'"):
+        light_rows("none", recording)
+
+
+def test_a_link_in_virtual_time_replays_as_the_paper_says(recording: Path) -> None:
+    files = {"light": str(recording / "up-delay-light-pdo"), "heavy": str(recording / "up-heavy-pdo")}
+    link = Link(rate={"kind": "cellreplay", **files, "idle": "10 ms"})
+    out = link.run([25 * MS] * 8, 1400)
+    assert [at / MS for at in out.departed] == [50, 51, 53, 56, 58, 60, 62, 64]
+    same = Link.of_stages(link.stages).run([25 * MS] * 8, 1400)
+    assert same.departed.tolist() == out.departed.tolist()
+    with pytest.raises(ValueError, match="neither into nor from a cellreplay recording"):
+        link.change("1 s", rate="5 Mbit/s")
+    with pytest.raises(ValueError, match="opportunity and overhead"):
+        Link(rate={"kind": "cellreplay", **files}, mahimahi=True)
+
+
+SCENARIO = GOOD.replace(
+    'up = "12 Mbit/s"',
+    'up = { kind = "cellreplay", light = "up-delay-light-pdo", heavy = "up-heavy-pdo", idle = "24 ms", '
+    'latency_offset = "latency-offset-up" }',
+).replace('base_delay = "10 ms"\n', "")
+
+
+def test_a_scenario_names_a_recording(recording: Path) -> None:
+    scenario = load_text(SCENARIO, recording / "x.toml")
+    uplink, downlink = make_plan(scenario).directions[:2]
+    [stage] = [stage for stage in uplink.stages if stage["kind"] == "workload-dependent"]
+    assert stage["light"] == str(recording / "up-delay-light-pdo")
+    assert (stage["idle_ns"], stage["opportunity_bytes"], stage["idle_at"]) == (24 * MS, 1400, "link")
+    assert uplink.stages[-1]["fixed_ns"] == 0, "the recording has the delay"
+    assert downlink.stages[-1]["fixed_ns"] == 10 * MS
+    assert uplink.description.startswith(
+        "light up-delay-light-pdo and heavy up-heavy-pdo, looped, idle after 24 ms, drop"
+    )
+    assert set(uplink.recordings()) == {"up-delay-light-pdo", "up-heavy-pdo", "latency-offset-up"}
+    again = load_text(SCENARIO.replace('start = "0 s"', 'base_delay = "5 ms"'), recording / "x.toml")
+    assert make_plan(again).directions[0].stages[-1]["fixed_ns"] == 5 * MS
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("up-delay-light-pdo", "up-heavy-pdo", r"light: .*up-heavy-pdo:1: `2` lacks the base delay"),
+        ('light = "up-delay-light-pdo", ', "", "light: missing"),
+        ("latency-offset-up", "nowhere", "latency_offset: there is no file 'nowhere'"),
+        ("24 ms", "24", "idle: '24' has no unit"),
+        ('start = "0 s"', '[[links.mobile.changes]]\nat = "1 s"\nup = "1 Mbit/s"', "changes only into another one"),
+    ],
+)
+def test_a_wrong_recording_is_told_with_its_line(recording: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=rf"x\.toml:\d+: links\.mobile.*{message}"):
+        load_text(SCENARIO.replace(old, new), recording / "x.toml")
+
+
+def test_a_shell_takes_a_recording_for_each_direction(recording: Path) -> None:
+    files = Recorded.both(
+        ("up-delay-light-pdo", "down-delay-light-pdo"), ("up-heavy-pdo", "down-heavy-pdo"), None, ("24 ms", "0 ms")
+    )
+    link = parse_link(recorded=files, folder=recording)
+    assert "light down-delay-light-pdo and heavy down-heavy-pdo" in link.downlink.description
+    assert [stage["kind"] for stage in link.uplink.stages] == ["loss", "workload-dependent", "delay"]
+    with pytest.raises(OptionError, match="--heavy: missing"):
+        parse_link(recorded=(Recorded(light="up-delay-light-pdo"), Recorded()), folder=recording)
+    with pytest.raises(OptionError, match="--up: the uplink replays"):
+        parse_link(uplink="5 Mbit/s", recorded=files, folder=recording)
+
+
+def test_a_live_link_keeps_its_recording_and_changes_its_queue(recording: Path) -> None:
+    from cellbed.scenario.settings import read_settings
+
+    stages = list(parse_link(recorded=(_files("up"), _files("down")), folder=recording).uplink.stages)
+    [(index, after)] = changed(stages, read_settings(["queue=codel"], recording), "uplink")
+    assert (index, after["kind"], after["queue"]["kind"]) == (1, "workload-dependent", "codel")
+    assert words([after]).endswith("CoDel queue of 1 MB at 5 ms")
+    with pytest.raises(RecordingChangeError, match="neither into nor from a cellreplay recording"):
+        changed(stages, read_settings(["rate=5 Mbit/s"], recording), "uplink")
+
+
+def _files(way: str) -> Recorded:
+    return Recorded(f"{way}-delay-light-pdo", f"{way}-heavy-pdo")
+
+
+FOUR = ["up-delay-light-pdo", "down-delay-light-pdo", "up-heavy-pdo", "down-heavy-pdo"]
+
+
+def test_mm_cellular_reads_the_command_line_of_the_tool(recording: Path) -> None:
+    more = [
+        "--psize-latency-offset-up=latency-offset-up",
+        "--long-to-short-timer-down=21",
+        "--start-timestamp=500",
+        "--once",
+        "--uplink-queue=droptail",
+        "--uplink-queue-args=bytes=60000",
+    ]
+    asked = cellular.parse(["12", *FOUR, *more, "ping", "--once", "x"], recording)
+    assert asked.command == ("ping", "--once", "x")
+    [up], [down] = asked.link.uplink.stages, asked.link.downlink.stages
+    assert up["latency_offset"] == str(recording / "latency-offset-up")
+    assert (up["idle_ns"], down["idle_ns"]) == (0, 21 * MS)
+    assert (up["offset_ns"], up["looped"], up["opportunity_bytes"]) == (500 * MS, False, 1400)
+    assert (up["queue"], down["queue"]["kind"]) == ({"kind": "droptail", "bytes": 60000}, "infinite")
+    loss, _ = cellular.parse(["7", "--loss-rate=0.1", *FOUR], recording).link.downlink.stages
+    assert (loss["kind"], loss["probability"]) == ("loss", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "NUM_ARGS"),
+        (["x", *FOUR], "NUM_ARGS"),
+        (["5", *FOUR], "3 files among the first 5 words"),
+        (["7", *FOUR, "--bogus"], "there is no option --bogus"),
+        (["7", *FOUR, "--long-to-short-timer-up=soon"], "no whole number of milliseconds"),
+        (["7", *FOUR, "--loss-rate=2"], "no probability"),
+        (["7", *FOUR, "--start-timestamp"], "needs a value"),
+    ],
+)
+def test_mm_cellular_says_what_is_wrong(recording: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cellular.parse(arguments, recording)
+
+
+@needs_tun
+@pytest.mark.parametrize("program", ["shell", "mm-cellular"])
+def test_programs_run_behind_a_recording(recording: Path, program: str) -> None:
+    log = recording / "packets.bin"
+    send = (
+        "import os, socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+        "[s.sendto(bytes(1472), (os.environ['CELLBED_GATEWAY'], 9)) for _ in range(12)]; import time; time.sleep(0.5)"
+    )
+    files = [str(recording / name) for name in FOUR]
+    if program == "shell":
+        arguments = [
+            "-m",
+            "cellbed",
+            "shell",
+            "--offline",
+            "--light",
+            *files[:2],
+            "--heavy",
+            *files[2:],
+            "--log",
+            str(log),
+        ]
+    else:
+        arguments = ["-m", "cellbed.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
+    done = subprocess.run(
+        [*ALONE, sys.executable, *arguments, sys.executable, "-c", send], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    account = json.loads((recording / "packets.bin.json").read_text())
+    assert account["directions"][0]["description"].startswith("light up-delay-light-pdo and heavy up-heavy-pdo")
+    from cellbed.measure.packets import read_packets
+
+    packets = read_packets(log)
+    sent = packets[(packets["direction"] == 0) & (packets["bytes"] == 1500)]
+    assert len(sent) == 12
+    waits = (sent["departed"].astype("i8") - sent["arrived"].astype("i8")).tolist()
+    assert min(waits) >= 20 * MS, "never before the base delay"
+    assert max(waits) > 30 * MS, "the train is spread by the schedule"
