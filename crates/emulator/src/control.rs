@@ -358,6 +358,7 @@ impl Supervisor {
             "directions": directions,
             "unroutable": status.unroutable,
             "refused": status.refused,
+            "records_lost": status.records_lost,
             "device_drops": devices.map(|it| it.dropped).sum::<u64>(),
         }))
     }
@@ -375,7 +376,8 @@ impl Supervisor {
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
             "refused": account.refused,
-            "records_lost": account.records_lost,
+            "records_lost": account.missing.records,
+            "records_problem": account.missing.problem,
             "scheduling": account.scheduling,
         })
     }

@@ -3,8 +3,6 @@
 //! The engine tells [events](Event) in the order in which they happen; the thread that owns the file turns them into
 //! lines, so that the packet path neither formats nor waits.
 
-use std::fs::File;
-use std::io::Write;
 use std::sync::Arc;
 
 use cellbed_link::{Bytes, Duration, Time, Trace};
@@ -14,7 +12,7 @@ use crate::config::{self, Stage};
 use crate::error::{Result, Trying};
 use crate::records::RECORD_BYTES;
 use crate::stages::read_trace;
-use crate::writer::RecordFile;
+use crate::writer::{Appender, RecordFile};
 
 /// Bytes of the header that a TUN device puts in front of a packet; Mahimahi's lengths include it.
 const TUN_HEADER: u64 = 4;
@@ -41,7 +39,7 @@ impl Wanted {
     /// Creates the file for a direction with these stages, whose first trace the log's opportunities are those of.
     pub fn create(&self, stages: &[Stage]) -> Result<RecordFile> {
         let name = self.path.display().to_string();
-        let mut file = File::create(&self.path).trying(|| format!("write the log {name}"))?;
+        let mut file = Appender::create(&self.path).trying(|| format!("write the log {name}"))?;
         let mut transcript = Transcript::new(self.clone(), Opportunities::of(stages)?);
         let mut text = Vec::new();
         RecordFile::create_with(name, move |block| {
@@ -50,7 +48,7 @@ impl Wanted {
             for event in events {
                 transcript.tell(Event::from_bytes(event), &mut text);
             }
-            file.write_all(&text)
+            file.append(&text)
         })
     }
 }

@@ -1,8 +1,10 @@
 //! Files of records, written by a thread of their own so that the packet path never waits for a disk.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -30,22 +32,35 @@ pub struct RecordFile {
     blocks: usize,
     full: SyncSender<Block>,
     empty: Receiver<Block>,
-    writer: JoinHandle<Result<()>>,
+    /// Ends with what was wrong first, if anything was.
+    writer: JoinHandle<Option<String>>,
+    /// Records for which there was no block.
     lost: u64,
+    /// Records that could not be written.
+    unwritten: Arc<AtomicU64>,
+}
+
+/// What became of the records that are not in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// How many there are.
+    pub records: u64,
+    /// What kept them from being written; `None` if it was only that the disk was too slow.
+    pub problem: Option<String>,
 }
 
 impl RecordFile {
     /// Creates the file, which begins with `magic`.
     pub fn create(path: &Path, magic: &'static [u8]) -> Result<Self> {
-        let mut file = File::create(path).trying(|| format!("create {}", path.display()))?;
-        file.write_all(magic)
+        let mut file = Appender::create(path).trying(|| format!("create {}", path.display()))?;
+        file.append(magic)
             .trying(|| format!("write to {}", path.display()))?;
-        Self::create_with(path.display().to_string(), move |block| {
-            file.write_all(block)
-        })
+        Self::create_with(path.display().to_string(), move |block| file.append(block))
     }
 
     /// A file called `name` to which `write` appends, in a thread of its own.
+    ///
+    /// A block that it fails to write is lost and counted. It is given the next one all the same: there may be room again.
     pub fn create_with(
         name: String,
         mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
@@ -57,19 +72,22 @@ impl RecordFile {
                 .try_send(new_block())
                 .expect("the channel holds all blocks");
         }
+        let unwritten = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&unwritten);
         let writer = thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
+                let mut problem = None;
                 for mut block in to_write {
-                    write(&block).trying_or(
-                        || format!("write to {name}"),
-                        |_| "Records from here on are missing; make room on that disk".into(),
-                    )?;
+                    if let Err(error) = write(&block) {
+                        count.fetch_add((block.len() / RECORD_BYTES) as u64, Ordering::Relaxed);
+                        problem.get_or_insert_with(|| format!("cannot write to {name}: {error}"));
+                    }
                     block.clear();
                     // The other side may have finished already.
                     let _ = give_back.try_send(block);
                 }
-                Ok(())
+                problem
             })
             .trying(|| "start the writer thread".into())?;
         Ok(Self {
@@ -79,6 +97,7 @@ impl RecordFile {
             empty,
             writer,
             lost: 0,
+            unwritten,
         })
     }
 
@@ -108,19 +127,57 @@ impl RecordFile {
             }
             Err(_) => return false,
         };
-        // Never full: there are no more blocks than it holds. Disconnected after an error, which `finish` tells.
+        // Never full: there are no more blocks than it holds.
         let _ = self.full.try_send(std::mem::replace(&mut self.block, next));
         true
     }
 
-    /// Writes everything and closes the file; the number of records that were lost because the disk fell behind.
-    pub fn finish(mut self) -> Result<u64> {
+    /// How many records are lost so far.
+    pub fn lost(&self) -> u64 {
+        self.lost + self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Writes everything and closes the file; the records that are not in it.
+    pub fn finish(mut self) -> Result<Missing> {
         self.flush();
+        let lost = self.lost;
         drop(self.full);
-        self.writer
-            .join()
-            .unwrap_or(Err(Error::ThreadEnded { thread: "writer" }))?;
-        Ok(self.lost)
+        let ended = Error::ThreadEnded { thread: "writer" };
+        let problem = self.writer.join().map_err(|_| ended)?;
+        Ok(Missing {
+            records: lost + self.unwritten.load(Ordering::Relaxed),
+            problem,
+        })
+    }
+}
+
+/// A file that grows by whole pieces: of one for which there is no room nothing stays, so that what comes later is in line.
+pub struct Appender {
+    file: File,
+    length: u64,
+}
+
+impl Appender {
+    /// Creates the file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::create(path)?,
+            length: 0,
+        })
+    }
+
+    /// Appends a piece.
+    pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(piece);
+        match written {
+            Ok(()) => self.length += piece.len() as u64,
+            Err(_) => {
+                // A pipe cannot take anything back.
+                let _ = self.file.set_len(self.length);
+                let _ = self.file.seek(SeekFrom::Start(self.length));
+            }
+        }
+        written
     }
 }
 
@@ -164,14 +221,23 @@ impl Records {
         }
     }
 
-    /// Closes the files; the number of records that were lost because the disk fell behind.
-    pub fn finish(&mut self) -> Result<u64> {
-        let mut lost = 0;
+    /// How many records are lost so far.
+    pub fn lost(&self) -> u64 {
+        let files = [&self.series, &self.packets].into_iter();
+        let files = files.chain(&self.mahimahi).flatten();
+        files.map(RecordFile::lost).sum()
+    }
+
+    /// Closes the files; the records that are in none of them, and the first problem.
+    pub fn finish(&mut self) -> Result<Missing> {
+        let mut all = Missing::default();
         let files = [self.series.take(), self.packets.take()].into_iter();
         for file in files.chain(self.mahimahi.drain(..)).flatten() {
-            lost += file.finish()?;
+            let missing = file.finish()?;
+            all.records += missing.records;
+            all.problem = all.problem.or(missing.problem);
         }
-        Ok(lost)
+        Ok(all)
     }
 }
 
@@ -197,7 +263,7 @@ mod tests {
                 file.flush();
             }
         }
-        assert_eq!(file.finish().unwrap(), 0);
+        assert_eq!(file.finish().unwrap(), Missing::default());
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(b"magic"));
         let numbers = bytes[5..]
@@ -207,13 +273,51 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_at_the_end() {
+    fn what_a_full_disk_does_not_take_is_counted() {
         let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"") else {
             return;
         };
         for _ in 0..3 * BLOCK_RECORDS {
             file.push([0; RECORD_BYTES]);
         }
-        assert!(file.finish().unwrap_err().to_string().contains("/dev/full"));
+        let missing = file.finish().unwrap();
+        assert_eq!(missing.records, 3 * BLOCK_RECORDS as u64);
+        assert!(missing.problem.unwrap().contains("/dev/full"));
+    }
+
+    #[test]
+    fn a_disk_with_room_again_goes_on_with_whole_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.bin");
+        let mut disk = Appender::create(&path).unwrap();
+        let mut blocks = 0;
+        let write = move |block: &[u8]| {
+            blocks += 1;
+            match blocks {
+                2 | 3 => {
+                    // Half of it fits.
+                    disk.file.write_all(&block[..block.len() / 2 + 7])?;
+                    disk.file.set_len(disk.length)?;
+                    disk.file.seek(SeekFrom::Start(disk.length))?;
+                    Err(io::Error::from(io::ErrorKind::StorageFull))
+                }
+                _ => disk.append(block),
+            }
+        };
+        let mut file = RecordFile::create_with("records".into(), write).unwrap();
+        for block in 0..5u8 {
+            for _ in 0..10 {
+                file.push([block; RECORD_BYTES]);
+            }
+            file.flush();
+        }
+        let missing = file.finish().unwrap();
+        assert_eq!(missing.records, 20);
+        let bytes = std::fs::read(&path).unwrap();
+        let expected: Vec<u8> = [0, 3, 4]
+            .iter()
+            .flat_map(|&block| [block; 10 * RECORD_BYTES])
+            .collect();
+        assert_eq!(bytes, expected);
     }
 }

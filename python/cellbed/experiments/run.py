@@ -284,7 +284,8 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
         "directions": state.counted_since(counted),
     }
     if account.get("records_lost"):
-        state.warnings.append(f"the packet log lacks {account['records_lost']} records: the disk was too slow")
+        problem = account["records_problem"] or "the disk was too slow"
+        state.warnings.append(f"the packet log and series lack {account['records_lost']} records: {problem}")
     for node, counts in account["interfaces"].items():
         if counts["dropped"]:
             state.warnings.append(

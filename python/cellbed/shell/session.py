@@ -296,7 +296,8 @@ def _stop_emulator(emulator: Emulator) -> None:
         _say(str(error))
         return
     if account["records_lost"]:
-        _say(f"the packet log lacks {account['records_lost']} records: the disk was too slow or full")
+        problem = account["records_problem"] or "the disk was too slow"
+        _say(f"the packet log lacks {account['records_lost']} records: {problem}")
     for node, counts in account["interfaces"].items():
         if counts is not None and counts["dropped"]:
             _say(f"{counts['dropped']} packets were lost at the network device {node} of the link, not in it")

@@ -78,6 +78,7 @@ impl Engine {
             directions: self.lanes.iter().map(condition).collect(),
             unroutable: self.unroutable,
             refused: self.refused,
+            records_lost: self.records.lost(),
         }
     }
 
@@ -101,12 +102,12 @@ impl Engine {
         self.advance(now);
         self.write_all();
         self.flush(now);
-        let records_lost = self.records.finish()?;
+        let missing = self.records.finish()?;
         Ok(Account {
             lateness: std::mem::take(&mut self.lateness),
             refused: self.refused,
             packets: self.read,
-            records_lost,
+            missing,
             scheduling: self.scheduling,
         })
     }
