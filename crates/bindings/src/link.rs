@@ -43,7 +43,7 @@ impl Running {
             self.model.accept_tagged(time, self.sent, size, tag);
             self.sent += 1;
             self.now = time;
-            if self.sent % TURN == 0 {
+            if self.sent.is_multiple_of(TURN) {
                 self.poll(time, &mut tell);
             }
         }

@@ -1,4 +1,8 @@
 //! The one clock of the emulator: `CLOCK_MONOTONIC`, and a timer on it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is where clocks are read; the wall clock only to label logs with"
+)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
