@@ -1,12 +1,14 @@
 """Our link beside Mahimahi's own: for the same arrivals the same departures, opportunities and drops, line by line.
 
     MAHIMAHI=/prefix MAHIMAHI_SOURCE=/source python benches/mahimahi_departures.py TRACE… [--seconds N] [--queue NAME]
+    python benches/mahimahi_departures.py --mode ours TRACE…
 
 Packets of varying load go through the original; the arrivals in its log go through ours in virtual time; both logs are
 compared. "live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual"
 is its LinkQueue, compiled from a built source tree, with numbers in place of the clock and of the system's random
 numbers: live, its CoDel and PIE decide also by how late the process woke and by chance, so that no two runs are alike,
-and only the totals can be compared. Without the original, that part is left out.
+and only the totals can be compared. Without the original, that part is left out. "ours" is our own mm-link with real
+packets: what the emulator logs as they pass, against the link in virtual time; it needs root.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mahimahi_lines import HEADER_BYTES, OriginalLines
 
 from cellbed._core import parse_trace
 from cellbed.link import Fate, Link
+from cellbed.mahimahi.install import install
 from cellbed.measure.packets import RECORD
-from cellbed.packetlog.mahimahi import HEADER_BYTES, MS, LogLines, Opportunities
+from cellbed.packetlog.mahimahi import MS, Opportunities
 
 HERE = Path(__file__).resolve().parent
 SEED = 7
@@ -121,7 +125,7 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     times = stamps * MS + np.arange(len(stamps)) - np.searchsorted(stamps, stamps)
     sizes = np.array([int(it[2]) for it in arrivals], np.uint32) - HEADER_BYTES
     schedule = {"kind": "trace", "path": str(trace), "looped": not queue.once}
-    link = Link([{"kind": "bottleneck", "schedule": schedule, "queue": queue.ours, "mahimahi": True}])
+    link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue.ours, "mahimahi": True}])
     outcomes = link.run(times, sizes)
     records = np.zeros(len(outcomes), RECORD)
     for field, column in (("packet", outcomes.packet), ("arrived", outcomes.arrived), ("bytes", outcomes.size)):
@@ -132,7 +136,7 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     records["released"] = np.where(held, never, outcomes.released)
     records["departed"] = np.where(held, never, outcomes.departed)
     order = np.argsort(records["departed"], kind="stable")
-    lines = LogLines(0, Opportunities(parse_trace(trace), looped=not queue.once))
+    lines = OriginalLines(0, Opportunities(parse_trace(trace), looped=not queue.once))
     end = (until - base + 1) * MS
     text = lines.add(records[order], end)
     return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in text.splitlines())]
@@ -214,8 +218,11 @@ def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: arg
     return row
 
 
-def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, options: argparse.Namespace) -> list[Row]:
-    """The original's mm-link with real packets both ways."""
+def live(
+    mode: str, prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, options: argparse.Namespace
+) -> list[Row]:
+    """A live mm-link, the original's or, in mode "ours", our own, with real packets both ways."""
+    ours = mode == "ours"
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o777)
     for name, trace in zip(("uplink", "downlink"), traces, strict=True):
@@ -223,12 +230,15 @@ def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, op
         (place / f"{name}.plan").write_text("".join(f"{at:.6f} {size}\n" for at, size in packets))
     script = shutil.copy(HERE / "mahimahi_load.py", place)
     shell = [prefix / "bin/mm-link", *traces, *(["--once"] if queue.once else [])]
+    shell += [f"--seed={SEED}"] if ours else []
     for name in ("uplink", "downlink"):
         shell += [f"--{name}-log={place / name}.log", f"--{name}-queue={queue.kind}"]
         shell += [f"--{name}-queue-args={queue.arguments}"]
     python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     command = [python, script, "outside", place, "--", *shell, "--"]
-    if os.geteuid() == 0:
+    if ours:
+        command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
+    elif os.geteuid() == 0:
         # A network namespace of its own with forwarding, as nobody: the original wants the one and refuses root.
         set_up = 'ip link set lo up && echo 1 > /proc/sys/net/ipv4/ip_forward && exec setpriv "$@"'
         user = ["--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -237,7 +247,7 @@ def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, op
     if done.returncode != 0 and not queue.once:
         sys.exit(f"mm-link failed: {done.stderr.strip()}")
     ways = zip(("uplink", "downlink"), traces, strict=True)
-    return [compared("live", trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
+    return [compared(mode, trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
 
 
 def main() -> None:
@@ -246,7 +256,7 @@ def main() -> None:
     parser.add_argument("traces", nargs="+", type=Path, help="trace files; NAME.up and NAME.down go together")
     parser.add_argument("--seconds", type=float, help="how long (live: 20; virtual: the trace and a tenth more)")
     parser.add_argument("--queue", action="append", choices=[queue.name for queue in QUEUES], help="only this one")
-    parser.add_argument("--mode", choices=["live", "virtual"], help="only this one")
+    parser.add_argument("--mode", choices=["live", "virtual", "ours"], help="only this one")
     parser.add_argument("--jobs", type=int, default=4, help="live runs at a time (default 4)")
     parser.add_argument("--logs", type=Path, help="folder to keep the logs of both in")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -259,16 +269,17 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)
         rows += _virtual(options, queues, folder)
-        rows += _live(options, queues, folder)
+        rows += _live("live", options, queues, folder)
+        rows += _live("ours", options, queues, folder)
     if options.json:
         print(json.dumps([row.__dict__ for row in rows], indent=1))
-    if any(row.differences for row in rows if row.mode == "virtual"):
+    if any(row.differences for row in rows if row.mode != "live"):
         sys.exit(1)
 
 
 def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
     source = os.environ.get("MAHIMAHI_SOURCE")
-    if options.mode == "live":
+    if options.mode not in (None, "virtual"):
         return
     if not source:
         print("virtual: left out, set MAHIMAHI_SOURCE to a built source tree of Mahimahi", file=sys.stderr)
@@ -279,12 +290,26 @@ def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> 
             yield _shown(virtual(program, folder, trace.resolve(), queue, options), options)
 
 
-def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
-    prefix = os.environ.get("MAHIMAHI")
-    if options.mode == "virtual":
-        return
-    if not prefix:
+def _prefix(mode: str, folder: Path) -> Path | None:
+    """Where the mm-link of this mode is; ``None``, and why is said, where it is not."""
+    if mode == "ours":
+        if os.geteuid() == 0:
+            prefix = folder / "prefix"
+            install(prefix)
+            return prefix
+        print("ours: left out, needs root", file=sys.stderr)
+    elif os.environ.get("MAHIMAHI"):
+        return Path(os.environ["MAHIMAHI"])
+    else:
         print("live: left out, set MAHIMAHI to the prefix where Mahimahi is installed", file=sys.stderr)
+    return None
+
+
+def _live(mode: str, options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
+    if options.mode not in (None, mode):
+        return
+    prefix = _prefix(mode, folder)
+    if prefix is None:
         return
     by_stem: dict[str, list[Path]] = {}
     for trace in sorted(options.traces, key=lambda it: it.suffix, reverse=True):  # .up before .down
@@ -292,10 +317,10 @@ def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Ite
     pairs = [(group[0], group[-1]) for group in by_stem.values()]
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = [
-            pool.submit(live, Path(prefix), folder, pair, queue, options)
+            pool.submit(live, mode, prefix, folder, pair, queue, options)
             for pair in pairs
             for queue in queues
-            if queue.live
+            if queue.live or mode == "ours"
         ]
         for future in futures:
             yield from (_shown(row, options) for row in future.result())
@@ -306,7 +331,7 @@ def _shown(row: Row, options: argparse.Namespace) -> Row:
         told = f"{row.mode:8} {row.trace:24} {row.queue:17} {row.lines:8} lines {row.departures:7} departures"
         ours = f" (ours: {row.our_departures} departures, {row.our_drops} dropped)" if row.differences else ""
         print(f"{told} {row.drops:7} dropped {row.differences:6} differences{ours}", flush=True)
-        if row.first and row.mode == "virtual":
+        if row.first and row.mode != "live":
             print(f"  first: {row.first}", flush=True)
     return row
 

@@ -203,6 +203,14 @@ class World:
         listing = self.run(["ip", "-json", "link"]).stdout
         return {device["ifname"] for device in json.loads(listing)}
 
+    def holders(self) -> tuple[int, int]:
+        """The processes that hold the namespaces of the host and of the internet."""
+        return self._host, self._internet
+
+    def traces(self) -> tuple[str, str, set[str]]:
+        """What a shell could leave behind on the host."""
+        return self.rules(), self.setting("ipv4/ip_forward"), self.devices()
+
     def records(self, user: int = 0) -> list[Path]:
         """A user's records of live shells."""
         return sorted((self.home(user) / ".local" / "state" / "cellbed" / "live").glob("*.json"))
@@ -227,8 +235,12 @@ class World:
         return process.pid
 
     def _connect(self) -> None:
+        # A new network namespace has the forwarding of the machine's.
         on_host = f"""
+            echo 0 > /proc/sys/net/ipv4/ip_forward
+            echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
             ip link set lo up
+            echo 0 > /proc/sys/net/ipv4/ip_forward  # a new namespace has the machine's setting
             ip link add eth0 type veth peer name eth0 netns {self._internet}
             ip addr add {HOST}/24 dev eth0
             ip -6 addr add {INTERNET_IPV6[:-1]}2/64 dev eth0 nodad

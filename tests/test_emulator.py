@@ -196,8 +196,9 @@ def test_the_default_vertex_gets_what_nobody_owns(tmp_path: Path) -> None:
         while emulator.status()["core.uplink"]["delivered"] == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
         emulator.stop()
-    last = packets(tmp_path)[-1]
-    assert (last["destination_vertex"], last["destination_port"], last["payload"]) == (2, 9, 1)
+    # The edge node may answer that it knows nobody of that address.
+    sent = [packet for packet in packets(tmp_path) if packet["destination_port"] == 9]
+    assert [(packet["destination_vertex"], packet["payload"]) for packet in sent[-1:]] == [(2, 1)]
 
 
 @pytest.mark.parametrize("way", ["stdin", "kill"])

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mahimahi_lines import OriginalLines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
 from cellbed.measure.packets import RECORD
-from cellbed.packetlog.mahimahi import MS, LogLines, Opportunities, header
+from cellbed.packetlog.mahimahi import MS, Opportunities, header
 
 INFINITE = {"kind": "infinite"}
 
@@ -33,7 +34,7 @@ class Bottleneck:
         path = folder / "trace"
         path.write_text("".join(f"{stamp}\n" for stamp in stamps))
         schedule = {"kind": "trace", "path": str(path), "looped": looped}
-        self.link = Link([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
+        self.link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
         self.schedule = Opportunities(parse_trace(path), looped=looped)
 
     def records(self, packets: list[tuple[float, int]], zero_ns: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
@@ -48,7 +49,7 @@ class Bottleneck:
 
     def log(self, packets: list[tuple[float, int]], until_ms: int) -> list[str]:
         """The lines up to but excluding a time."""
-        lines = LogLines(0, self.schedule)
+        lines = OriginalLines(0, self.schedule)
         text = lines.add(self.records(packets), until_ms * MS)
         return text.splitlines()
 
@@ -183,7 +184,7 @@ def test_every_line_is_that_of_the_rules(
     records = bottleneck.records(packets, zero)
     until = int(records["departed"].max() - zero) // MS + 30
     # As the records come, a few at a time.
-    lines = LogLines(zero, bottleneck.schedule)
+    lines = OriginalLines(zero, bottleneck.schedule)
     edges = [0, *sorted(min(cut, len(records)) for cut in cuts), len(records)]
     text = "".join(lines.add(records[begin:end]) for begin, end in itertools.pairwise(edges))
     text += lines.finish(zero + until * MS)
@@ -204,14 +205,11 @@ def test_the_header_is_mm_links() -> None:
         command_line="'mm-link' 'a.up' 'a.down'",
         queue="droptail [packets=5]",
         init_ms=1700000000000,
-        base_ms=7,
-        prefix="[delay 20 ms] ",
     )
     assert text.splitlines() == [
         "# mahimahi mm-link (Uplink) [a.up] > up.log",
         "# command line: 'mm-link' 'a.up' 'a.down'",
         "# queue: droptail [packets=5]",
         "# init timestamp: 1700000000000",
-        "# base timestamp: 7",
-        "# mahimahi config: [delay 20 ms] ",
+        "# base timestamp: 0",
     ]

@@ -1,219 +1,242 @@
-"""Whatever is in a file or on a command line is understood or refused in a sentence, and never anything else.
-
-Texts are right ones with a few changes, which come further than random ones. ``FUZZ_EXAMPLES=100000 pytest
-tests/test_parsers.py`` looks longer. The parsers in Rust have fuzz targets, see CONTRIBUTING.md.
-"""
+"""Whatever a user writes or a file holds, a parser gives a value or one sentence that says what is wrong."""
 
 from __future__ import annotations
 
 import io
-import os
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unicodedata import category
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cellbed._core import parse_trace, toml_positions
 from cellbed.errors import CellbedError
+from cellbed.mahimahi import arguments
 from cellbed.mahimahi.events import read_events
-from cellbed.mahimahi.queues import parse_queue
+from cellbed.mahimahi.queues import TYPES, parse_queue
 from cellbed.mahimahi.rates import constant_trace, parse_rate
+from cellbed.mahimahi.traces import replayed
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.packetlog.log import open_log
-from cellbed.packetlog.tables import write_csv
-from cellbed.scenario import load_text
-from cellbed.scenario.settings import read_settings
-from cellbed.scenario.units import BIT_RATE, DURATION, FREQUENCY, SIZE, parse_probability
+from cellbed.scenario.settings import read_texts
+from cellbed.shell import publish
+from cellbed.shell.options import EachWay, parse_link
 
-thorough = settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "150")), deadline=None)
+many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-SCENARIO = """
-name = "x"
-duration = "60 s"
-seed = 1
-[nodes.endpoint]
-count = 2
-cpus = 1.0
-memory = "512 MiB"
-[nodes.edge]
-cpus = 2.0
-memory = "2 GiB"
-[links.mobile]
-up = "lte-suburban.up"
-down = { kind = "series", steps = [["0 s", "1 Mbit/s"], ["5 s", "0 bit/s"]], period = "9 s" }
-base_delay = { kind = "normal", mean = "10 ms", deviation = "2 ms", correlation = 0.5 }
-queue = { uplink = { kind = "codel", target = "5 ms" }, downlink = { kind = "droptail", limit = "100 packets" } }
-loss = { uplink = 0.01, downlink = { kind = "gilbert-elliott", to_bad = 0.1, to_good = 0.5 } }
-duplication = "1 %"
-start = "3 s"
-[[links.mobile.changes]]
-at = "30 s"
-up = "2 Mbit/s"
-[links.core]
-edge = "base-edge"
-[transport]
-congestion_control = "reno"
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "8 /s"
-"""
-
-MAHIMAHI_LOG = b"""# mahimahi mm-link (uplink) [trace] > log
-# command line: mm-link a b
-# queue: infinite
-# init timestamp: 1700000000000
-# base timestamp: 12
-12 # 1504
-13 + 1504
-14 # 1504
-14 - 1504 1
-15 d 1 1504
-"""
-
-TOKENS = [
-    *"\0\n\r\t \"'{}[]=,.#+-%_\u00b5\u0130\u2028\ud7ff",
-    "nan", "inf", "1e309", "-0", "99999999999999999999", "0x10", "true", "null", "''' ", "[[", "\ufeff", "../", "٣",
-]  # fmt: skip
+# No argument of a program holds a zero byte.
+ODD_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 
 
-def changed(text: str) -> st.SearchStrategy[str]:
-    """The text with up to five pieces cut out, doubled or replaced."""
-    place = st.integers(0, len(text))
-    piece = st.sampled_from(TOKENS) | st.text(max_size=8)
-    edits = st.lists(st.tuples(place, st.integers(0, 12), piece | st.none()), max_size=5)
-
-    def apply(edits: list[tuple[int, int, str | None]]) -> str:
-        result = text
-        for at, length, new in edits:
-            cut = result[at : at + length]
-            result = result[:at] + (2 * cut if new is None else new) + result[at + length :]
-        return result
-
-    return edits.map(apply)
+def words(*choices: str) -> st.SearchStrategy[str]:
+    """Texts that look much like what is understood, and some that do not."""
+    near = st.lists(
+        st.sampled_from(choices) | st.from_regex(r"-?[0-9]{1,25}(\.[0-9]{0,4})?(e[0-9]{1,3})?", fullmatch=True)
+    )
+    return near.map("".join) | near.map(" ".join) | ODD_TEXT
 
 
-def refuses_well(parse: Callable[[], object], *kinds: type[Exception]) -> None:
-    """Fails unless `parse` works or raises one of these, with a text that does nothing to a terminal."""
+NUMBERS = ("0", "1", "5", "12.5", "1e9", "-1", "inf", "nan", "٣", "½")
+UNITS = (" ms", "s", " Mbit/s", "bit/s", " kB", " MB", " packets", "%", "h")
+KEYS = {
+    "rate": words(*NUMBERS, *UNITS, "unlimited", "x.csv", "lte", "constant", "burst", ",", "=", "(", ")"),
+    "delay": words(*NUMBERS, *UNITS, "±", "normal", "pareto", "uniform", ",", "correlation", "=", "reorder", "x.csv"),
+    "loss": words(*NUMBERS, *UNITS, "bursts", "on", "off", ",", "=", "x.csv"),
+    "queue": words(
+        *NUMBERS, *UNITS, "codel", "fq_codel", "pie", "red", "dualpi2", "infinite", "target", ",", "=", "ecn"
+    ),
+}
+
+
+def value_or_sentence(parse: Callable[[], Any]) -> Any:
+    """What `parse` gives, or `None` where it says why it does not; any other exception is a bug."""
     try:
-        parse()
-    except kinds as error:
-        text = str(error)
-        assert text
-        assert all(character == "\n" or category(character) != "Cc" for character in text), text
+        return parse()
+    except CellbedError as error:
+        told = str(error)
+    assert "Traceback" not in told
+    return None
 
 
-@thorough
-@given(changed(SCENARIO))
-def test_scenarios(text: str) -> None:
-    refuses_well(lambda: load_text(text, Path("x.toml")), CellbedError)
+@pytest.mark.parametrize("key", KEYS)
+@many
+@given(data=st.data())
+def test_any_phrase_of_a_link_is_a_setting_or_an_error(key: str, data: st.DataObject, tmp_path: Path) -> None:
+    text = data.draw(KEYS[key])
+    value_or_sentence(lambda: read_texts({key: text}, tmp_path))
 
 
-@thorough
-@given(changed(SCENARIO))
-def test_positions_in_toml(text: str) -> None:
-    refuses_well(lambda: toml_positions(text), ValueError)
-
-
-@pytest.mark.parametrize("kind", [DURATION, SIZE, BIT_RATE, FREQUENCY], ids=lambda kind: kind.name)
-@thorough
-@given(text=st.sampled_from(["12 Mbit/s", "1.5 ms", "512 MiB", "2 /min"]).flatmap(changed))
-def test_quantities(kind: Any, text: str) -> None:
-    def parse() -> None:
-        value = kind.parse(text)
-        assert kind.parse(kind.format(value)) == value
-
-    refuses_well(parse, ValueError)
-    refuses_well(lambda: parse_probability(text), ValueError)
-
-
-@thorough
-@given(
-    st.sampled_from(
-        ["rate=12 Mbit/s", "rate=token-bucket rate=1Mbit/s burst=15kB", "delay=normal mean=20ms deviation=3ms",
-         "delay=20", "queue=codel target=5ms limit=100 packets", "queue=100 packets", "loss=1 %",
-         'loss={ kind = "on-off", on = "1 s", off = "2 s" }', "duplication=0.5", "rate=lte-suburban.up"]
-    ).flatmap(changed)
-)  # fmt: skip
-def test_settings_of_links(word: str) -> None:
-    refuses_well(lambda: read_settings([word], Path()), CellbedError)
-
-
-@thorough
-@given(changed(MAHIMAHI_LOG.decode()) | st.text())
-def test_logs_of_mahimahi(text: str) -> None:
-    data = text.encode("utf-8", "surrogatepass")
-
-    def read() -> None:
-        for events in read_events(io.BytesIO(data), "log"):
-            lengths = {len(column) for column in (events.time, events.kind, events.size, events.delay)}
-            assert len(lengths) == 1
-
-    refuses_well(read, CellbedError)
-
-
-@thorough
-@given(
-    st.sampled_from(["droptail", "codel", "pie", "infinite", "drophed"]),
-    changed('packets=10, bytes=0x500 target="5" interval=100 qdelay_ref=20,max_burst=75'),
-)
-def test_queues_of_mahimahi(kind: str, arguments: str) -> None:
-    refuses_well(lambda: parse_queue(kind, arguments, "--uplink-queue", 1), CellbedError)
-
-
-@thorough
-@given(st.sampled_from(["12mbit", "1.5 Gbit/s", "100kbps"]).flatmap(changed))
-def test_rates_of_mahimahi(text: str) -> None:
-    def parse() -> None:
-        rate = parse_rate(text)
-        if rate is not None and rate < 10**7:
-            assert constant_trace(rate)
-
-    refuses_well(parse, CellbedError)
-
-
-@thorough
-@given(changed("# a trace\n1\n1\n2\r\n\n5\n4294967295\n") | st.text())
-def test_traces(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    path = tmp_path_factory.getbasetemp() / "some.up"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-
-    def parse() -> None:
-        trace = parse_trace(path)
-        assert trace.opportunities > 0
-        assert trace.next_opportunity(0) <= trace.duration_ns
-
-    refuses_well(parse, ValueError)
-
-
-@thorough
-@given(
-    st.binary(max_size=300),
-    st.lists(st.tuples(st.integers(0, 3 * 64 + 20), st.integers(0, 255)), max_size=6),
-    st.integers(0, 16 + 3 * 64),
-)
-def test_packet_logs(
-    tmp_path_factory: pytest.TempPathFactory, noise: bytes, changes: list[tuple[int, int]], end: int
+@many
+@given(up=KEYS["rate"], delay=KEYS["delay"], loss=KEYS["loss"], queue=KEYS["queue"], start=words(*NUMBERS, *UNITS))
+def test_any_options_of_the_shell_are_a_link_or_an_error(
+    up: str, delay: str, loss: str, queue: str, start: str, tmp_path: Path
 ) -> None:
-    records = np.zeros(3, RECORD)
-    records["arrived"], records["released"], records["departed"], records["observed"] = 1, 2, 3, 4
-    records["bytes"], records["payload"] = 1500, 1400
-    right = bytearray(MAGIC + records.tobytes())
-    for place, value in changes:
-        if place < len(right):
-            right[place] = value
-    path = tmp_path_factory.getbasetemp() / "packets"
-    for content in (bytes(right[:end]), bytes(right), MAGIC + noise, noise):
-        path.write_bytes(content)
+    def parse(**options: Any) -> Any:
+        return value_or_sentence(lambda: parse_link(**options, folder=tmp_path))
 
-        def read() -> None:
-            log = open_log(path)
-            assert sum(len(records) for records in log.chunks()) == log.count
-            write_csv(log, io.BytesIO())
+    parse(uplink=up)
+    parse(delay=EachWay(delay))
+    parse(loss=EachWay("0", uplink=loss))
+    parse(queue=EachWay(queue))
+    parse(start=start)
 
-        refuses_well(read, CellbedError)
+
+@many
+@given(words(":", "/", "tcp", "udp", "127.0.0.1", "[::1]", "80", "65536", "*"))
+def test_any_text_is_a_published_port_or_an_error(text: str) -> None:
+    value_or_sentence(lambda: publish.parse(text))
+
+
+CELLS = st.sampled_from(("0", "1", "2.5", "-1", "nan", "1e400", "9" * 30, "", '"', '"3"', "x", "\x00", "é"))
+HEADINGS = st.sampled_from(("time_s", "time_ms", "rate_mbit_s", "rate_bit_s", "delay_ms", "probability", "", "x"))
+
+
+@pytest.mark.parametrize("key", ["rate", "delay", "loss"])
+@many
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.tuples(st.lists(HEADINGS, max_size=3), st.lists(st.lists(CELLS, max_size=3), max_size=6)).map(
+            lambda it: "\n".join(",".join(line) for line in [it[0], *it[1]]).encode()
+        ),
+    )
+)
+def test_any_file_is_a_series_or_an_error(key: str, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    for phrase in ("x.csv", "series x.csv", "recorded x.csv"):
+        value_or_sentence(lambda phrase=phrase: read_texts({key: phrase}, tmp_path))  # type: ignore[misc]
+
+
+@many
+@given(st.binary(max_size=300), st.booleans(), st.integers(0, 3))
+def test_any_bytes_are_a_packet_log_or_an_error(tmp_path: Path, content: bytes, begins: bool, records: int) -> None:
+    path = tmp_path / "log.bin"
+    path.write_bytes((MAGIC if begins else b"") + bytes(records * RECORD.itemsize) + content)
+
+    def read() -> int:
+        log = open_log(path)
+        assert log.directions_seen() == sorted(set(log.directions_seen()))
+        return sum(len(chunk) for chunk in log.chunks())
+
+    count = value_or_sentence(read)
+    if begins and count is not None:
+        assert count == records + len(content) // RECORD.itemsize
+
+
+KEYS_OF_ACCOUNTS = st.sampled_from(("directions", "nodes", "index", "name", "t0_ns", "x"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS_OF_ACCOUNTS, inner, max_size=4),
+)
+
+
+@many
+@given(JSON)
+def test_any_account_beside_a_packet_log_is_read_or_an_error(tmp_path: Path, account: Any) -> None:
+    path = tmp_path / "log.bin"
+    path.write_bytes(MAGIC + bytes(RECORD.itemsize))
+    (tmp_path / "log.bin.json").write_text(json.dumps(account))
+    value_or_sentence(lambda: sum(len(chunk) for chunk in open_log(path).chunks()))
+
+
+LINES = st.sampled_from(
+    (
+        "# base timestamp: 0",
+        "# base timestamp: 99999999999999999999",
+        "# queue: infinite",
+        "#",
+        "",
+        "17 + 1504",
+        "17 # 1504",
+        "20 - 1504 3",
+        "20 - 1504 30",
+        "21 d 1 1504",
+        "21 d 1",
+        "-1 + 1504",
+        "9223372036854775808 + 1",
+        "17 + 1504 0 0",
+        "17\t+\t1504",
+        "17 ? 1504",
+        "x",
+        "\x00",
+        "1e3 + 5",
+        "17 + 1504\r",
+    )
+)
+
+
+@many
+@given(st.binary(max_size=200) | st.lists(LINES, max_size=8).map(lambda lines: "\n".join(lines).encode()))
+@example(b"# base timestamp: 99999999999999999999\n17 + 1504\n")
+def test_any_bytes_are_a_log_of_mahimahi_or_an_error(content: bytes) -> None:
+    def read() -> int:
+        return sum(len(events.time) for events in read_events(io.BytesIO(content), "log"))
+
+    value_or_sentence(read)
+
+
+ARGUMENTS = st.lists(
+    st.sampled_from(
+        (
+            "--",
+            "-",
+            "--help",
+            "--once",
+            "--meter",
+            "--uplink-log=x",
+            "--uplink-log",
+            "--uplink-l",
+            "--publish=8",
+            "-x",
+            "5",
+        )
+    )
+    | ODD_TEXT,
+    max_size=6,
+)
+
+
+@many
+@given(ARGUMENTS, st.integers(0, 3), st.booleans())
+def test_any_arguments_are_a_command_line_of_mahimahi_or_its_usage(
+    given_arguments: list[str], count: int, anywhere: bool
+) -> None:
+    def read() -> arguments.CommandLine:
+        long = ("uplink-log=", "uplink-queue=", "once", "meter")
+        return arguments.read(given_arguments, "usage", count, long=long, short={"l": "uplink-log"}, anywhere=anywhere)
+
+    line = value_or_sentence(read)
+    assert line is None or len(line.words) == count
+
+
+@many
+@given(words(*NUMBERS, "e", "_"))
+def test_any_text_is_a_number_of_mahimahi_or_its_usage(text: str) -> None:
+    value = value_or_sentence(lambda: arguments.number(text, "the delay", "usage", most=100))
+    assert value is None or 0 <= value <= 100
+
+
+@many
+@given(
+    st.sampled_from((*TYPES, "red", "")), words("packets", "bytes", "target", "interval", "=", ",", " ", "qdelay_ref")
+)
+def test_any_text_is_a_queue_of_mahimahi_or_an_error(kind: str, text: str) -> None:
+    value_or_sentence(lambda: parse_queue(kind, text, "--uplink-queue", 1))
+
+
+@many
+@given(words("12", "1.5", "k", "M", "G", "bit", "bps", "bit/s", " ", "b/s"))
+def test_any_text_is_a_rate_of_mahimahi_or_none_or_an_error(text: str) -> None:
+    rate = value_or_sentence(lambda: parse_rate(text))
+    if rate is not None:
+        stamps = list(map(int, constant_trace(rate).split()))
+        assert stamps == sorted(stamps)
+        assert stamps[-1] > 0
+
+
+@many
+@given(ODD_TEXT | words("/", ".", "12mbit"))
+def test_any_text_names_a_trace_for_mahimahi_or_is_an_error(text: str) -> None:
+    value_or_sentence(lambda: replayed(text))

@@ -69,11 +69,6 @@ def world() -> Iterator[World]:
             world.close()
 
 
-def traces_of(world: World) -> tuple[str, str, set[str]]:
-    """What a shell could leave behind on the host."""
-    return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
-
-
 def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         # The test's own time limit ends a wait in vain.
@@ -312,16 +307,16 @@ def test_names_resolve_where_the_resolver_is_elsewhere(world: World, user: int) 
 
 @BOTH_USERS
 def test_nothing_is_left_after_the_program_has_ended(world: World, user: int) -> None:
-    before = traces_of(world)
+    before = world.traces()
     assert world.shell("--", "true", user=user).returncode == 0
-    assert traces_of(world) == before
+    assert world.traces() == before
     assert world.records(user) == []
 
 
 @BOTH_USERS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_nothing_is_left_after_a_signal(world: World, user: int, number: signal.Signals) -> None:
-    before = traces_of(world)
+    before = world.traces()
     # A program with a child: both have to go. Ctrl-C goes to the whole group, as the terminal sends it.
     process = world.start([*cellbed("shell"), "--", *python(PARENT)], user=user)
     family = list(map(int, wait_for_line(process).split()))
@@ -331,7 +326,7 @@ def test_nothing_is_left_after_a_signal(world: World, user: int, number: signal.
         os.kill(process.pid, number)
     assert process.wait(30) == 128 + number
     assert [process_start(member) for member in family] == [None, None]
-    assert traces_of(world) == before
+    assert world.traces() == before
     assert world.records(user) == []
 
 
@@ -347,7 +342,7 @@ def test_an_interactive_shell_that_ignores_sigterm_is_ended_all_the_same(world: 
 
 @BOTH_USERS
 def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) -> None:
-    before = traces_of(world)
+    before = world.traces()
     world.serve(NAME_SERVER, "127.0.0.53")
     world.resolve_with("nameserver 127.0.0.53\n")
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"], user=user)
@@ -364,7 +359,7 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     assert len(world.records(user)) == 1
     done = world.run(cellbed("clean"), user=user)
     assert done.returncode == 0, done.stderr
-    assert traces_of(world) == before
+    assert world.traces() == before
     assert world.records(user) == []
     wait_until(lambda: all(process_start(child) is None for child in children))
 

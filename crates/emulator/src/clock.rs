@@ -1,8 +1,4 @@
 //! The one clock of the emulator: `CLOCK_MONOTONIC`, and a timer on it.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is where clocks are read; the wall clock only to label logs with"
-)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,12 +11,15 @@ use rustix::time::{
 use crate::error::{Result, Trying};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of all stamps.
+#[expect(clippy::disallowed_methods)]
 pub fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// An instant of this clock in ms since 1970, as the clocks stand now.
+/// An instant of this clock in ms since 1970, as the clocks stand now: for people to read. Nothing waits for it, since that
+/// clock may be set at any time.
+#[expect(clippy::disallowed_methods)]
 pub fn epoch_millis(at: Time) -> u64 {
     let wall = clock_gettime(ClockId::Realtime);
     let wall = i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec);

@@ -358,7 +358,6 @@ impl Supervisor {
             "directions": directions,
             "unroutable": status.unroutable,
             "refused": status.refused,
-            "records_lost": status.records_lost,
             "device_drops": devices.map(|it| it.dropped).sum::<u64>(),
         }))
     }
@@ -376,8 +375,8 @@ impl Supervisor {
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
             "refused": account.refused,
-            "records_lost": account.missing.records,
-            "records_problem": account.missing.problem,
+            "records_lost": account.lost.records,
+            "records_problem": account.lost.problem.as_ref().map(Error::to_string),
             "scheduling": account.scheduling,
         })
     }

@@ -1,6 +1,6 @@
 //! What the engine tells the files of a run.
 
-use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Time};
+use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, Time};
 
 use crate::clock;
 use crate::mahimahi_log::Event;
@@ -86,6 +86,8 @@ pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
             arrived: outcome.arrived,
             size,
         }),
+        // The original notices what an arrival displaces, and nothing of what CoDel drops where packets leave.
+        Fate::Dropped(DropReason::Congestion) if outcome.departed > outcome.arrived => {}
         Fate::Dropped(_) => tell(records, lane, || Event::Drop {
             at: outcome.departed,
             size,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::process::Scheduling;
 use crate::tally::{Counters, Delay};
-use crate::writer::Missing;
+use crate::writer::Lost;
 
 /// What the engine is asked to do.
 pub enum Order {
@@ -87,8 +87,6 @@ pub struct Status {
     pub unroutable: u64,
     /// Packets that the kernel refused when they were written.
     pub refused: u64,
-    /// Records that could not be written.
-    pub records_lost: u64,
 }
 
 /// The final account.
@@ -99,8 +97,8 @@ pub struct Account {
     pub refused: u64,
     /// Packets read from devices, segments counted one by one.
     pub packets: u64,
-    /// Records that could not be written.
-    pub missing: Missing,
+    /// What is missing in the files.
+    pub lost: Lost,
     /// How the kernel scheduled the event loop.
     pub scheduling: Scheduling,
 }

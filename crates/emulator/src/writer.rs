@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -32,35 +30,65 @@ pub struct RecordFile {
     blocks: usize,
     full: SyncSender<Block>,
     empty: Receiver<Block>,
-    /// Ends with what was wrong first, if anything was.
-    writer: JoinHandle<Option<String>>,
-    /// Records for which there was no block.
+    writer: JoinHandle<Lost>,
     lost: u64,
-    /// Records that could not be written.
-    unwritten: Arc<AtomicU64>,
 }
 
-/// What became of the records that are not in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
-    /// How many there are.
+/// What is missing in files.
+#[derive(Debug, Default)]
+pub struct Lost {
+    /// How many records.
     pub records: u64,
-    /// What kept them from being written; `None` if it was only that the disk was too slow.
-    pub problem: Option<String>,
+    /// What the first attempt failed for, unless the disk only fell behind.
+    pub problem: Option<Error>,
+}
+
+impl Lost {
+    fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.problem = self.problem.take().or(other.problem);
+    }
+}
+
+/// A file that grows by whole pieces only.
+pub struct Pieces {
+    file: File,
+    length: u64,
+}
+
+impl Pieces {
+    /// An empty file at `path`, in place of any that was there.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).trying(|| format!("create {}", path.display()))?;
+        Ok(Self { file, length: 0 })
+    }
+
+    /// Appends a piece, or nothing of it: after a disk was full the file goes on where the last whole piece ends.
+    pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(piece);
+        match &written {
+            Ok(()) => self.length += piece.len() as u64,
+            Err(_) => {
+                // What cannot be cut off (a pipe) cannot be helped.
+                let _ = self.file.set_len(self.length);
+                let _ = self.file.seek(SeekFrom::Start(self.length));
+            }
+        }
+        written
+    }
 }
 
 impl RecordFile {
     /// Creates the file, which begins with `magic`.
     pub fn create(path: &Path, magic: &'static [u8]) -> Result<Self> {
-        let mut file = Appender::create(path).trying(|| format!("create {}", path.display()))?;
+        let mut file = Pieces::create(path)?;
         file.append(magic)
             .trying(|| format!("write to {}", path.display()))?;
         Self::create_with(path.display().to_string(), move |block| file.append(block))
     }
 
-    /// A file called `name` to which `write` appends, in a thread of its own.
-    ///
-    /// A block that it fails to write is lost and counted. It is given the next one all the same: there may be room again.
+    /// A file called `name` to which `write` appends, in a thread of its own. What it cannot write is lost and counted; the
+    /// next is tried all the same, since a full disk may have room again.
     pub fn create_with(
         name: String,
         mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
@@ -72,22 +100,22 @@ impl RecordFile {
                 .try_send(new_block())
                 .expect("the channel holds all blocks");
         }
-        let unwritten = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&unwritten);
         let writer = thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
-                let mut problem = None;
+                let mut lost = Lost::default();
                 for mut block in to_write {
-                    if let Err(error) = write(&block) {
-                        count.fetch_add((block.len() / RECORD_BYTES) as u64, Ordering::Relaxed);
-                        problem.get_or_insert_with(|| format!("cannot write to {name}: {error}"));
+                    if let Err(problem) = write(&block).trying(|| format!("write to {name}")) {
+                        lost.add(Lost {
+                            records: (block.len() / RECORD_BYTES) as u64,
+                            problem: Some(problem),
+                        });
                     }
                     block.clear();
                     // The other side may have finished already.
                     let _ = give_back.try_send(block);
                 }
-                problem
+                lost
             })
             .trying(|| "start the writer thread".into())?;
         Ok(Self {
@@ -97,7 +125,6 @@ impl RecordFile {
             empty,
             writer,
             lost: 0,
-            unwritten,
         })
     }
 
@@ -127,57 +154,22 @@ impl RecordFile {
             }
             Err(_) => return false,
         };
-        // Never full: there are no more blocks than it holds.
+        // Never full: there are no more blocks than it holds. The writer ends after this side.
         let _ = self.full.try_send(std::mem::replace(&mut self.block, next));
         true
     }
 
-    /// How many records are lost so far.
-    pub fn lost(&self) -> u64 {
-        self.lost + self.unwritten.load(Ordering::Relaxed)
-    }
-
-    /// Writes everything and closes the file; the records that are not in it.
-    pub fn finish(mut self) -> Result<Missing> {
+    /// Writes everything and closes the file; what is missing in it.
+    pub fn finish(mut self) -> Result<Lost> {
         self.flush();
-        let lost = self.lost;
         drop(self.full);
-        let ended = Error::ThreadEnded { thread: "writer" };
-        let problem = self.writer.join().map_err(|_| ended)?;
-        Ok(Missing {
-            records: lost + self.unwritten.load(Ordering::Relaxed),
-            problem,
-        })
-    }
-}
-
-/// A file that grows by whole pieces: of one for which there is no room nothing stays, so that what comes later is in line.
-pub struct Appender {
-    file: File,
-    length: u64,
-}
-
-impl Appender {
-    /// Creates the file.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: File::create(path)?,
-            length: 0,
-        })
-    }
-
-    /// Appends a piece.
-    pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
-        let written = self.file.write_all(piece);
-        match written {
-            Ok(()) => self.length += piece.len() as u64,
-            Err(_) => {
-                // A pipe cannot take anything back.
-                let _ = self.file.set_len(self.length);
-                let _ = self.file.seek(SeekFrom::Start(self.length));
-            }
-        }
-        written
+        let mut lost = Lost {
+            records: self.lost,
+            problem: None,
+        };
+        let written = self.writer.join();
+        lost.add(written.map_err(|_| Error::ThreadEnded { thread: "writer" })?);
+        Ok(lost)
     }
 }
 
@@ -221,23 +213,14 @@ impl Records {
         }
     }
 
-    /// How many records are lost so far.
-    pub fn lost(&self) -> u64 {
-        let files = [&self.series, &self.packets].into_iter();
-        let files = files.chain(&self.mahimahi).flatten();
-        files.map(RecordFile::lost).sum()
-    }
-
-    /// Closes the files; the records that are in none of them, and the first problem.
-    pub fn finish(&mut self) -> Result<Missing> {
-        let mut all = Missing::default();
+    /// Closes the files; what is missing in them.
+    pub fn finish(&mut self) -> Result<Lost> {
+        let mut lost = Lost::default();
         let files = [self.series.take(), self.packets.take()].into_iter();
         for file in files.chain(self.mahimahi.drain(..)).flatten() {
-            let missing = file.finish()?;
-            all.records += missing.records;
-            all.problem = all.problem.or(missing.problem);
+            lost.add(file.finish()?);
         }
-        Ok(all)
+        Ok(lost)
     }
 }
 
@@ -263,7 +246,7 @@ mod tests {
                 file.flush();
             }
         }
-        assert_eq!(file.finish().unwrap(), Missing::default());
+        assert_eq!(file.finish().unwrap().records, 0);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(b"magic"));
         let numbers = bytes[5..]
@@ -273,51 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_does_not_take_is_counted() {
+    fn what_a_full_disk_did_not_take_is_counted_and_told() {
         let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"") else {
             return;
         };
-        for _ in 0..3 * BLOCK_RECORDS {
+        let count = 3 * BLOCK_RECORDS + 5;
+        for _ in 0..count {
             file.push([0; RECORD_BYTES]);
         }
-        let missing = file.finish().unwrap();
-        assert_eq!(missing.records, 3 * BLOCK_RECORDS as u64);
-        assert!(missing.problem.unwrap().contains("/dev/full"));
-    }
-
-    #[test]
-    fn a_disk_with_room_again_goes_on_with_whole_records() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("records.bin");
-        let mut disk = Appender::create(&path).unwrap();
-        let mut blocks = 0;
-        let write = move |block: &[u8]| {
-            blocks += 1;
-            match blocks {
-                2 | 3 => {
-                    // Half of it fits.
-                    disk.file.write_all(&block[..block.len() / 2 + 7])?;
-                    disk.file.set_len(disk.length)?;
-                    disk.file.seek(SeekFrom::Start(disk.length))?;
-                    Err(io::Error::from(io::ErrorKind::StorageFull))
-                }
-                _ => disk.append(block),
-            }
-        };
-        let mut file = RecordFile::create_with("records".into(), write).unwrap();
-        for block in 0..5u8 {
-            for _ in 0..10 {
-                file.push([block; RECORD_BYTES]);
-            }
-            file.flush();
-        }
-        let missing = file.finish().unwrap();
-        assert_eq!(missing.records, 20);
-        let bytes = std::fs::read(&path).unwrap();
-        let expected: Vec<u8> = [0, 3, 4]
-            .iter()
-            .flat_map(|&block| [block; 10 * RECORD_BYTES])
-            .collect();
-        assert_eq!(bytes, expected);
+        let lost = file.finish().unwrap();
+        assert_eq!(lost.records, count as u64);
+        assert!(lost.problem.unwrap().to_string().contains("/dev/full"));
     }
 }

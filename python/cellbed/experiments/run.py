@@ -83,7 +83,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     with Interruption() as interruption:
         path: Path | None = None
         state = Known()
-        started = datetime.now(UTC)
+        started = datetime.now(UTC)  # noqa: TID251 - the date of the run
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
@@ -285,7 +285,7 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
     }
     if account.get("records_lost"):
         problem = account["records_problem"] or "the disk was too slow"
-        state.warnings.append(f"the packet log and series lack {account['records_lost']} records: {problem}")
+        state.warnings.append(f"the files of the links lack {account['records_lost']} records: {problem}")
     for node, counts in account["interfaces"].items():
         if counts["dropped"]:
             state.warnings.append(

@@ -19,7 +19,7 @@ CHUNK = 1 << 22
 ARRIVAL, OPPORTUNITY, DEPARTURE, DROP = b"+#-d"
 """Kinds of events, by their character."""
 
-_BASE = re.compile(rb"^# base timestamp: (\d+)", re.MULTILINE)
+_BASE = re.compile(rb"^# base timestamp: (\d{1,15})\b", re.MULTILINE)
 _EVENT = re.compile(rb"(\d{1,15})\s+(\S+)(?:\s+(\d{1,15}))?(?:\s+(\d{1,15}))?\s*")
 _SCHEMA = {"time": pl.Int64, "kind": pl.String, "value": pl.Int64, "second": pl.Int64}
 

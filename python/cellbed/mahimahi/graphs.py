@@ -19,6 +19,9 @@ from cellbed.mahimahi.plot import LEFT, RIGHT, WIDTH, Floats, Plot, Style
 MOST_COLUMNS = WIDTH - LEFT - RIGHT
 """Bins that a picture has room for."""
 
+_THROUGHPUT_USAGE = "Usage: mm-throughput-graph MS_PER_BIN [FILENAME], where MS_PER_BIN is a whole number above 0"
+_DELAY_USAGE = "Usage: mm-delay-graph [FILENAME]"
+
 CAPACITY = Style("#c3cfe2", opacity=0.75)
 INGRESS = Style("#1b4a82", width=3.5)
 EGRESS = Style("#e8782a", width=1.75)
@@ -31,16 +34,22 @@ PACKETS_95 = Style("#b3261e", width=6, opacity=0.5)
 def throughput_graph(arguments: Sequence[str] | None = None) -> int:
     """The command ``mm-throughput-graph MS_PER_BIN [FILE]``; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--help"]:
+        print(_THROUGHPUT_USAGE)
+        return 0
     if not 1 <= len(given) <= 2 or not given[0].isdecimal() or int(given[0]) == 0:
-        return _refuse("Usage: mm-throughput-graph MS_PER_BIN [FILENAME], where MS_PER_BIN is a whole number above 0")
+        return _refuse(_THROUGHPUT_USAGE)
     return _draw("mm-throughput-graph", given[1:], lambda file, name: _throughput(file, name, int(given[0])))
 
 
 def delay_graph(arguments: Sequence[str] | None = None) -> int:
     """The command ``mm-delay-graph [FILE]``; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--help"]:
+        print(_DELAY_USAGE)
+        return 0
     if len(given) > 1:
-        return _refuse("Usage: mm-delay-graph [FILENAME]")
+        return _refuse(_DELAY_USAGE)
     return _draw("mm-delay-graph", given, _delay)
 
 

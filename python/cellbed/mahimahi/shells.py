@@ -198,7 +198,8 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
 
 
 def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
+    """The word as a shell takes it, on one line: the log has one for the whole command."""
+    return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 
 
 def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:

@@ -21,17 +21,8 @@ from cellbed.packetlog.order import FOREVER, settled
 
 MS = 1_000_000
 PDO_BYTES = 1500
-MAHIMAHI_PDO_BYTES = 1504
-"""What an opportunity of the original carries: an IP packet of 1500 bytes and the header of its TUN device."""
-HEADER_BYTES = 4
-"""That header, which the original counts with every packet."""
-
-HELD = 255
-"""Value of the field `drop` of a packet that never left: it has the line of its arrival only."""
-
-_CONGESTION = 3
-_ARRIVAL, _OPPORTUNITY, _DEPARTURE, _DROP = range(4)
-_KINDS = np.array(["+", "#", "-", "d"])
+ARRIVAL, OPPORTUNITY, DEPARTURE, DROP = range(4)
+_SIGNS = np.array(["+", "#", "-", "d"])
 
 Integers = NDArray[np.int64]
 
@@ -77,44 +68,65 @@ class Opportunities:
         return np.repeat(position, times) * MS - self.offset_ns
 
 
-def header(
-    *, way: str, trace: str, log: str, command_line: str, queue: str, init_ms: int, base_ms: int = 0, prefix: str = ""
-) -> str:
-    """The lines at the beginning of a log.
+def header(*, way: str, trace: str, log: str, command_line: str, queue: str, init_ms: int) -> str:
+    """The lines at the beginning of a log whose times count from the start of the schedule.
 
-    way: ``Uplink`` or ``Downlink``. init_ms: the time that all others count from, ms since the epoch. base_ms: when the
-    schedule started, counted from there. prefix: what ``MAHIMAHI_SHELL_PREFIX`` holds.
+    way: ``Uplink`` or ``Downlink``. init_ms: that start.
     """
     lines = [
         f"mahimahi mm-link ({way}) [{trace}] > {log}",
         f"command line: {command_line}",
         f"queue: {queue}",
         f"init timestamp: {init_ms}",
-        f"base timestamp: {base_ms}",
+        "base timestamp: 0",
     ]
-    if prefix:
-        lines.append(f"mahimahi config: {prefix}")
     return "".join(f"# {line}\n" for line in lines)
 
 
-class LogLines:
-    """The lines of one direction out of its records, as these come.
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """What happened in a stretch of time; times in ns since the start of the schedule.
 
-    zero_ns: when the schedule started, in the clock of the records; ``T`` counts from there, and what arrived before is
-    left out. schedule: where the lines of the opportunities come from; without it there are none. original: as
-    ``mm-link`` has it: 4 bytes more for each packet, opportunities of 1504, within a millisecond what leaves before
-    what arrives, what one packet displaces in one line, and no line for what CoDel drops where packets leave.
-    Otherwise IP bytes, opportunities of 1500, and the order of the records' nanoseconds.
+    arrived, left: of all records. arrives, goes, lost: which of them came, were passed on or were dropped in it; the
+    first two in order. offered: opportunities.
     """
 
-    def __init__(self, zero_ns: int, schedule: Offers | None = None, *, original: bool = True) -> None:
+    records: Records
+    arrives: Integers
+    goes: Integers
+    lost: Integers
+    arrived: Integers
+    left: Integers
+    offered: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines of one kind. keys: by which all lines are sorted, the first foremost; where equal, by kind."""
+
+    kind: int
+    time: Integers
+    keys: tuple[Integers | int, ...]
+    value: Integers
+    second: Integers | None = None
+
+
+class LogLines:
+    """The lines of one direction out of its records, as these come: IP bytes, opportunities of 1500, in the order of
+    the records' nanoseconds.
+
+    zero_ns: when the schedule started, in the clock of the records; ``T`` counts from there, and what arrived before is
+    left out. schedule: where the lines of the opportunities come from; without it there are none.
+    """
+
+    slot = 1
+    """Time (ns) up to a multiple of which lines are certain once all before is known."""
+
+    def __init__(self, zero_ns: int, schedule: Offers | None = None) -> None:
         self._zero = zero_ns
         self._schedule = schedule
-        self._original = original
-        self._slot = MS if original else 1
         self._waiting: Records = np.empty(0, RECORD)
         self._done = 0
-        self._service = _Service()
 
     def add(self, records: Records, settled_ns: int | None = None) -> str:
         """Take the next records; returns the lines that are certain by then.
@@ -126,7 +138,7 @@ class LogLines:
         if settled_ns is None:
             through = records["arrived"][records["drop"] == 0]
             settled_ns = int(through.max()) if len(through) else self._zero
-        return self._lines((settled_ns - self._zero) // self._slot * self._slot)
+        return self._lines((settled_ns - self._zero) // self.slot * self.slot)
 
     def finish(self, until_ns: int | None = None) -> str:
         """The lines that are left. until_ns: the end of time, for the opportunities; the last record if not given."""
@@ -149,119 +161,26 @@ class LogLines:
         self._done = until
         arrives = arrives[np.lexsort((records["packet"][arrives], arrived[arrives]))]
         fate = records["drop"][leaves]
-        goes, lost = leaves[fate == 0], leaves[(fate != 0) & (fate != HELD)]
+        goes, lost = leaves[fate == 0], leaves[fate != 0]
         goes = goes[np.argsort(left[goes], kind="stable")]
         offered = np.empty(0, np.int64) if self._schedule is None else self._schedule.between(begin, until)
-        size = records["bytes"].astype(np.int64) + (HEADER_BYTES if self._original else 0)
-        if self._original:
-            # What is dropped on the way out is not in the original's log.
-            lost = lost[(records["drop"][lost] != _CONGESTION) | (left[lost] == arrived[lost])]
-            parts = self._original_order(records, arrives, goes, lost, arrived, left, offered, size)
-        else:
-            parts = [
-                _Part(_ARRIVAL, arrived[arrives], (arrived[arrives],), size[arrives]),
-                _Part(_OPPORTUNITY, offered, (offered,), np.full(len(offered), PDO_BYTES)),
-                # As the original: the difference of two times that were rounded.
-                _Part(_DEPARTURE, left[goes], (left[goes],), size[goes], left[goes] // MS - arrived[goes] // MS),
-                _Part(_DROP, left[lost], (left[lost],), np.ones(len(lost), np.int64), size[lost]),
-            ]
-        return _text(parts)
+        return _text(self.parts(Passages(records, arrives, goes, lost, arrived, left, offered)))
 
-    def _original_order(
-        self,
-        records: Records,
-        arrives: Integers,
-        goes: Integers,
-        lost: Integers,
-        arrived: Integers,
-        left: Integers,
-        offered: Integers,
-        size: Integers,
-    ) -> list[_Part]:
-        """Within a millisecond each opportunity with what leaves by it, then each arrival with what it displaces."""
-        time, since = left[goes] // MS, arrived[goes] // MS
-        rank = self._service.ranks(time, since, size[goes])
-        tick = offered // MS
-        place = np.arange(len(tick)) - np.searchsorted(tick, tick)
-        cause = _causes(records["packet"], arrives, lost, arrived, left)
-        lost_at, which, packets = _grouped(left[lost], cause)
-        volume = np.bincount(which, size[lost], len(lost_at)).astype(np.int64)
-        count = np.bincount(which, minlength=len(lost_at)).astype(np.int64)
+    def parts(self, of: Passages) -> list[Part]:
+        """The lines, by kind."""
+        size = of.records["bytes"].astype(np.int64)
+        arrived, left = of.arrived[of.arrives], of.left[of.goes]
+        gone = of.left[of.lost]
         return [
-            _Part(_OPPORTUNITY, offered, (tick, 0, place), np.full(len(tick), MAHIMAHI_PDO_BYTES)),
-            _Part(_DEPARTURE, left[goes], (time, 0, rank), size[goes], time - since),
-            _Part(
-                _ARRIVAL,
-                arrived[arrives],
-                (arrived[arrives] // MS, 1, arrived[arrives], records["packet"][arrives].astype(np.int64)),
-                size[arrives],
-            ),
-            _Part(_DROP, lost_at, (lost_at // MS, 1, lost_at, packets), count, volume),
+            Part(ARRIVAL, arrived, (arrived,), size[of.arrives]),
+            Part(OPPORTUNITY, of.offered, (of.offered,), np.full(len(of.offered), PDO_BYTES)),
+            # As the original: the difference of two times that were rounded.
+            Part(DEPARTURE, left, (left,), size[of.goes], left // MS - of.arrived[of.goes] // MS),
+            Part(DROP, gone, (gone,), np.ones(len(gone), np.int64), size[of.lost]),
         ]
 
 
-class _Service:
-    """Which of the opportunities of its millisecond a packet leaves by.
-
-    Packets served without a pause use opportunities one right after the other, so their bytes tell; the first to leave
-    in a millisecond leaves by its first opportunity, since no packet needs more than one and what is left of another.
-    """
-
-    def __init__(self) -> None:
-        self._last = -1
-        self._bytes = 0
-
-    def ranks(self, time: Integers, since: Integers, size: Integers) -> Integers:
-        """From 0 within each millisecond. time, since: ms at which they left and came, in order."""
-        if not len(time):
-            return np.empty(0, np.int64)
-        # One that was not there yet when the packet before left begins with an opportunity of its own.
-        begins = since >= np.concatenate([[self._last], time[:-1]])
-        total = self._bytes + np.cumsum(size)
-        before = total - size
-        base = np.where(begins, before, 0)
-        total -= np.maximum.accumulate(base)
-        used = -(-total // MAHIMAHI_PDO_BYTES)
-        self._last, self._bytes = int(time[-1]), int(total[-1] % MAHIMAHI_PDO_BYTES)
-        ranks: Integers = used - used[np.searchsorted(time, time)]
-        return ranks
-
-
-def _causes(
-    packet: NDArray[np.uint64], arrives: Integers, lost: Integers, arrived: Integers, left: Integers
-) -> Integers:
-    """The packet whose arrival cost each lost one its place: itself, or the last that had come by then."""
-    if not len(lost):
-        return np.empty(0, np.int64)
-    last = np.searchsorted(arrived[arrives], left[lost], side="right") - 1
-    causes = packet[lost].astype(np.int64)
-    other = (left[lost] != arrived[lost]) & (last >= 0)
-    causes[other] = packet[arrives[last[other]]].astype(np.int64)
-    return causes
-
-
-def _grouped(time: Integers, cause: Integers) -> tuple[Integers, Integers, Integers]:
-    """Equal pairs made one: times and causes of the groups, and which group each pair is in."""
-    order = np.lexsort((cause, time))
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(time[order]) != 0) | (np.diff(cause[order]) != 0)
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(new) - 1
-    return time[order][new], group, cause[order][new]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Lines of one kind. keys: by which all lines are sorted, the first foremost; where equal, by kind."""
-
-    kind: int
-    time: Integers
-    keys: tuple[Integers | int, ...]
-    value: Integers
-    second: Integers | None = None
-
-
-def _text(parts: list[_Part]) -> str:
+def _text(parts: list[Part]) -> str:
     lengths = [len(part.time) for part in parts]
     if not sum(lengths):
         return ""
@@ -273,14 +192,14 @@ def _text(parts: list[_Part]) -> str:
     value = np.concatenate([part.value for part in parts])[order]
     seconds = [np.full(len(part.time), -1) if part.second is None else part.second for part in parts]
     second = np.concatenate(seconds)[order]
-    table = pl.DataFrame({"time": time, "kind": _KINDS[kind[order]], "value": value, "second": second})
+    table = pl.DataFrame({"time": time, "kind": _SIGNS[kind[order]], "value": value, "second": second})
     with_second = pl.format("{} {} {} {}", "time", "kind", "value", "second")
     line = pl.when(pl.col("second") < 0).then(pl.format("{} {} {}", "time", "kind", "value")).otherwise(with_second)
     text: str = table.select(line.str.join("\n")).item()
     return text + "\n"
 
 
-def _key(part: _Part, level: int) -> Integers:
+def _key(part: Part, level: int) -> Integers:
     return np.broadcast_to(part.keys[level] if level < len(part.keys) else 0, len(part.time))
 
 
@@ -291,7 +210,7 @@ def write_mahimahi(
     schedule: Offers | None = None,
     queue: str = "",
 ) -> None:
-    """Write one direction, from the start of the schedule on; as the original where the run accounted for it so.
+    """Write one direction, from the start of the schedule on.
 
     queue: words for the header. Without a known start, time counts from the first arrival.
     """
@@ -312,7 +231,7 @@ def write_mahimahi(
             init_ms=zero // MS,
         ).encode()
     )
-    lines = LogLines(zero, schedule, original=bool(described.get("mahimahi")))
+    lines = LogLines(zero, schedule)
     for records, until in settled(log, direction, zero):
         file.write(lines.add(records, until if until != FOREVER else zero).encode())
     file.write(lines.finish().encode())

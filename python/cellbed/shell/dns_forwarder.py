@@ -15,7 +15,7 @@ import os
 import socket
 from typing import Any, cast
 
-from cellbed.shell import servant
+from cellbed.shell import servant, serving
 
 ANSWER_S = 3.0
 """How long one resolver is waited for before the next is asked; the C library repeats its question after 5 s."""
@@ -175,4 +175,4 @@ def main() -> None:
         return
     datagrams, streams = sockets
     servers = task["servers"]
-    asyncio.run(servant.serve(serve_datagrams(datagrams, servers), serve_streams(streams, servers)))
+    asyncio.run(serving.serve(serve_datagrams(datagrams, servers), serve_streams(streams, servers)))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.shell import servant
+from cellbed.shell import servant, serving
 
 CONNECT_S = 30.0
 IDLE_S = 120.0
@@ -236,4 +236,4 @@ async def _serve(ports: list[socket.socket], task: dict[str, Any]) -> None:
             jobs.append(serve_streams(one, target))
         else:
             jobs.append(Datagrams(one, target).serve())
-    await servant.serve(*jobs)
+    await serving.serve(*jobs)

@@ -6,13 +6,11 @@ All have one protocol: ``main`` of a module reads one JSON line with its task, s
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import select
 import subprocess
 import sys
-from collections.abc import Coroutine
 from typing import Any
 
 from cellbed.testbed.process import Place
@@ -82,14 +80,3 @@ def read_task() -> dict[str, Any]:
 def tell(event: str, message: str = "", **more: int) -> None:
     """In the servant: say how it went."""
     print(json.dumps({"event": event, "message": message, **more}), flush=True)
-
-
-async def serve(*jobs: Coroutine[Any, Any, None]) -> None:
-    """In the servant: say that it is ready and do `jobs` until standard input ends."""
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    tasks = [asyncio.create_task(job) for job in jobs]
-    tell("ready")
-    await ended.wait()
-    for task in tasks:
-        task.cancel()

@@ -38,7 +38,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
-    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone.
+    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
+    caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
     Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
 
@@ -53,7 +54,8 @@ def spawn(
     def enter() -> None:
         # Python ignores SIGPIPE, and the supervisor may hold others back: programs start with the default.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if own_session:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             _core.enter(
                 user_namespace=place.user_namespace,

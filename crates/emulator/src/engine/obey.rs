@@ -78,7 +78,6 @@ impl Engine {
             directions: self.lanes.iter().map(condition).collect(),
             unroutable: self.unroutable,
             refused: self.refused,
-            records_lost: self.records.lost(),
         }
     }
 
@@ -102,12 +101,12 @@ impl Engine {
         self.advance(now);
         self.write_all();
         self.flush(now);
-        let missing = self.records.finish()?;
+        let lost = self.records.finish()?;
         Ok(Account {
             lateness: std::mem::take(&mut self.lateness),
             refused: self.refused,
             packets: self.read,
-            missing,
+            lost,
             scheduling: self.scheduling,
         })
     }

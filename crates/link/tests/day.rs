@@ -1,0 +1,178 @@
+//! A day on a link, in virtual time: after 86,400 seconds every departure is still where the arithmetic of whole numbers has
+//! it, to the nanosecond.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+
+const DAY: Time = Time::from_millis(86_400_000);
+const BYTES: u64 = 1500;
+
+/// What a packet is in bit/s · ns.
+const AREA: u128 = BYTES as u128 * 8 * 1_000_000_000;
+
+/// Keeps a link busy until the end of the day; the departure of each packet.
+fn saturate(schedule: Schedule, bytes: u64) -> Vec<Time> {
+    let mut link = Direction::new(vec![BottleneckConfig::new(schedule).into()], Time::ZERO);
+    let mut departures = Vec::new();
+    (0..3).for_each(|_| link.accept(Time::ZERO, (), Bytes(bytes)));
+    while let Some(now) = link.next_event().filter(|&now| now <= DAY) {
+        while let Some(outcome) = link.poll(now) {
+            departures.push(outcome.departed);
+            link.accept(now, (), Bytes(bytes));
+        }
+    }
+    departures
+}
+
+fn assert_equal(departures: &[Time], expected: impl IntoIterator<Item = u128>) {
+    let mut expected = expected.into_iter();
+    for (index, departure) in departures.iter().enumerate() {
+        let nanos = u128::from(departure.as_nanos());
+        assert_eq!(Some(nanos), expected.next(), "packet {index}");
+    }
+    let next = expected.next().expect("the day ends before the packets do");
+    assert!(next > u128::from(DAY.as_nanos()));
+}
+
+/// 12,799 ms with bursts, gaps and an opportunity at the seam.
+fn trace() -> Vec<u64> {
+    let mut millis: Vec<u64> = (0..30).map(|step| 17 * step * step % 12_000).collect();
+    millis.extend([0, 0, 5, 5, 12_799, 12_799]);
+    millis.sort_unstable();
+    millis
+}
+
+#[test]
+fn a_busy_looped_trace_is_the_same_in_every_period() {
+    let millis = trace();
+    let schedule = Schedule::looped(Arc::new(Trace::from_millis(millis.clone()).unwrap()));
+    let departures = saturate(schedule, MTU.0);
+    // What stands at 0 is offered once: the end of a period is the beginning of the next.
+    let offered = (0u128..).flat_map(|cycle| {
+        let stamps = millis.iter().map(|&at| u128::from(at));
+        let now: Vec<u128> = stamps.map(|at| (cycle * 12_799 + at) * 1_000_000).collect();
+        now
+    });
+    assert_equal(&departures, offered);
+
+    let period = Duration::from_millis(12_799);
+    let count = millis.len();
+    let whole = departures.len() / count * count;
+    let cycles = (departures.len() / count - 2) as u64;
+    let shift = Duration::from_nanos(cycles * period.as_nanos());
+    for index in 0..count {
+        assert_eq!(
+            departures[count + index] + shift,
+            departures[whole - count + index]
+        );
+    }
+}
+
+#[test]
+fn an_idle_looped_trace_is_the_same_in_the_last_period_as_in_the_first() {
+    let trace = Trace::from_millis(trace()).unwrap();
+    let period = trace.duration().as_nanos();
+    let schedules = [
+        Schedule::looped(Arc::new(trace)),
+        Schedule::Series {
+            series: Arc::new(steps(Some(period))),
+            offset: Duration::from_nanos(123_456_789),
+        },
+        Schedule::Constant(BitRate(333_337)),
+        Schedule::TokenBucket {
+            rate: BitRate(77_773),
+            burst: Bytes(4000),
+        },
+    ];
+    for schedule in schedules {
+        let stages = vec![
+            BottleneckConfig::new(schedule.clone()).into(),
+            DelayConfig::Fixed(Duration::from_nanos(20_000_001)).into(),
+        ];
+        let mut link = Direction::new(stages, Time::ZERO);
+        let last = DAY.as_nanos() / period - 1;
+        let mut sent = [0, last].map(|cycle| {
+            let start = Duration::from_nanos(cycle * period);
+            let mut departures = Vec::new();
+            for packet in 0..40u64 {
+                let at = Time::ZERO + start + Duration::from_nanos(packet * packet * 1_000_003);
+                link.accept(at, packet, Bytes(40 + 37 * packet));
+                departures.extend(std::iter::from_fn(|| link.poll(at)));
+            }
+            while let Some(event) = link.next_event() {
+                departures.extend(std::iter::from_fn(|| link.poll(event)));
+            }
+            let since = |at: Time| at.since(Time::ZERO + start);
+            let seen = departures
+                .iter()
+                .map(|it| (it.packet, since(it.released), since(it.departed)));
+            seen.collect::<Vec<_>>()
+        });
+        assert_eq!(sent[0].len(), 40);
+        assert_eq!(std::mem::take(&mut sent[0]), sent[1], "{schedule:?}");
+    }
+}
+
+#[test]
+fn a_rate_that_does_not_divide_gathers_no_rounding() {
+    for rate in [33_337u64, 9_999, 7] {
+        let departures = saturate(Schedule::Constant(BitRate(rate)), BYTES);
+        let exact = (1u128..).map(|count| (count * AREA).div_ceil(u128::from(rate)));
+        assert_equal(&departures, exact);
+    }
+}
+
+#[test]
+fn a_token_bucket_gathers_no_rounding() {
+    let (rate, burst) = (33_337u128, 5 * BYTES);
+    let schedule = Schedule::TokenBucket {
+        rate: BitRate(rate as u64),
+        burst: Bytes(burst),
+    };
+    let exact = (1u128..).map(|count| (count.saturating_sub(5) * AREA).div_ceil(rate));
+    assert_equal(&saturate(schedule, BYTES), exact);
+}
+
+/// Rates of which no step carries whole packets, one of them nothing.
+fn steps(period: Option<u64>) -> RateSeries {
+    let steps = STEPS.map(|(start, rate)| (Duration::from_nanos(start), BitRate(rate)));
+    RateSeries::new(steps.to_vec(), period.map(Duration::from_nanos)).unwrap()
+}
+
+const STEPS: [(u64, u64); 4] = [
+    (0, 33_337),
+    (1_234_567_891, 0),
+    (2_345_678_912, 100_003),
+    (7_000_000_001, 12_345),
+];
+
+#[test]
+fn a_looped_rate_series_gathers_no_rounding() {
+    const PERIOD: u64 = 10_007_000_003;
+    let schedule = Schedule::Series {
+        series: Arc::new(steps(Some(PERIOD))),
+        offset: Duration::ZERO,
+    };
+    let ends = STEPS.iter().skip(1).map(|step| step.0).chain([PERIOD]);
+    let spans: Vec<(u128, u128)> = STEPS
+        .iter()
+        .zip(ends)
+        .map(|(&(start, rate), end)| (u128::from(end - start), u128::from(rate)))
+        .collect();
+    let cycle: u128 = spans.iter().map(|(width, rate)| width * rate).sum();
+    let exact = (1u128..).map(|count| {
+        let area = count * AREA;
+        let cycles = (area - 1) / cycle;
+        let (mut now, mut rest) = (cycles * u128::from(PERIOD), area - cycles * cycle);
+        for (width, rate) in &spans {
+            if rest <= width * rate {
+                return now + rest.div_ceil(*rate);
+            }
+            now += width;
+            rest -= width * rate;
+        }
+        unreachable!("the rest is at most that of a cycle")
+    });
+    assert_equal(&saturate(schedule, BYTES), exact);
+}

@@ -1,0 +1,407 @@
+"""Mahimahi's commands as scripts call them: real programs in real namespaces, started by their launchers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shell_world import (
+    ASK,
+    ECHO,
+    HOST,
+    INTERNET,
+    INTERNET_IPV6,
+    NAME_SERVER,
+    ORDINARY_USER,
+    World,
+    cellbed,
+    missing,
+    python,
+)
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
+HOST_PORT = "4711"
+SLOW_MODULES = ("asyncio", "numpy", "polars", "pydantic", "rich", "typer", "yaml")
+"""What a shell that starts must not wait for."""
+
+ROUND_TRIP = """
+import socket, sys, time
+begin = time.monotonic()
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+print(time.monotonic() - begin)
+"""
+# Sends ARGV[2] datagrams of 1000 bytes of IP to the echo server and prints how many answers came: all of them, or
+# until none has come for ARGV[3] seconds (0.5).
+COUNT = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((sys.argv[1], 7))
+for _ in range(int(sys.argv[2])):
+    s.send(bytes(972))
+    time.sleep(0.0005)
+s.settimeout(float((sys.argv[3:] or ["0.5"])[0]))
+answers = 0
+try:
+    while answers < int(sys.argv[2]):
+        s.recv(99)
+        answers += 1
+except TimeoutError:
+    pass
+print(answers)
+"""
+# Asks again and again until answers have come and failed to come by turns.
+TURNS = """
+import itertools, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((sys.argv[1], 7))
+s.settimeout(0.05)
+seen = []
+while len(seen) < 4:
+    s.send(b"x")
+    try:
+        answered = bool(s.recv(99))
+    except TimeoutError:
+        answered = False
+    if seen[-1:] != [answered]:
+        seen.append(answered)
+print("turns")
+"""
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
+    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
+        world = World(Path(folder))
+        try:
+            done = world.run([*cellbed("mahimahi"), "install", "--prefix", folder])
+            assert done.returncode == 0, done.stderr
+            world.serve(ECHO, "::", HOST_PORT)
+            yield world
+        finally:
+            world.close()
+
+
+def on_path(world: World, *command: str) -> list[str]:
+    # However these tests were started: a shell's background jobs ignore SIGINT.
+    return ["/usr/bin/env", "--default-signal=INT", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
+
+
+def run(world: World, *command: str, user: int = 0) -> subprocess.CompletedProcess[str]:
+    return world.run(on_path(world, *command), user=user)
+
+
+def start(world: World, *command: str, user: int = 0) -> subprocess.Popen[str]:
+    return world.start(on_path(world, *command), user=user)
+
+
+def left_over(world: World) -> tuple[str, str, set[str]]:
+    """What a shell could leave behind on the host."""
+    return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        # The test's own time limit ends a wait in vain.
+        time.sleep(0.01)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        pytest.fail(f"the shell ended: {process.stderr.read()}")
+    return line.strip()
+
+
+def events(log: Path) -> list[tuple[int, str, tuple[int, ...]]]:
+    """Time, sign and numbers of a log's lines behind its header."""
+    fields = [line.split() for line in log.read_text().splitlines() if not line.startswith("# ")]
+    return [(int(it[0]), it[1], tuple(map(int, it[2:]))) for it in fields]
+
+
+def tells_departures(log: Path) -> bool:
+    return re.search(r"^\d+ - ", log.read_text(), re.MULTILINE) is not None
+
+
+def check(log: Path) -> Counter[str]:
+    """Hold a log of a first-in, first-out queue against its own rules; lines by sign."""
+    assert log.read_text().endswith("\n")
+    lines = events(log)
+    times = [time for time, _, _ in lines]
+    assert times == sorted(times)
+    waiting: list[tuple[int, int]] = []
+    counts: Counter[str] = Counter()
+    room = 0
+    for at, sign, numbers in lines:
+        counts[sign] += 1
+        if sign == "+":
+            waiting.append((at, *numbers))
+        elif sign == "#":
+            assert numbers == (1504,)
+            room += 1504
+        elif sign == "-":
+            arrived, size = waiting.pop(0)
+            assert numbers == (size, at - arrived)
+            assert at > arrived
+            room -= size
+            assert room >= 0
+        else:
+            assert sign == "d"
+            # Drop-tail: the one that has just come.
+            assert numbers == (1, waiting.pop()[1])
+    return counts
+
+
+@BOTH_USERS
+def test_shells_nest_and_the_host_is_reached_at_mahimahi_base(world: World, user: int) -> None:
+    shells = "mm-delay 20 mm-loss uplink 0 mm-link 12mbit 12mbit --"
+    script = f'echo "$MAHIMAHI_BASE $MAHIMAHI_SHELL_PREFIX."; exec "$@" $MAHIMAHI_BASE {HOST_PORT}'
+    done = run(world, *shells.split(), "sh", "-c", script, "sh", *python(ROUND_TRIP), user=user)
+    assert done.returncode == 0, done.stderr
+    said, round_trip = done.stdout.splitlines()
+    assert said == "100.127.0.1 [delay 20 ms] [loss up=0] [link] ."
+    # Never a packet early: a lower bound that no load of the machine can break.
+    assert float(round_trip) >= 0.040
+    assert done.stderr == ""
+
+
+def test_the_prompt_begins_with_the_shells_around_it(world: World) -> None:
+    script = 'PS1="$ "; eval "$PROMPT_COMMAND"; echo "$PS1"; echo "[$PROMPT_COMMAND]"'
+    done = run(world, "mm-delay", "1", "mm-meter", "bash", "-c", script)
+    assert done.stdout == "[delay 1 ms] [meter] $ \n[]\n"
+
+
+def test_the_exit_status_is_the_commands(world: World) -> None:
+    for script, status in (("exit 7", 7), ("kill -TERM $$", 143), ("exec no-such-program 2>/dev/null", 127)):
+        done = run(world, "mm-loss", "downlink", "0.5", "sh", "-c", script)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+    done = run(world, "mm-delay", "5", "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_signal_that_the_caller_ignores_is_ignored_by_the_command(world: World) -> None:
+    done = run(world, "env", "--ignore-signal=INT", "mm-delay", "1", "sh", "-c", "kill -INT $$; echo alive")
+    assert (done.returncode, done.stdout) == (0, "alive\n")
+
+
+def test_standard_input_output_and_error_are_the_callers(world: World) -> None:
+    process = start(world, "mm-onoff", "uplink", "1", "0", "sh", "-c", "cat; echo error >&2")
+    assert process.communicate("in and out\n", timeout=60) == ("in and out\n", "error\n")
+    assert process.returncode == 0
+
+
+def test_nothing_slow_is_imported(world: World) -> None:
+    log = world.folder / "imports.log"
+    command = [
+        "PYTHONPROFILEIMPORTTIME=1",
+        "mm-link",
+        "--once",
+        "12mbit",
+        "12mbit",
+        f"--uplink-log={log}",
+        "sleep",
+        "9",
+    ]
+    done = run(world, "env", *command)
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "cellbed" in imported
+    assert sorted(imported & set(SLOW_MODULES)) == []
+
+
+@pytest.mark.parametrize("way", ["uplink", "downlink"])
+def test_packets_of_one_direction_are_lost(world: World, way: str) -> None:
+    logs = {side: world.folder / f"loss-{way}-{side}.log" for side in ("uplink", "downlink")}
+    link = ["mm-link", "100mbit", "100mbit", *(f"--{side}-log={log}" for side, log in logs.items()), "--"]
+    done = run(world, *link, "mm-loss", "--seed=3", way, "0.5", *python(COUNT, INTERNET, "200"))
+    assert done.returncode == 0, done.stderr
+    sent = sum(sign == "-" and numbers[0] == 1004 for _, sign, numbers in events(logs["uplink"]))
+    answered = sum(sign == "-" and numbers[0] < 100 for _, sign, numbers in events(logs["downlink"]))
+    answers = int(done.stdout)
+    assert answered == sent
+    if way == "uplink":
+        assert 50 < sent < 150
+        assert answers == answered
+    else:
+        assert sent == 200
+        assert 50 < answers < 150
+
+
+@pytest.mark.parametrize("command", ["mm-onoff --seed=1 uplink 0.2 0.2", "mm-intermittent downlink 0.2 0.2"])
+def test_a_direction_is_on_and_off_by_turns(world: World, command: str) -> None:
+    assert run(world, *command.split(), *python(TURNS, INTERNET)).stdout == "turns\n"
+
+
+def test_a_direction_that_is_never_on_passes_nothing(world: World) -> None:
+    assert run(world, "mm-intermittent", "uplink", "0", "1", *python(COUNT, INTERNET, "10")).stdout == "0\n"
+    assert run(world, "mm-onoff", "downlink", "1", "0", *python(COUNT, INTERNET, "10", "60")).stdout == "10\n"
+
+
+@BOTH_USERS
+def test_the_logs_of_mm_link(world: World, user: int) -> None:
+    folder = world.home(user)
+    up, down = folder / "up.log", folder / "down.log"
+    (folder / "a.up").write_text("0\n3\n3\n7\n")
+    arguments = [
+        *(f"{folder}/a.up", "6mbit", f"--uplink-log={up}", "-d", str(down)),
+        *("--uplink-queue=droptail", "--uplink-queue-args=packets=5", "--"),
+    ]
+    command = python(COUNT, INTERNET, "100")
+    done = run(world, "mm-delay", "1", "mm-link", *arguments, *command, user=user)
+    assert done.returncode == 0, done.stderr
+    header, _, rest = up.read_text().partition("# queue: ")
+    first, second = header.splitlines()
+    assert first == f"# mahimahi mm-link (Uplink) [{folder}/a.up] > {up}"
+    # In the words of a shell, on one line although the command has several.
+    words = run(world, "bash", "-c", f"printf '%s\\0' {second.removeprefix('# command line: ')}", user=user).stdout
+    assert words.split("\0")[:-1] == ["mm-link", *arguments, *command]
+    queue, init, base, config = rest.splitlines()[:4]
+    assert queue == "droptail [packets=5]"
+    assert 0 <= time.time() * 1000 - int(init.removeprefix("# init timestamp: ")) < 60_000  # noqa: TID251, the log has that clock
+    assert base == "# base timestamp: 0"
+    assert config == "# mahimahi config: [delay 1 ms] "
+    assert down.read_text().startswith(f"# mahimahi mm-link (Downlink) [6mbit] > {down}\n")
+    counts = check(up)
+    assert min(counts[sign] for sign in "+-#d") > 0
+    # The last millisecond of a pass is the first of the next one.
+    last = events(up)[-1][0]
+    offers = [at for at, sign, _ in events(up) if sign == "#" and at < last]
+    assert offers == sorted(
+        at for n in range(last // 7 + 1) for at in (n * 7, n * 7 + 3, n * 7 + 3, n * 7 + 7) if at < last
+    )
+    check(down)
+    assert sum(sign == "+" for _, sign, _ in events(down)) >= int(done.stdout)
+
+
+def test_what_codel_drops_where_packets_leave_has_no_line(world: World) -> None:
+    log = world.folder / "codel.log"
+    (world.folder / "slow.up").write_text("5\n")
+    queue = ["--uplink-queue=codel", "--uplink-queue-args=packets=1000, target=5, interval=20"]
+    link = ["mm-link", f"{world.folder}/slow.up", "12mbit", f"--uplink-log={log}", *queue, "--"]
+    done = run(world, *link, *python(COUNT, INTERNET, "150"))
+    signs = Counter(sign for _, sign, numbers in events(log) if sign != "#" and 1004 in numbers)
+    assert set(signs) == {"+", "-"}
+    assert signs["+"] == 150
+    assert int(done.stdout) <= signs["-"] < 150
+
+
+def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) -> None:
+    log = world.folder / "live.log"
+    process = start(
+        world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", "sh", "-c", "echo up; sleep 1000"
+    )
+    first_line(process)
+    wait_until(lambda: log.exists() and log.read_text().count(" # ") > 100)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert check(log)["#"] > 100
+    assert world.run(cellbed("clean")).returncode == 0
+
+
+def test_once_ends_with_the_uplinks_trace(world: World) -> None:
+    log = world.folder / "once.log"
+    (world.folder / "once.up").write_text("100\n250\n")
+    done = run(world, "mm-link", f"{world.folder}/once.up", "12mbit", "--once", f"-u{log}", "sleep", "1000")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert events(log) == [(100, "#", (1504,)), (250, "#", (1504,))]
+
+
+def test_a_trace_comes_from_a_pipe(world: World) -> None:
+    script = f"mm-link <(printf '20\\n40\\n') 12mbit -- {shlex.join(python(COUNT, INTERNET, '3', '60'))}"
+    done = run(world, "bash", "-c", script)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_a_delay_varies_as_a_file_says(world: World) -> None:
+    (world.folder / "delay.csv").write_text("time_s,delay_ms\n0,30\n1000,60\n")
+    done = run(world, "mm-delay", f"{world.folder}/delay.csv", *python(ROUND_TRIP, INTERNET, "7"))
+    assert float(done.stdout) >= 0.060, done.stderr
+
+
+def test_servers_inside_are_published_and_ipv6_leads_out(world: World) -> None:
+    server = python(ECHO, "::", "5000")
+    link = ["mm-link", "--publish=5000", "12mbit", "12mbit", "--"]
+    process = start(world, "mm-delay", "--publish=5001:5000", "10", *link, *server)
+    assert first_line(process) == "ready"
+    asked = world.run(python(ASK, HOST, "5001"), internet=True)
+    assert asked.stdout.strip() == f"::ffff:{INTERNET}", asked.stderr
+    process.terminate()
+    process.wait()
+    done = run(world, "mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", *python(ASK, INTERNET_IPV6, "7"))
+    assert done.stdout.strip() == f"{INTERNET_IPV6[:-1]}2", done.stderr
+
+
+def test_the_graphs_read_the_logs(world: World) -> None:
+    log = world.folder / "graph.log"
+    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", *python(COUNT, INTERNET, "50", "60"))
+    assert done.stdout == "50\n", done.stderr
+    for command in (["mm-throughput-graph", "10"], ["mm-delay-graph"]):
+        drawn = run(world, *command, str(log))
+        assert drawn.returncode == 0, drawn.stderr
+        assert ET.fromstring(drawn.stdout).tag.endswith("svg")
+        assert "95th percentile per-packet queueing delay" in drawn.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "user"),
+    [
+        pytest.param(signal.SIGTERM, 0, id="SIGTERM-root"),
+        pytest.param(signal.SIGKILL, ORDINARY_USER, id="SIGKILL-ordinary"),
+        pytest.param(signal.SIGTERM, ORDINARY_USER, id="SIGTERM-ordinary", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, 0, id="SIGKILL-root", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 0, id="SIGINT-root", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, ORDINARY_USER, id="SIGINT-ordinary", marks=pytest.mark.slow),
+    ],
+)
+def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user: int, number: signal.Signals) -> None:
+    home = world.home(user)
+    for way, stamps in (("up", "1\n3\n4\n"), ("down", "0\n1\n2\n2\n")):
+        (home / f"{way}.trace").write_text(stamps)
+    before = left_over(world)
+    shells = (
+        f"mm-delay 25 mm-loss uplink 0.0001 mm-link {home}/up.trace {home}/down.trace --uplink-queue=droptail "
+        f"--uplink-queue-args=packets=100 --uplink-log={home}/up.log --downlink-log={home}/down.log -- sh -c"
+    )
+    script = f"{shlex.join(python(ROUND_TRIP))} $MAHIMAHI_BASE {HOST_PORT} && sleep 1000; echo survived"
+    process = start(world, *shells.split(), script, user=user)
+    assert float(first_line(process)) >= 0.05
+    # The logs are a tenth of a second behind.
+    wait_until(lambda: all(tells_departures(home / f"{way}.log") for way in ("up", "down")))
+    os.killpg(process.pid, number)
+    output, _ = process.communicate(timeout=60)
+    assert (output, process.returncode) == ("", -number if number == signal.SIGKILL else 128 + number)
+    # After a SIGKILL the emulators end by themselves.
+    wait_until(lambda: world.devices() == before[2])
+    for way in ("up", "down"):
+        assert check(home / f"{way}.log")["-"] > 0
+    if number == signal.SIGKILL:
+        assert world.run(cellbed("clean"), user=user).returncode == 0
+    assert left_over(world) == before
+    assert world.records(user) == []
+
+
+# The last one, since from then on the host has another resolver.
+@BOTH_USERS
+def test_names_resolve_inside(world: World, user: int) -> None:
+    if not user:
+        world.serve(NAME_SERVER, "127.0.0.53")
+        world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
+    source = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+    done = run(world, "mm-delay", "1", "mm-loss", "downlink", "0", *python(source, "edge.test"), user=user)
+    assert done.stdout == "203.0.113.7\n", done.stderr
