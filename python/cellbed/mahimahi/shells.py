@@ -118,20 +118,12 @@ def loss(arguments: Sequence[str]) -> int:
 
 def onoff(arguments: Sequence[str]) -> int:
     """``mm-onoff``: one direction passes packets and loses them by turns, for exponentially distributed times."""
-    usage = f"Usage: mm-onoff uplink|downlink MEAN-ON-TIME MEAN-OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
-    line, stages = _spells(arguments, usage, exponential=True)
-    way, on, off = line.words
-    prefix = f"[onoff ({_short(way)}) on={on}s off={off}s] "
-    return _run(line, _one_way(way, stages, f"on for {on} s and off for {off} s on average", usage), prefix)
+    return _by_turns("onoff", arguments, exponential=True)
 
 
 def intermittent(arguments: Sequence[str]) -> int:
     """``mm-intermittent``: one direction passes packets and loses them by turns, for fixed times."""
-    usage = f"Usage: mm-intermittent uplink|downlink ON-TIME OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
-    line, stages = _spells(arguments, usage, exponential=False)
-    way, on, off = line.words
-    prefix = f"[intermittent ({_short(way)}) on={on}s off={off}s] "
-    return _run(line, _one_way(way, stages, f"on for {on} s, off for {off} s", usage), prefix)
+    return _by_turns("intermittent", arguments, exponential=False)
 
 
 def meter(arguments: Sequence[str]) -> int:
@@ -142,19 +134,22 @@ def meter(arguments: Sequence[str]) -> int:
     return _run(line, ShellLink(), "[meter] ")
 
 
-def _spells(arguments: Sequence[str], usage: str, *, exponential: bool) -> tuple[CommandLine, list[Stage]]:
-    """The command line of a direction that is on and off by turns, and its stages."""
+def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
+    """A direction that is on and off by turns. exponential: whether the times are means of such distributions."""
+    mean, words = ("MEAN-", " on average") if exponential else ("", "")
+    usage = f"Usage: mm-{name} uplink|downlink {mean}ON-TIME {mean}OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
     line = read(arguments, usage, 3)
-    on, off = (
-        number(text, f"the {name}-time", usage) for text, name in zip(line.words[1:], ("on", "off"), strict=True)
-    )
+    way, on_text, off_text = line.words
+    on, off = number(on_text, "the on-time", usage), number(off_text, "the off-time", usage)
     if on == off == 0:
         raise UsageError("on-time and off-time cannot both be 0", usage)
     seed = _seed(line)
-    if on == 0 or off == 0:
-        return line, [{"kind": "loss", "probability": 1.0 if on == 0 else 0.0, "seed": seed}]
-    spells = {"on_ns": round(on * _SECOND), "off_ns": round(off * _SECOND)}
-    return line, [{"kind": "on-off", **spells, "exponential": exponential, "seed": seed}]
+    stage: Stage = {"kind": "loss", "probability": 1.0 if on == 0 else 0.0, "seed": seed}
+    if on and off:
+        spells = {"on_ns": round(on * _SECOND), "off_ns": round(off * _SECOND)}
+        stage = {"kind": "on-off", **spells, "exponential": exponential, "seed": seed}
+    shell = _one_way(way, [stage], f"on for {on_text} s, off for {off_text} s{words}", usage)
+    return _run(line, shell, f"[{name} ({_short(way)}) on={on_text}s off={off_text}s] ")
 
 
 def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
