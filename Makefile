@@ -39,6 +39,7 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/emulator_throughput.py
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
+	$(VENV)/python benches/link_python.py
 
 clean:  ## remove what was built here, and what killed runs left
 	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 use crate::{kinds, mahimahi_log, replay};
 
 /// How network namespaces come about.
@@ -299,7 +299,8 @@ fn release_batch() -> u64 {
 impl Config {
     /// Reads and checks a configuration line.
     pub fn parse(line: &str) -> Result<Self> {
-        let config: Self = serde_json::from_str(line).map_err(Error::ConfigurationSyntax)?;
+        let config: Self = serde_json::from_str(line)
+            .map_err(|error| Error::ConfigurationSyntax(one_line(&error)))?;
         config.check()?;
         Ok(config)
     }

@@ -4,7 +4,7 @@ use cellbed_link::InForce;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 
 /// What was told of the directions, and what was changed since.
 #[derive(Debug, Deserialize)]
@@ -34,7 +34,8 @@ struct Change {
 impl Description {
     /// Reads a configuration line that was found good.
     pub fn read(line: &str) -> Result<Self> {
-        let mut told: Self = serde_json::from_str(line).map_err(Error::ConfigurationSyntax)?;
+        let mut told: Self = serde_json::from_str(line)
+            .map_err(|error| Error::ConfigurationSyntax(one_line(&error)))?;
         for direction in &mut told.directions {
             direction.asked = vec![Value::Null; direction.stages.len()];
         }

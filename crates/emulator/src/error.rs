@@ -7,7 +7,7 @@ use std::io;
 pub enum Error {
     /// The first line on standard input is no configuration.
     #[error("the configuration line cannot be read: {0}")]
-    ConfigurationSyntax(serde_json::Error),
+    ConfigurationSyntax(String),
 
     /// Standard input ended before a configuration came.
     #[error("no configuration: standard input ended before the first line")]
@@ -72,10 +72,22 @@ impl Error {
     /// A configuration error at `place`.
     pub(crate) fn configuration(place: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Configuration {
-            place: place.into(),
-            problem: problem.into(),
+            place: one_line(&place.into()),
+            problem: one_line(&problem.into()),
         }
     }
+}
+
+/// The text in one line: what a user wrote is repeated in messages, whatever it was.
+pub(crate) fn one_line(text: &impl std::fmt::Display) -> String {
+    let mut line = String::new();
+    for character in text.to_string().chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
 }
 
 /// Says what was tried when the kernel refuses.

@@ -1,5 +1,6 @@
 //! The control socket: commands from other processes of the same user, JSON lines in and out.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -10,7 +11,7 @@ use std::thread;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Error, Result, Trying, one_line};
 
 /// The longest command in bytes: room for a delay of 100 000 steps.
 const LONGEST: u64 = 4 << 20;
@@ -131,10 +132,10 @@ fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) 
 }
 
 /// The error of a line that is no command.
-pub fn misunderstood(line: &str, problem: impl ToString) -> Error {
+pub fn misunderstood(line: &str, problem: impl Display) -> Error {
     Error::Command {
         line: line.trim().chars().take(80).collect(),
-        problem: problem.to_string(),
+        problem: one_line(&problem),
     }
 }
 

@@ -77,7 +77,8 @@ impl Segmentation {
                 176..=191 => behind.push((segment, packet)),
                 192..=207 => {
                     let bit = choices.wide() % (packet.len() * 8);
-                    let (marked, damaged) = (fate % 3 != 0, fate % 3 != 1);
+                    let (marked, damaged) =
+                        [(false, true), (true, false), (true, true)][usize::from(fate % 3)];
                     let mut packet = packet;
                     if marked {
                         mark(&mut packet);
