@@ -1,0 +1,28 @@
+//! What is known of a packet that a recorder sent.
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// From the client to the server.
+    Uplink,
+    /// From the server to the client.
+    Downlink,
+}
+
+/// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the client's clock;
+/// stamps of the server have been brought to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Number of the train; 0 for saturation.
+    pub train: u32,
+    /// Position in the train, or in the saturation.
+    pub index: u32,
+    /// IP length, bytes.
+    pub bytes: u16,
+    /// When it was sent; not known of a lost packet of the server.
+    pub sent_ns: Option<i64>,
+    /// When its first copy arrived; `None` if it was lost.
+    pub arrived_ns: Option<i64>,
+    /// How many copies arrived.
+    pub copies: u8,
+}
