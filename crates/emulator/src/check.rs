@@ -60,6 +60,19 @@ impl Config {
                     return Err(Error::configuration(place, problem));
                 }
             }
+            // The kernel takes up to 15 bytes, and "%" for a place to count in (netdevice(7)).
+            if let Some(name) = &vertex.interface
+                && (name.is_empty()
+                    || name.len() > 15
+                    || !name
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)))
+            {
+                let problem = format!(
+                    "{name:?} is no name of a network device: use up to 15 letters and digits"
+                );
+                return Err(Error::configuration(place, problem));
+            }
             if let Some(key) = vertex
                 .sysctls
                 .keys()
@@ -266,6 +279,14 @@ mod tests {
                     "null",
                 ),
                 "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","interface":"ten%d"}"#,
+                    "",
+                    "null",
+                ),
+                "\"ten%d\" is no name of a network device",
             ),
             (
                 line(

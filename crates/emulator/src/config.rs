@@ -94,6 +94,9 @@ pub struct Vertex {
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// What its device is called in a namespace of its own, where `cellbed0` will not do.
+    #[serde(default)]
+    pub interface: Option<String>,
 }
 
 /// One way from a vertex to the next.
