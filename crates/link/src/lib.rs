@@ -31,6 +31,7 @@ pub mod meter;
 pub mod outcome;
 pub mod packet;
 pub mod queue;
+pub mod radio;
 pub mod random;
 pub mod schedule;
 mod service;
@@ -51,6 +52,7 @@ pub use queue::{
     Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
     MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
+pub use radio::{Profile, RadioConfig, Way};
 pub use random::Seed;
 pub use schedule::{RateSeries, Repeat, Schedule};
 pub use stage::StageConfig;

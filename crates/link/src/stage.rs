@@ -6,7 +6,10 @@ use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
+use crate::outcome::DropReason;
 use crate::packet::{Ecn, Tag};
+use crate::queue::QueueLevel;
+use crate::radio::{Radio, RadioConfig};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -23,6 +26,8 @@ pub enum StageConfig {
     Duplication(DuplicationConfig),
     /// Packets are damaged.
     Corruption(CorruptionConfig),
+    /// Packets cross a radio access network.
+    Radio(Box<RadioConfig>),
 }
 
 impl From<LossConfig> for StageConfig {
@@ -55,6 +60,12 @@ impl From<CorruptionConfig> for StageConfig {
     }
 }
 
+impl From<RadioConfig> for StageConfig {
+    fn from(config: RadioConfig) -> Self {
+        Self::Radio(Box::new(config))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
@@ -62,6 +73,7 @@ pub(crate) enum Stage<P> {
     Delay(Delay<Item<P>>),
     Duplication(Damage),
     Corruption(Damage),
+    Radio(Box<Radio<P>>),
 }
 
 /// A packet on its way.
@@ -148,6 +160,7 @@ impl<P> Stage<P> {
             StageConfig::Corruption(CorruptionConfig { probability, seed }) => {
                 Self::Corruption(Damage::new(probability, seed))
             }
+            StageConfig::Radio(config) => Self::Radio(Box::new(Radio::new(&config, zero))),
         }
     }
 
@@ -158,6 +171,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => bottleneck.restart(zero, now, offset),
             Self::Delay(delay) => delay.restart(zero, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
+            Self::Radio(radio) => radio.restart(zero, now, offset),
         }
     }
 
@@ -177,6 +191,7 @@ impl<P> Stage<P> {
             (Self::Corruption(damage), StageConfig::Corruption(config)) => {
                 damage.change(config.probability, config.seed);
             }
+            (Self::Radio(radio), StageConfig::Radio(config)) => radio.change(config, now),
             _ => {} // refused before
         }
     }
@@ -189,8 +204,37 @@ impl<P> Stage<P> {
             delay.next_departure()
         } else if let Self::Bottleneck(bottleneck) = self {
             bottleneck.next_event()
+        } else if let Self::Radio(radio) = self {
+            radio.next_event()
         } else {
             None // holds nothing back
+        }
+    }
+
+    /// The earliest instant at which a packet may leave the stage, if no other enters it.
+    pub(crate) fn next_delivery(&self) -> Option<Time> {
+        match self {
+            Self::Radio(radio) => radio.next_delivery(),
+            _ => self.next_event(),
+        }
+    }
+
+    /// What waits for its turn, in a stage where packets do.
+    pub(crate) fn level(&self) -> Option<QueueLevel> {
+        match self {
+            Self::Bottleneck(bottleneck) => Some(bottleneck.level()),
+            Self::Radio(radio) => Some(radio.level()),
+            _ => None,
+        }
+    }
+
+    /// Takes a packet that a queue has given up.
+    #[inline]
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
+            Self::Radio(radio) => radio.next_dropped(),
+            _ => None,
         }
     }
 
@@ -199,6 +243,7 @@ impl<P> Stage<P> {
         match self {
             Self::Bottleneck(bottleneck) => bottleneck.step(now),
             Self::Delay(delay) => delay.take().map(Step::Left),
+            Self::Radio(radio) => radio.step(now),
             Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }

@@ -7,7 +7,7 @@ use crate::time::Time;
 
 /// Packets with the instants at which they leave: in the order in which they came, or in that of the instants.
 #[derive(Clone, Debug)]
-pub(super) struct Flight<T> {
+pub(crate) struct Flight<T> {
     line: VecDeque<(Time, T)>,
     /// The last departure from the line.
     last: Time,
@@ -25,7 +25,7 @@ struct Loose<T> {
 }
 
 impl<T> Flight<T> {
-    pub(super) fn new(reordering: bool) -> Self {
+    pub(crate) fn new(reordering: bool) -> Self {
         Self {
             line: VecDeque::new(),
             last: Time::ZERO,
@@ -36,7 +36,7 @@ impl<T> Flight<T> {
     }
 
     /// Whether packets that come from now on may overtake.
-    pub(super) fn set_reordering(&mut self, reordering: bool) {
+    pub(crate) fn set_reordering(&mut self, reordering: bool) {
         if self.reordering && !reordering {
             // Who comes next may not overtake those who are on their way.
             let latest = self
@@ -49,7 +49,7 @@ impl<T> Flight<T> {
         self.reordering = reordering;
     }
 
-    pub(super) fn push(&mut self, departure: Time, packet: T) {
+    pub(crate) fn push(&mut self, departure: Time, packet: T) {
         if self.reordering {
             let number = self.number;
             self.number += 1;
@@ -64,7 +64,7 @@ impl<T> Flight<T> {
         }
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         let line = self.line.front().map(|(departure, _)| *departure);
         match self.loose.peek() {
             None => line,
@@ -74,7 +74,7 @@ impl<T> Flight<T> {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let line = self.line.front().map(|(departure, _)| *departure);
         match self.loose.peek() {
             Some(Reverse(loose)) if line.is_none_or(|line| loose.departure < line) => {

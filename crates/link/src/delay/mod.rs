@@ -6,8 +6,8 @@ mod random;
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
-use flight::Flight;
-pub(crate) use random::Draw;
+pub(crate) use flight::Flight;
+pub(crate) use random::{Draw, normal_quantile};
 pub use random::{Distribution, RandomDelay};
 
 /// How long packets are on the way. The order of arrival is kept, but where

@@ -57,7 +57,7 @@ impl<P: Clone> Direction<P> {
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
         let metered = stages
             .iter()
-            .position(|stage| matches!(stage, StageConfig::Bottleneck(_)));
+            .position(|stage| matches!(stage, StageConfig::Bottleneck(_) | StageConfig::Radio(_)));
         Self {
             stages: stages
                 .iter()
@@ -162,7 +162,9 @@ impl<P: Clone> Direction<P> {
 
     /// The queue of the first bottleneck, as of the last call.
     pub fn queue(&self) -> QueueLevel {
-        self.bottleneck().map(Bottleneck::level).unwrap_or_default()
+        self.metered
+            .and_then(|index| self.stages[index].level())
+            .unwrap_or_default()
     }
 
     /// All packets that have neither left nor been dropped, as of the last call.
@@ -268,6 +270,13 @@ impl<P: Clone> Direction<P> {
                         self.left(index, now, item.size);
                     }
                 },
+                Stage::Radio(radio) => {
+                    if let Admission::Refused(item, reason) = radio.accept(now, item) {
+                        return self.finish(now, item, Fate::Dropped(reason));
+                    }
+                    self.drop_given_up(index, now);
+                    return self.queue_changed(index, now);
+                }
                 Stage::Delay(delay) => return delay.accept(now, item),
                 Stage::Duplication(damage) => {
                     if damage.strikes() {
@@ -287,9 +296,7 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
-        while let Stage::Bottleneck(bottleneck) = &mut self.stages[index]
-            && let Some((item, reason)) = bottleneck.next_dropped()
-        {
+        while let Some((item, reason)) = self.stages[index].next_dropped() {
             self.finish(now, item, Fate::Dropped(reason));
         }
     }
@@ -323,11 +330,9 @@ impl<P: Clone> Direction<P> {
 
     /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
-        let event = stage.next_event();
-        match (stage, self.pending.front()) {
-            (Stage::Bottleneck(bottleneck), Some(pending))
-                if bottleneck.level().packets > Packets(0) =>
-            {
+        let event = stage.next_delivery();
+        match (stage.level(), self.pending.front()) {
+            (Some(level), Some(pending)) if level.packets > Packets(0) => {
                 Some(event.map_or(pending.at, |event| event.min(pending.at)))
             }
             _ => event,

@@ -1,0 +1,50 @@
+//! The effects that the radio profiles show beside those that are published.
+//!
+//! `cargo run --release -p cellbed-link --example radio_effects`
+
+#[path = "../tests/radio/probe.rs"]
+mod probe;
+
+use cellbed_link::Profile;
+use probe::{Effects, TRAINS, median, quantile};
+
+fn main() {
+    println!(
+        "{:16} {:>13} {:>16} {:>8} {:>8} {:>8} {:>9} {:>7}",
+        "profile", "Mbit/s dn/up", "RTT p5/50/95", "replay", "RTT low", "10→100", "TCT over", "comp"
+    );
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let mut trains = Vec::new();
+    for profile in Profile::ALL {
+        if !profile.name().contains(&wanted) {
+            continue;
+        }
+        let effects = Effects::of(profile, 0..4, 30);
+        println!(
+            "{:16} {:6.1} {:6.1} {:5.1} {:4.1} {:5.1} {:8.1} {:7.1}% {:7.2}x {:8.1}% {:7.1}",
+            profile.name(),
+            effects.downlink,
+            effects.uplink,
+            quantile(&effects.live, 0.05),
+            median(&effects.live),
+            quantile(&effects.live, 0.95),
+            median(&effects.replayed),
+            100.0 * effects.bias(),
+            effects.ratio(),
+            100.0 * effects.most_excess(),
+            effects.compensation
+        );
+        trains.push((profile, effects));
+    }
+    println!("\ntrains: completion ms (over the saturator's line, delivery rate in Mbit/s)");
+    print!("{:16}", "packets");
+    TRAINS.iter().for_each(|length| print!("{length:>16}"));
+    for (profile, effects) in &trains {
+        print!("\n{:16}", profile.name());
+        for (index, excess) in effects.excess().iter().enumerate() {
+            let (completion, rate) = (effects.completion[index], effects.rate[index]);
+            print!("{completion:6.1}{:+5.0}%{rate:4.0}", 100.0 * excess);
+        }
+    }
+    println!();
+}

@@ -1,0 +1,1 @@
+mod probe; #[test] fn x(){}
