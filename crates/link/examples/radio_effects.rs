@@ -11,7 +11,14 @@ use probe::{Effects, TRAINS, median, quantile};
 fn main() {
     println!(
         "{:16} {:>13} {:>16} {:>8} {:>8} {:>8} {:>9} {:>7}",
-        "profile", "Mbit/s dn/up", "RTT p5/50/95", "replay", "RTT low", "10→100", "TCT over", "comp"
+        "profile",
+        "Mbit/s dn/up",
+        "RTT p5/50/95",
+        "replay",
+        "RTT low",
+        "10→100",
+        "TCT over",
+        "comp"
     );
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let mut trains = Vec::new();
@@ -19,7 +26,7 @@ fn main() {
         if !profile.name().contains(&wanted) {
             continue;
         }
-        let effects = Effects::of(profile, 0..4, 30);
+        let effects = Effects::of(profile, 0..10, 60);
         println!(
             "{:16} {:6.1} {:6.1} {:5.1} {:4.1} {:5.1} {:8.1} {:7.1}% {:7.2}x {:8.1}% {:7.1}",
             profile.name(),
@@ -36,14 +43,25 @@ fn main() {
         );
         trains.push((profile, effects));
     }
-    println!("\ntrains: completion ms (over the saturator's line, delivery rate in Mbit/s)");
+    println!(
+        "\ntrains: completion ms (over the saturator's line, delivery rate in Mbit/s, and in the second half as a share of the saturator's)"
+    );
     print!("{:16}", "packets");
-    TRAINS.iter().for_each(|length| print!("{length:>16}"));
+    TRAINS.iter().for_each(|length| print!("{length:>19}"));
     for (profile, effects) in &trains {
-        print!("\n{:16}", profile.name());
-        for (index, excess) in effects.excess().iter().enumerate() {
+        print!(
+            "\n{:16}{:6.1}{:13}",
+            profile.name(),
+            effects.completion[0],
+            ""
+        );
+        for (index, excess) in effects.excess().iter().enumerate().skip(1) {
             let (completion, rate) = (effects.completion[index], effects.rate[index]);
-            print!("{completion:6.1}{:+5.0}%{rate:4.0}", 100.0 * excess);
+            let late = 100.0 * effects.late[index];
+            print!(
+                "{completion:6.1}{:+4.0}%{rate:4.0}{late:4.0}%",
+                100.0 * excess
+            );
         }
     }
     println!();

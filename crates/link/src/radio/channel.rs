@@ -93,7 +93,14 @@ impl Surroundings {
     /// The first slot that the device gets at or after `position`; `None` if there is none until the end of time.
     pub(super) fn next_slot(&self, position: Duration) -> Option<u64> {
         let length = self.config.slots.length.as_nanos();
-        if length == 0 || self.config.slots.symbols.iter().all(|&symbols| symbols == 0) {
+        if length == 0
+            || self
+                .config
+                .slots
+                .symbols
+                .iter()
+                .all(|&symbols| symbols == 0)
+        {
             return None;
         }
         let turn = self.config.cell.turn.get().max(LEAST_TURN);
@@ -137,7 +144,12 @@ impl Surroundings {
             .map_or(0.0, |handover| handover.spread_db);
         let db = channel.mean_db
             + channel.deviation_db * self.fading.at(fading)
-            + spread * if spread > 0.0 { self.site.normal(site) } else { 0.0 };
+            + spread
+                * if spread > 0.0 {
+                    self.site.normal(site)
+                } else {
+                    0.0
+                };
         let elements = f64::from(carrier.blocks) * SUBCARRIERS * f64::from(carrier.layers);
         let usable = elements * (1.0 - carrier.overhead) * efficiency(db);
         usable * self.left(cell) / 8.0
@@ -159,7 +171,8 @@ impl Surroundings {
         let most = handover.most.as_nanos().min(every / 2);
         let least = handover.least.as_nanos().min(most);
         let length = least + (self.gap.unit(part) * (most - least) as f64) as u64;
-        let begin = part.checked_mul(every)? + (self.when.unit(part) * (every - most) as f64) as u64;
+        let begin =
+            part.checked_mul(every)? + (self.when.unit(part) * (every - most) as f64) as u64;
         Some((
             Duration::from_nanos(begin),
             Duration::from_nanos(begin.saturating_add(length)),
@@ -284,7 +297,8 @@ mod tests {
         config.slots.symbols = vec![0, 0];
         assert_eq!(Surroundings::new(&config).next_slot(Duration::ZERO), None);
         assert_eq!(
-            Surroundings::new(&Profile::LOWBAND_GOOD.config(Way::Downlink)).next_slot(Duration::MAX),
+            Surroundings::new(&Profile::LOWBAND_GOOD.config(Way::Downlink))
+                .next_slot(Duration::MAX),
             None
         );
     }

@@ -111,7 +111,9 @@ impl<P> Radio<P> {
             return Admission::Refused(item, reason);
         }
         if self.slot.is_none() {
-            let ready = self.access.ready(&self.config, self.position(now));
+            // A slot that begins at this very instant is made up already, whoever else comes now.
+            let next = self.position(now) + Duration::from_nanos(1);
+            let ready = self.access.ready(&self.config, next);
             self.turn_to(ready, now);
         }
         Admission::Queued
@@ -167,7 +169,7 @@ impl<P> Radio<P> {
             .min(self.access.limit(&self.config));
         let sent = self.fill(room, begin);
         let mut from = self.position(begin);
-        if sent > 0 {
+        if sent > 0 || !self.complete.is_empty() {
             let at = from;
             let late = self
                 .retransmissions
@@ -259,9 +261,12 @@ impl<P> Radio<P> {
 
     fn surcharge(&self) -> Surcharge {
         Surcharge {
-            serving: self.serving.as_ref().map_or_else(QueueLevel::default, |(item, _)| {
-                QueueLevel::default().plus(item.size)
-            }),
+            serving: self
+                .serving
+                .as_ref()
+                .map_or_else(QueueLevel::default, |(item, _)| {
+                    QueueLevel::default().plus(item.size)
+                }),
             overhead: Bytes(0),
         }
     }

@@ -90,9 +90,7 @@ impl Profile {
 
     /// The profile called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|profile| profile.name() == name)
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
     /// Its name, such as `lowband-driving`.
@@ -171,7 +169,7 @@ fn midband(way: Way) -> RadioConfig {
         ramp: if down {
             Ramp {
                 cold: 0.2,
-                rise: ms(4),
+                rise: us(3_400),
                 full: 0,
                 bend: 1.0,
                 memory: ms(10),
@@ -188,7 +186,7 @@ fn midband(way: Way) -> RadioConfig {
             decode: us(500),
         },
         grant: (!down).then_some(Grant {
-            period: ms(10),
+            period: ms(8),
             delay: ms(3),
             first: 1500,
             tail: ms(5),
@@ -196,7 +194,7 @@ fn midband(way: Way) -> RadioConfig {
         sleep: down.then_some(SLEEP),
         handover: None,
         path: Path {
-            delay: us(6_500),
+            delay: us(6_800),
             deviation: us(600),
             memory: ms(2000),
             every: ms(20_000),
@@ -232,17 +230,17 @@ fn lowband(way: Way) -> RadioConfig {
             report: ms(10),
         },
         cell: Cell {
-            share: 0.8,
+            share: 0.9,
             deviation: 0.05,
             memory: ms(1000),
             turn: Probability::ALWAYS,
         },
         ramp: if down {
             Ramp {
-                cold: 0.2,
-                rise: ms(6),
-                full: 500_000,
-                bend: 0.4,
+                cold: 0.15,
+                rise: us(5_400),
+                full: 520_000,
+                bend: 0.5,
                 memory: ms(10),
             }
         } else {
@@ -257,7 +255,7 @@ fn lowband(way: Way) -> RadioConfig {
             decode: ms(1),
         },
         grant: (!down).then_some(Grant {
-            period: ms(10),
+            period: ms(8),
             delay: ms(4),
             first: 300,
             tail: ms(5),
@@ -265,12 +263,12 @@ fn lowband(way: Way) -> RadioConfig {
         sleep: down.then_some(SLEEP),
         handover: None,
         path: Path {
-            delay: us(7_500),
-            deviation: us(800),
+            delay: us(7_000),
+            deviation: us(1_050),
             memory: ms(2000),
             every: ms(20_000),
             step: ms(1),
-            per_byte_ps: 1_500_000,
+            per_byte_ps: 1_830_000,
         },
         queue: Discipline::DropTail {
             packets: None,

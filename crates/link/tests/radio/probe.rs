@@ -156,8 +156,8 @@ pub struct Saturation {
 }
 
 pub fn saturation(stages: &[StageConfig], seconds: u64) -> Saturation {
-    // A second is enough to find out how much is too much.
-    let most = mean_rate(&saturate(stages, BitRate(2_000_000_000), 5));
+    // Two seconds are enough to find out how much is too much.
+    let most = mean_rate(&saturate(stages, BitRate(400_000_000), 2));
     let arrivals = saturate(stages, BitRate((most * 1.25) as u64), seconds);
     Saturation {
         rate: mean_rate(&arrivals),
@@ -217,6 +217,8 @@ pub struct Effects {
     pub completion: Vec<f64>,
     /// Delivery rate of trains by [`TRAINS`], Mbit/s; the first is no number.
     pub rate: Vec<f64>,
+    /// Rate of the second half of trains by [`TRAINS`], as a share of the saturator's.
+    pub late: Vec<f64>,
     /// What the rate of the saturator makes of the completion time of one packet.
     pub line: Vec<f64>,
     /// How much sooner the answer to 100 bytes comes than that to 1400, ms; the answer is an acknowledgement.
@@ -249,7 +251,7 @@ impl Effects {
                 seconds,
             ));
         }
-        let (mut completion, mut rate) = (Vec::new(), Vec::new());
+        let (mut completion, mut rate, mut late) = (Vec::new(), Vec::new(), Vec::new());
         for length in TRAINS {
             let measured: Vec<Trains> = links
                 .iter()
@@ -261,17 +263,20 @@ impl Effects {
                     .map(|trains| trains.completion)
                     .collect::<Vec<_>>(),
             ));
-            let last: Vec<f64> = measured
-                .iter()
-                .map(|trains| trains.relative[length - 1])
-                .collect();
-            rate.push(8e-3 * PACKET.0 as f64 * (length - 1) as f64 / mean(&last));
+            let arrival = |packet: usize| {
+                let each = measured.iter().map(|trains| trains.relative[packet]);
+                mean(&each.collect::<Vec<_>>())
+            };
+            let between = |first: usize, last: usize| {
+                let span = arrival(last) - arrival(first);
+                8e-3 * PACKET.0 as f64 * (last - first) as f64 / span
+            };
+            rate.push(between(0, length - 1));
+            late.push(between(length / 2, length - 1) / downlink);
         }
         let line = TRAINS
             .iter()
-            .map(|&length| {
-                completion[0] + 8e-3 * PACKET.0 as f64 * (length - 1) as f64 / downlink
-            })
+            .map(|&length| completion[0] + 8e-3 * PACKET.0 as f64 * (length - 1) as f64 / downlink)
             .collect();
         let compensation = mean(
             &links
@@ -289,6 +294,7 @@ impl Effects {
             replayed,
             completion,
             rate,
+            late,
             line,
             compensation,
         }
