@@ -121,6 +121,17 @@ impl Stage {
                     },
                 ..
             } => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
+            Stage::Radio(radio)
+                if matches!(
+                    radio.queue,
+                    Some(Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    })
+                ) =>
+            {
+                Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into())
+            }
             Stage::Delay {
                 fixed_ns: None,
                 series: None,

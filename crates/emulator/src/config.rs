@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::{kinds, mahimahi_log};
+use crate::{kinds, mahimahi_log, radio};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -156,6 +156,8 @@ pub enum Stage {
         /// A recorded delay: pairs of time and delay in ns, in order of time.
         series: Option<Vec<(u64, u64)>>,
     },
+    /// A radio access network.
+    Radio(radio::Radio),
     /// Loss in bursts.
     #[serde(rename = "gilbert-elliott")]
     GilbertElliott(kinds::GilbertElliott),

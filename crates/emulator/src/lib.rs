@@ -31,6 +31,7 @@ mod packet;
 mod pool;
 mod probe;
 mod process;
+mod radio;
 mod records;
 mod router;
 mod socket;

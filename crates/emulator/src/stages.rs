@@ -89,6 +89,13 @@ fn stage<'a>(
         Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
         Stage::OnOff(loss) => loss.build().into(),
         Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
+        Stage::Radio(radio) => {
+            let queue = radio.queue.as_ref().map(discipline).transpose();
+            radio
+                .build(queue.map_err(refused)?)
+                .map_err(refused)?
+                .into()
+        }
         Stage::Loss {
             probability: share,
             seed,
@@ -323,6 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn a_radio_link_is_a_profile_and_what_is_different() {
+        let stage = r#"{"kind":"radio","profile":"lowband-driving","way":"uplink","seed":3,"offset_ns":5,
+            "queue":{"kind":"infinite"},"signal_db":-3,"share":0.5,"delay_ns":7}"#;
+        let StageConfig::Radio(radio) = read(stage).unwrap() else {
+            panic!("another kind");
+        };
+        let profile = cellbed_link::Profile::LOWBAND_DRIVING.config(cellbed_link::Way::Uplink);
+        assert_eq!((radio.seed, radio.offset.as_nanos()), (Seed(3), 5));
+        assert_eq!((radio.channel.mean_db, radio.cell.share), (-3.0, 0.5));
+        assert_eq!(radio.path.delay, Duration::from_nanos(7));
+        assert_eq!(radio.queue, Discipline::Infinite);
+        assert_eq!(radio.handover, profile.handover);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told_with_its_place() {
         for (stage, part) in [
             (
@@ -340,6 +362,14 @@ mod tests {
             (
                 r#"{"kind":"duplication","probability":-1,"seed":1}"#,
                 "-1 is no probability",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband","way":"uplink","seed":1}"#,
+                "known are midband-good",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband-good","way":"uplink","seed":1,"share":0}"#,
+                "outside 0.001 to 1",
             ),
             (
                 r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[]},"seed":1}"#,

@@ -30,6 +30,13 @@ pub enum StageConfig {
     Radio(Box<RadioConfig>),
 }
 
+impl StageConfig {
+    /// Whether packets wait there for their turn.
+    pub(crate) fn queues(&self) -> bool {
+        matches!(self, Self::Bottleneck(_) | Self::Radio(_))
+    }
+}
+
 impl From<LossConfig> for StageConfig {
     fn from(config: LossConfig) -> Self {
         Self::Loss(config)

@@ -55,9 +55,7 @@ pub struct Direction<P> {
 impl<P: Clone> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
-        let metered = stages
-            .iter()
-            .position(|stage| matches!(stage, StageConfig::Bottleneck(_) | StageConfig::Radio(_)));
+        let metered = stages.iter().position(StageConfig::queues);
         Self {
             stages: stages
                 .iter()

@@ -43,6 +43,8 @@ pub struct RadioConfig {
     pub queue: Discipline,
     /// Seed of everything that chance decides.
     pub seed: Seed,
+    /// Where in the course of the surroundings the start lies.
+    pub offset: Duration,
 }
 
 /// A direction, seen from the device.

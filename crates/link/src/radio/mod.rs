@@ -59,7 +59,7 @@ impl<P> Radio<P> {
     pub(crate) fn new(config: &RadioConfig, zero: Time) -> Self {
         Self {
             zero,
-            offset: Duration::ZERO,
+            offset: config.offset,
             surroundings: Surroundings::new(config),
             route: Route::new(config),
             access: Access::default(),
@@ -79,7 +79,7 @@ impl<P> Radio<P> {
     /// Surroundings begin anew at `zero`, at the position `offset`; the scheduler is cold. Packets stay.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
-        self.offset = offset;
+        self.offset = self.config.offset + offset;
         self.access = Access::default();
         self.warmth = Warmth::COLD;
         self.retransmissions.clear();
@@ -87,7 +87,8 @@ impl<P> Radio<P> {
         self.look_ahead(now);
     }
 
-    /// Goes on as `config` says from `now` on. Packets stay in order, but those that a smaller limit has no room for.
+    /// Goes on as `config` says from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
+    /// no room for.
     pub(crate) fn change(&mut self, config: &RadioConfig, now: Time) {
         let before = std::mem::replace(&mut self.config, config.clone());
         self.surroundings = Surroundings::new(config);
