@@ -284,6 +284,27 @@ class Bottleneck(Stage):
     mahimahi: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Radio(Stage):
+    """A radio access network, which is generated (docs/radio.md).
+
+    profile: operator and condition, such as ``"lowband-driving"``. way: ``"uplink"`` or ``"downlink"``. queue, signal_db
+    (mean signal to noise ratio), share (of the cell, 0 to 1) and delay (one way behind the base station): in place of
+    the profile's. offset: where in the course of the surroundings time zero lies. seed: the same for both directions of
+    a link.
+    """
+
+    KIND = "radio"
+    profile: str
+    way: str
+    queue: Queue | str | None = _quantity("queue", lambda it: _queue(it), default=None)
+    signal_db: float | None = None
+    share: float | None = None
+    delay: Duration | None = _quantity("delay_ns", _span, default=None)
+    offset: Duration = _quantity("offset_ns", _span, default=0)
+    seed: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Delay(Stage):
     """The same delay for all packets."""

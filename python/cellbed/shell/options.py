@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import ScenarioError
+from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import read_texts
 from cellbed.scenario.units import DURATION, UnitError
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
@@ -40,7 +42,8 @@ def parse_link(
     downlink: str = "unlimited",
     delay: EachWay = EachWay("0 ms"),
     loss: EachWay = EachWay("0"),
-    queue: EachWay = EachWay("1 MB"),
+    queue: EachWay | None = None,
+    radio: str | None = None,
     start: str = "0 s",
     looped: bool = True,
     seed: int = 1,
@@ -48,17 +51,24 @@ def parse_link(
 ) -> ShellLink:
     """The link that the options describe. Traces are read, so that a malformed one is refused here.
 
-    folder: where relative paths start. Errors: :class:`OptionError`.
+    queue: left out drop-tail of 1 MB, or a radio link's own. radio: profile of a generated link in place of
+    `uplink` and `downlink`. folder: where relative paths start. Errors: :class:`OptionError`.
     """
     try:
         playing = Playing(int(DURATION.parse(start)), looped)
     except UnitError as error:
         raise OptionError(f"--start: {error}") from error
 
+    if radio is not None:
+        _check_radio(radio, {"--up": uplink, "--down": downlink})
+
     def direction(way: Way, ends: tuple[str, str], capacity: tuple[str, str]) -> ShellDirection:
-        options = {"rate": capacity, "queue": queue.of(way, "queue"), "delay": delay.of(way, "delay")}
+        waiting = queue or EachWay("1 MB")
+        options = {"rate": capacity, "queue": waiting.of(way, "queue"), "delay": delay.of(way, "delay")}
         read = {key: _read(key, *option, folder) for key, option in {**options, "loss": loss.of(way, "loss")}.items()}
         parameters = Parameters(read["rate"], read["queue"], read["delay"], read["loss"])
+        if radio is not None:
+            parameters = replace(parameters, capacity=Radio(radio, way), queue=read["queue"] if queue else None)
         planned = Direction(way, "shell", way, *ends, parameters, playing, seed)
         trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
         return ShellDirection(tuple(planned.stages), planned.description, trace)
@@ -67,6 +77,16 @@ def parse_link(
         direction("uplink", (INSIDE, OUTSIDE), ("--up", uplink)),
         direction("downlink", (OUTSIDE, INSIDE), ("--down", downlink)),
     )
+
+
+def _check_radio(profile: str, rates: dict[str, str]) -> None:
+    if profile not in PROFILES:
+        near = difflib.get_close_matches(profile, PROFILES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise OptionError(f"--radio: '{profile}' is not known: {hint}write one of {', '.join(PROFILES)}")
+    for option, rate in rates.items():
+        if rate != "unlimited":
+            raise OptionError(f"{option}: a radio link has a rate of its own: leave out {option} or --radio")
 
 
 def _read(key: str, option: str, text: str, folder: Path) -> Any:

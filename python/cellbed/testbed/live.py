@@ -228,19 +228,23 @@ def _wanted(direction: dict[str, Any], settings: Settings) -> list[tuple[int, St
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     """The bottleneck with another schedule or queue; what is not said stays."""
     now = dict(stage)
+    if stage["kind"] == "radio" and settings.rate is not None:
+        raise LiveError(f"{name} is a radio link, whose rate follows from its profile: only its queue can be set")
     if settings.rate is not None:
         played = stage["schedule"]
         now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
     if settings.queue is not None:
-        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
+        seed = int(stage.get("queue", {}).get("seed", derived_seed(0, f"{name}.queue")))
         capacity = settings.rate
-        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage["schedule"]))
+        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage.get("schedule")))
         now["queue"] = queue_config(settings.queue, seed, rate)
     return now
 
 
-def _rate_of(played: dict[str, Any]) -> float | None:
-    """Mean rate of a schedule in the emulator's terms, bit/s; ``None`` where there is no limit."""
+def _rate_of(played: dict[str, Any] | None) -> float | None:
+    """Mean rate of a schedule in the emulator's terms, bit/s; ``None`` where there is none or no limit."""
+    if played is None:
+        return None
     match played["kind"]:
         case "trace":
             from cellbed._core import parse_trace

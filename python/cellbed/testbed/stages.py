@@ -16,6 +16,7 @@ from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Paret
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel, Infinite, Pie, Queue, Red
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import advanced
 from cellbed.traces import TraceSource
 
@@ -31,6 +32,7 @@ _SLOT_OF: dict[str, Slot] = {
     "loss-series": "loss",
     "on-off": "loss",
     "jitter": "delay",
+    "radio": "bottleneck",
 }
 
 _PACKET_BITS = 1500 * 8
@@ -40,9 +42,10 @@ _MARK_BELOW = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops."""
+    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops, and of a radio
+    link for the profile's own."""
 
-    capacity: LinkCapacity = field(default_factory=Unlimited)
+    capacity: LinkCapacity | Radio = field(default_factory=Unlimited)
     queue: Queue | None = None
     delay: Delay = 0
     loss: Loss = 0.0
@@ -65,7 +68,7 @@ def slot_of(stage: Stage) -> Slot:
 
 
 def stages(
-    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue"]], int]
+    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio"]], int]
 ) -> dict[Slot, Stage]:
     """The stages of a direction by their place. seed: of the random numbers of a place.
 
@@ -74,11 +77,7 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "bottleneck": {
-            "kind": "bottleneck",
-            "schedule": schedule(parameters.capacity, playing),
-            "queue": queue_config(parameters.queue, seed("queue"), lambda: mean_rate(parameters.capacity)),
-        },
+        "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
     if parameters.duplication > 0:
@@ -86,6 +85,23 @@ def stages(
     if parameters.corruption > 0:
         found["corruption"] = chance_stage("corruption", parameters.corruption, seed("corruption"))
     return {slot: found[slot] for slot in SLOTS if slot in found}
+
+
+def bottleneck_stage(
+    parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio"]], int]
+) -> Stage:
+    """A stage in which packets wait: for a schedule, or for the slots of a radio link."""
+    capacity = parameters.capacity
+    if isinstance(capacity, Radio):
+        stage = {"kind": "radio", "profile": capacity.profile, "way": capacity.way, "seed": seed("radio")}
+        stage |= {"offset_ns": playing.start_ns} if playing.start_ns else {}
+        queue = parameters.queue
+        return stage | ({"queue": queue_config(queue, seed("queue"), lambda: None)} if queue is not None else {})
+    return {
+        "kind": "bottleneck",
+        "schedule": schedule(capacity, playing),
+        "queue": queue_config(parameters.queue, seed("queue"), lambda: mean_rate(capacity)),
+    }
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
@@ -153,8 +169,8 @@ def schedule(capacity: LinkCapacity, playing: Playing) -> dict[str, Any]:
             return {"kind": "unlimited"}
 
 
-def mean_rate(capacity: LinkCapacity) -> float | None:
-    """Mean rate in bit/s; ``None`` where there is no limit."""
+def mean_rate(capacity: LinkCapacity | Radio) -> float | None:
+    """Mean rate in bit/s; ``None`` where there is no limit, or chance decides."""
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
@@ -165,7 +181,7 @@ def mean_rate(capacity: LinkCapacity) -> float | None:
             return float(capacity.rate)
         case ConstantRate(bit_rate=bit_rate):
             return float(bit_rate)
-        case Unlimited():
+        case Unlimited() | Radio():
             return None
 
 

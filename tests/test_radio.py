@@ -1,0 +1,127 @@
+"""A generated mobile link: from a scenario, a shell's options and the library to the path model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.link import Link
+from cellbed.scenario import Scenario, ScenarioError, parse
+from cellbed.scenario.json_schema import json_schema
+from cellbed.scenario.radio import PROFILES, RadioLink
+from cellbed.shell.options import EachWay, OptionError, parse_link
+from cellbed.stages import Radio
+from cellbed.testbed.plan import make_plan
+from scenario_text import GOOD
+
+RADIO = '\n[links.mobile]\nkind = "radio"\nprofile = "lowband-driving"\n'
+
+
+def read(mobile: str) -> Scenario:
+    """The good scenario with another mobile link."""
+    text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: mobile, GOOD)
+    assert mobile in text
+    return parse(text, source="radio.toml", folder=Path())
+
+
+def stages(scenario: Scenario, way: str) -> list[dict[str, Any]]:
+    (direction,) = (each for each in make_plan(scenario).directions if each.name == f"mobile-0.{way}")
+    return direction.stages
+
+
+def test_both_directions_of_a_radio_link_have_one_seed_and_no_other_limit() -> None:
+    scenario = read(RADIO)
+    (up,) = (stage for stage in stages(scenario, "uplink") if stage["kind"] == "radio")
+    (down,) = (stage for stage in stages(scenario, "downlink") if stage["kind"] == "radio")
+    assert up == {"kind": "radio", "profile": "lowband-driving", "way": "uplink", "seed": down["seed"]}
+    assert down["way"] == "downlink"
+    assert {stage["kind"] for stage in stages(scenario, "uplink")} == {"loss", "radio", "delay"}
+
+
+def test_every_endpoint_has_surroundings_of_its_own() -> None:
+    text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: RADIO, GOOD).replace("count = 1", "count = 2")
+    plan = make_plan(parse(text, source="radio.toml", folder=Path()))
+    seeds = {stage["seed"] for each in plan.directions for stage in each.stages if stage["kind"] == "radio"}
+    assert len(seeds) == 2
+
+
+def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
+    more = 'queue = { uplink = { kind = "codel" } }\nloss = "1 %"\nstart = "5 s"\n'
+    scenario = read(RADIO + more)
+    assert isinstance(scenario.links.mobile, RadioLink)
+    loss, up, _ = stages(scenario, "uplink")
+    assert (loss["probability"], up["queue"]["kind"], up["offset_ns"]) == (0.01, "codel", 5_000_000_000)
+    assert "queue" not in stages(scenario, "downlink")[1]
+    description = make_plan(scenario).directions[0].description
+    assert description.startswith("radio lowband-driving from 5 s, CoDel queue")
+
+
+def test_a_resolved_scenario_says_the_same() -> None:
+    resolved = read(RADIO).resolved()["links"]["mobile"]
+    assert (resolved["kind"], resolved["profile"], resolved["start"]) == ("radio", "lowband-driving", "0 s")
+    assert read(RADIO).resolved() == Scenario.model_validate(read(RADIO).model_dump()).resolved()
+
+
+@pytest.mark.parametrize(
+    ("mobile", "message"),
+    [
+        (RADIO.replace("driving", "drivin"), "'lowband-drivin' is not known: did you mean 'lowband-driving'?"),
+        (RADIO.replace('"radio"', '"radar"'), "kind: 'radar' is not known"),
+        (RADIO + 'up = "12 Mbit/s"\n', "up: unknown key, since kind = 'radio' has none of this name"),
+        ('\n[links.mobile]\nkind = "radio"\n', "profile: missing: write profile ="),
+        ("\n[links.mobile]\n", "up: missing"),
+    ],
+)
+def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        read(mobile)
+    assert message in str(error.value) and str(error.value).startswith("radio.toml:")
+    assert "links.mobile" in str(error.value)
+
+
+def test_the_schema_knows_both_kinds_of_mobile_links() -> None:
+    definitions = json_schema()["$defs"]
+    assert set(definitions["RadioLink"]["properties"]["profile"]["enum"]) == set(PROFILES)
+    assert "up" in definitions["MobileLink"]["required"]
+
+
+def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
+    link = parse_link(radio="midband-crowded", folder=Path())
+    kinds = [stage["kind"] for stage in link.downlink.stages]
+    assert kinds == ["loss", "radio", "delay"] and "queue" not in link.downlink.stages[1]
+    assert link.uplink.stages[1]["seed"] == link.downlink.stages[1]["seed"]
+    assert link.downlink.description == "radio midband-crowded"
+    waiting = parse_link(radio="midband-crowded", queue=EachWay("100 packets"), folder=Path())
+    assert waiting.uplink.stages[1]["queue"]["packets"] == 100
+
+
+def test_a_shell_refuses_what_does_not_go_together() -> None:
+    with pytest.raises(OptionError, match="did you mean 'lowband-good'"):
+        parse_link(radio="lowband-god", folder=Path())
+    with pytest.raises(OptionError, match="--down: a radio link has a rate of its own"):
+        parse_link(radio="lowband-good", downlink="5 Mbit/s", folder=Path())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_carries_packets_both_ways(profile: str) -> None:
+    for way in ("uplink", "downlink"):
+        outcomes = Link([Radio(profile=profile, way=way)], seed=3).run([0] * 50, 1400)
+        assert (outcomes.departed > 5_000_000).all()
+
+
+def test_long_trains_are_delivered_faster_than_short_ones_in_the_low_band() -> None:
+    def rate(length: int, profile: str) -> float:
+        departed = Link([Radio(profile=profile, way="downlink")], seed=1).run([10**9] * length, 1400).departed
+        return float((length - length // 2 - 1) / (departed[-1] - departed[length // 2]))
+
+    assert rate(400, "lowband-good") > 1.3 * rate(100, "lowband-good")
+
+
+def test_what_the_path_model_refuses_is_told() -> None:
+    with pytest.raises(ValueError, match="known are midband-good"):
+        Link([Radio(profile="midband", way="uplink")])
+    with pytest.raises(ValueError, match="outside -50 to 100"):
+        Link([Radio(profile="midband-good", way="uplink", signal_db=1000.0)])
