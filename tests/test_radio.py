@@ -78,7 +78,8 @@ def test_a_resolved_scenario_says_the_same() -> None:
 def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:
     with pytest.raises(ScenarioError) as error:
         read(mobile)
-    assert message in str(error.value) and str(error.value).startswith("radio.toml:")
+    assert message in str(error.value)
+    assert str(error.value).startswith("radio.toml:")
     assert "links.mobile" in str(error.value)
 
 
@@ -91,7 +92,8 @@ def test_the_schema_knows_both_kinds_of_mobile_links() -> None:
 def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
     link = parse_link(radio="midband-crowded", folder=Path())
     kinds = [stage["kind"] for stage in link.downlink.stages]
-    assert kinds == ["loss", "radio", "delay"] and "queue" not in link.downlink.stages[1]
+    assert kinds == ["loss", "radio", "delay"]
+    assert "queue" not in link.downlink.stages[1]
     assert link.uplink.stages[1]["seed"] == link.downlink.stages[1]["seed"]
     assert link.downlink.description == "radio midband-crowded"
     waiting = parse_link(radio="midband-crowded", queue=EachWay("100 packets"), folder=Path())

@@ -288,10 +288,10 @@ class Bottleneck(Stage):
 class Radio(Stage):
     """A radio access network, which is generated (docs/radio.md).
 
-    profile: operator and condition, such as ``"lowband-driving"``. way: ``"uplink"`` or ``"downlink"``. queue, signal_db
-    (mean signal to noise ratio), share (of the cell, 0 to 1) and delay (one way behind the base station): in place of
-    the profile's. offset: where in the course of the surroundings time zero lies. seed: the same for both directions of
-    a link.
+    profile: operator and condition, such as ``"lowband-driving"``. way: ``"uplink"`` or ``"downlink"``. queue,
+    signal_db (mean signal to noise ratio), share (of the cell, 0 to 1) and delay (one way behind the base station): in
+    place of the profile's. offset: where in the course of the surroundings time zero lies. seed: the same for both
+    directions of a link.
     """
 
     KIND = "radio"

@@ -44,8 +44,8 @@ class RadioLink(Table):
 
     kind: Literal["radio"]
     profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.", examples=[PROFILES[-1]])
-    queue: Annotated[Ways[Queue | None], EachWay(Queue)] = Field(
-        Ways(None, None),
+    queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
+        None,
         description="Queue in front of the radio link, each direction its own; left out: the profile's.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )

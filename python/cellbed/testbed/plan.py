@@ -273,7 +273,7 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink | RadioLink, node: Node)
 def _parameters(mobile: MobileLink | RadioLink, way: Way) -> Parameters:
     return Parameters(
         capacity=mobile.up if way == "uplink" else mobile.down,
-        queue=getattr(mobile.queue, way),
+        queue=getattr(mobile.queue, way, None),
         delay=getattr(mobile.base_delay, way),
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
