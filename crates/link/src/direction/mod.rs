@@ -363,6 +363,9 @@ impl<P: Clone> Direction<P> {
     }
 
     fn offer(&self) -> Offer {
+        if let Some(Stage::Radio(radio)) = self.metered.map(|index| &self.stages[index]) {
+            return radio.offer();
+        }
         self.bottleneck()
             .map_or(Offer::Unlimited, Bottleneck::offer)
     }

@@ -2,7 +2,8 @@
 
 use super::config::{RadioConfig, SYMBOLS, Way};
 use super::noise::{Noise, Wander};
-use crate::time::Duration;
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
 
 /// Spectral efficiency of CQI 1 to 15, bit per resource element (TS 38.214, table 5.2.2.1-3: up to 256-QAM).
 const EFFICIENCY: [f64; 15] = [
@@ -37,6 +38,26 @@ pub(super) mod purpose {
     }
 }
 
+/// An answer: fading step, cell step, site, bytes per symbol.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known(Option<(u64, u64, u64, f64)>);
+
+/// What a radio link could carry for a device that the scheduler is warm to, set against the clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Potential {
+    pub(super) surroundings: Surroundings,
+    pub(super) zero: Time,
+    pub(super) offset: Duration,
+}
+
+impl Potential {
+    /// Bytes from `from` up to but excluding `to`.
+    pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
+        let position = |at: Time| at.since(self.zero) + self.offset;
+        Bytes(self.surroundings.offered(position(from), position(to)))
+    }
+}
+
 /// How often what other users leave can change.
 const CELL_STEP: Duration = Duration::from_millis(20);
 
@@ -50,8 +71,6 @@ pub(super) struct Surroundings {
     when: Noise,
     gap: Noise,
     site: Noise,
-    /// The last answer: fading step, cell step, site, bytes per symbol.
-    known: Option<(u64, u64, u64, f64)>,
 }
 
 impl Surroundings {
@@ -70,7 +89,6 @@ impl Surroundings {
             when: Noise::new(seed, purpose::HANDOVER),
             gap: Noise::new(seed, purpose::GAP),
             site: Noise::new(seed, purpose::SITE),
-            known: None,
             config: config.clone(),
         }
     }
@@ -117,23 +135,36 @@ impl Surroundings {
         }
     }
 
-    /// Bytes that a slot has for the device when the scheduler is warm; at least one.
-    pub(super) fn capacity(&mut self, slot: u64) -> f64 {
+    /// Bytes that a slot has for the device when the scheduler is warm; at least one. `known` remembers an answer: for
+    /// slots one after the other most of it is the same.
+    pub(super) fn capacity(&self, slot: u64, known: &mut Known) -> f64 {
         let position = self.start(slot).unwrap_or(Duration::MAX);
         let steps = (
             self.fading.step_at(position),
             self.cell.step_at(position),
             self.site_at(position),
         );
-        let per_symbol = match self.known {
+        let per_symbol = match known.0 {
             Some((fading, cell, site, bytes)) if (fading, cell, site) == steps => bytes,
             _ => {
                 let bytes = self.bytes_per_symbol(steps);
-                self.known = Some((steps.0, steps.1, steps.2, bytes));
+                known.0 = Some((steps.0, steps.1, steps.2, bytes));
                 bytes
             }
         };
         (per_symbol * f64::from(self.symbols(slot))).max(1.0)
+    }
+
+    /// Bytes that all slots from a position up to but excluding another have for the device.
+    fn offered(&self, from: Duration, to: Duration) -> u64 {
+        let (mut known, mut bytes, mut position) = (Known::default(), 0, from);
+        while let Some(slot) = self.next_slot(position)
+            && let Some(start) = self.start(slot).filter(|&start| start < to)
+        {
+            bytes += self.capacity(slot, &mut known) as u64;
+            position = start + Duration::from_nanos(1);
+        }
+        bytes
     }
 
     fn bytes_per_symbol(&self, (fading, cell, site): (u64, u64, u64)) -> f64 {
@@ -207,59 +238,6 @@ fn efficiency(db: f64) -> f64 {
     let borne = EFFICIENCY.partition_point(|&efficiency| efficiency <= bound);
     EFFICIENCY[borne.saturating_sub(1)]
 }
-
-/// The delay of the way behind the base station.
-#[derive(Clone, Debug)]
-pub(super) struct Route {
-    config: super::config::Path,
-    wander: Wander,
-    step: Noise,
-}
-
-/// How often the delay can change.
-const ROUTE_STEP: Duration = Duration::from_millis(5);
-
-impl Route {
-    pub(super) fn new(config: &RadioConfig) -> Self {
-        let own = purpose::own(config.way);
-        Self {
-            wander: Wander::new(
-                Noise::new(config.seed, purpose::PATH + own),
-                ROUTE_STEP,
-                config.path.memory,
-            ),
-            step: Noise::new(config.seed, purpose::ROUTE + own),
-            config: config.path,
-        }
-    }
-
-    /// What a packet of `size` bytes takes from `position` on.
-    pub(super) fn delay(&self, position: Duration, size: u64) -> Duration {
-        let path = &self.config;
-        let mut nanos = path.delay.as_nanos() as f64;
-        if !path.deviation.is_zero() {
-            let wander = self.wander.at(self.wander.step_at(position));
-            nanos += path.deviation.as_nanos() as f64 * wander.clamp(-LOWEST, HIGHEST);
-        }
-        if let Some(route) = position.as_nanos().checked_div(path.every.as_nanos()) {
-            nanos += path.step.as_nanos() as f64 * self.step.unit(route);
-        }
-        let parts = path.per_byte_ps.saturating_mul(size) / 1000;
-        Duration::from_nanos(nanos.max(0.0) as u64) + Duration::from_nanos(parts)
-    }
-
-    /// The least that any packet takes.
-    pub(super) fn least(&self) -> Duration {
-        let lowest = LOWEST * self.config.deviation.as_nanos() as f64;
-        // A nanosecond less, because the sum above is rounded.
-        let nanos = self.config.delay.as_nanos() as f64 - lowest - 1.0;
-        Duration::from_nanos(nanos.max(0.0) as u64)
-    }
-}
-
-/// Deviations at which the wandering of a delay is cut.
-const LOWEST: f64 = 2.0;
-const HIGHEST: f64 = 4.0;
 
 #[cfg(test)]
 mod tests {

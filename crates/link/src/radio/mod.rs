@@ -12,6 +12,7 @@ mod harq;
 mod noise;
 mod profile;
 mod ramp;
+mod route;
 
 pub use config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -22,13 +23,16 @@ use crate::bottleneck::Admission;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
+use crate::schedule::Offer;
 use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 use access::Access;
-use channel::{Route, Surroundings};
+pub(crate) use channel::Potential;
+use channel::{Known, Surroundings};
 use harq::Retransmissions;
 use ramp::Warmth;
+use route::Route;
 
 /// The stage. It looks only at slots in which something is sent: with nothing waiting there are no events, and the next
 /// slot after any pause is found without a walk through it.
@@ -38,6 +42,7 @@ pub(crate) struct Radio<P> {
     zero: Time,
     offset: Duration,
     surroundings: Surroundings,
+    known: Known,
     route: Route,
     access: Access,
     warmth: Warmth,
@@ -61,6 +66,7 @@ impl<P> Radio<P> {
             zero,
             offset: config.offset,
             surroundings: Surroundings::new(config),
+            known: Known::default(),
             route: Route::new(config),
             access: Access::default(),
             warmth: Warmth::COLD,
@@ -92,6 +98,7 @@ impl<P> Radio<P> {
     pub(crate) fn change(&mut self, config: &RadioConfig, now: Time) {
         let before = std::mem::replace(&mut self.config, config.clone());
         self.surroundings = Surroundings::new(config);
+        self.known = Known::default();
         self.route = Route::new(config);
         self.retransmissions = Retransmissions::new(config);
         if before.queue != config.queue {
@@ -159,11 +166,21 @@ impl<P> Radio<P> {
         }
     }
 
+    /// What the slots could carry for a device that the scheduler is warm to, used or not.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer::Radio(Box::new(Potential {
+            surroundings: self.surroundings.clone(),
+            zero: self.zero,
+            offset: self.offset,
+        }))
+    }
+
     /// Sends in a slot what fits.
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
         let share = self.warmth.share(&self.config.ramp, begin, waiting);
-        let offered = (self.surroundings.capacity(slot) * share).max(1.0) as u64;
+        let warm = self.surroundings.capacity(slot, &mut self.known);
+        let offered = (warm * share).max(1.0) as u64;
         let taken = self.retransmissions.taken(slot);
         let room = offered
             .saturating_sub(taken)

@@ -299,13 +299,13 @@ impl Condition {
                 config.channel.deviation_db = 3.0;
                 config.harq.first = chance(0.2);
                 config.harq.again = chance(0.1);
-                config.path.deviation = config.path.deviation + us(400);
+                config.path.deviation += us(400);
             }
             Self::Crowded => {
                 config.cell.share *= 0.8;
                 config.cell.turn = chance(0.5);
                 config.cell.deviation = 0.3 * config.cell.share;
-                config.path.deviation = config.path.deviation + us(700);
+                config.path.deviation += us(700);
             }
             Self::Walking => {
                 config.channel.mean_db -= 4.0;

@@ -109,6 +109,7 @@ mod tests {
 
     #[test]
     fn without_a_ramp_the_share_is_everything() {
-        assert_eq!(Warmth::COLD.share(&Ramp::NONE, ms(0), 1), 1.0);
+        let mut warmth = Warmth::COLD;
+        assert_eq!(warmth.share(&Ramp::NONE, ms(0), 1), 1.0);
     }
 }

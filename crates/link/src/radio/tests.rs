@@ -186,11 +186,26 @@ fn packets_stay_when_the_link_changes_or_starts_anew() {
 #[test]
 fn the_weather_does_not_depend_on_what_is_sent() {
     let config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
-    let (mut all, mut some) = (Surroundings::new(&config), Surroundings::new(&config));
+    let (all, some) = (Surroundings::new(&config), Surroundings::new(&config));
+    let mut known = Known::default();
     for slot in (0..100_000).filter(|slot| slot % 10 < 8) {
-        let offered = all.capacity(slot);
+        let offered = all.capacity(slot, &mut known);
         if slot % 997 == 0 {
-            assert_eq!(offered, some.capacity(slot));
+            assert_eq!(offered, some.capacity(slot, &mut Known::default()));
         }
     }
+}
+
+#[test]
+fn a_meter_knows_what_the_slots_could_carry() {
+    let mut config = plain();
+    config.slots.symbols = vec![14, 0];
+    let mut direction = Direction::new(vec![config.into()], ms(3)).with_meter();
+    for _ in 0..7 {
+        direction.accept(ms(3), 0, Bytes(1000));
+    }
+    let bins: Vec<_> = direction.finished_bins(ms(23)).collect();
+    let offered: Vec<_> = bins.iter().map(|bin| bin.capacity).collect();
+    assert_eq!(offered, [Some(Bytes(5000)); 2]);
+    assert_eq!((bins[0].used, bins[1].used), (Bytes(4000), Bytes(3000)));
 }

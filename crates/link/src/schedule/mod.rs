@@ -4,6 +4,7 @@ mod series;
 
 use std::sync::Arc;
 
+use crate::radio::Potential;
 use crate::time::{Duration, Time};
 use crate::trace::Trace;
 use crate::units::{BitRate, Bytes, Opportunities};
@@ -158,6 +159,7 @@ pub(crate) enum Offer {
     Opportunities { playback: Playback, each: Bytes },
     Series(RatePlayback),
     Constant(BitRate),
+    Radio(Box<Potential>),
     Unlimited,
 }
 
@@ -174,6 +176,7 @@ impl Offer {
                 let until = |at: Time| rate.bytes_in(at.since(Time::ZERO)).0;
                 Some(Bytes(until(to).saturating_sub(until(from))))
             }
+            Self::Radio(potential) => Some(potential.capacity(from, to)),
             Self::Unlimited => None,
         }
     }
