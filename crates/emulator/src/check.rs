@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{Config, Queue, Schedule, Stage};
 use crate::error::{Error, Result};
+use crate::radio::Radio;
 use crate::replay::WorkloadDependent;
 
 impl Config {
@@ -141,6 +142,14 @@ impl Stage {
                         packets: None,
                         bytes: None,
                     },
+                ..
+            })
+            | Stage::Radio(Radio {
+                queue:
+                    Some(Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    }),
                 ..
             }) => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
             Stage::WorkloadDependent(WorkloadDependent {
