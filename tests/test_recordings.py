@@ -108,7 +108,7 @@ def _third(column: str, value: Any) -> pl.Expr:
         (lambda folder: (folder / "recording.json").write_text("{"), r"recording\.json: not JSON: "),
         (lambda folder: (folder / "recording.json").write_text("{}"), r"recording\.json: '\w+' is missing"),
         (lambda folder: (folder / "recording.json").unlink(), r"walk: no recording: there is no recording\.json in it"),
-        (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing: a recording has light-uplink"),
+        (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing, though recording\.json counts"),
         (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: no readable Parquet file"),
         (_cut, r"light-uplink\.parquet: no readable Parquet file, perhaps cut short"),
         (
@@ -132,6 +132,20 @@ def test_what_is_malformed_is_refused_in_one_line(folder: Path, change: Any, mes
         read_recording(folder)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(folder))
+
+
+def test_a_workload_that_was_not_recorded_may_have_no_files(folder: Path) -> None:
+    counts = json.loads((folder / "recording.json").read_text())["counts"]
+    _json(counts={stem: count for stem, count in counts.items() if not stem.startswith("heavy")})(folder)
+    for way in ("uplink", "downlink"):
+        (folder / f"heavy-{way}.parquet").unlink()
+    assert read_recording(folder).heavy_uplink.height == 0
+
+
+def test_a_recording_that_broke_off_says_how_to_end_it(folder: Path) -> None:
+    (folder / "recording.json").rename(folder / "journal")
+    with pytest.raises(RecordingError, match=r"only the journal of one that broke off: `cellbed-recorder pack .*walk`"):
+        read_recording(folder)
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:

@@ -170,8 +170,21 @@ def test_an_outage_stays_and_so_does_a_broken_connection() -> None:
     silent = [at for at in EVERY if not 5000 <= at < 8000]
     whole = opportunities(_saturated([("light", 0, 20), ("heavy", 0, 20)], silent), "uplink")
     assert _per_second(whole)[4:9] == [100, 0, 0, 0, 100]
-    broken = _saturated([("light", 0, 20), ("heavy", 0, 5), ("heavy", 8, 20)], silent)
-    assert _per_second(opportunities(broken, "uplink"))[4:9] == [100, 0, 0, 0, 97]
+
+
+def test_a_broken_connection_is_an_outage_where_trains_did_not_arrive_and_else_filled() -> None:
+    arrivals = [at for at in EVERY if not 5000 <= at < 12_000]
+    spans = [("light", 0, 20), ("heavy", 0, 5), ("heavy", 12, 20)]
+    recording = _saturated(spans, arrivals)
+    assert all(95 <= count <= 102 for count in _per_second(opportunities(recording, "uplink")))
+    # Trains every 100 ms, of which those from 6 to 9 s are lost, and one more later.
+    lost = {*range(60, 90), 105}
+    arrived = {train: None if train in lost else (train * 100 + 25) * MS for train in range(200)}
+    rows = [(train + 1, 0, 1400, train * 100 * MS, at, int(at is not None)) for train, at in arrived.items()]
+    recording = replace(recording, light_uplink=packets(*rows))
+    counts = _per_second(opportunities(recording, "uplink"))
+    assert counts[6:9] == [0, 0, 0]
+    assert all(95 <= count <= 102 for count in counts[:6] + counts[9:])
 
 
 def test_the_begin_is_filled_where_saturation_does_not_show_it() -> None:

@@ -251,6 +251,9 @@ class Description(Part):
     calibration: Calibration | None = None
     signal: Signal = Signal()
     counts: dict[str, Counts] = Field(default={}, description="By the name of the file without its ending.")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="What whoever uses the recording should know, in sentences."
+    )
     imported: Imported | None = None
 
 

@@ -65,6 +65,8 @@ def _closing(summary: RecordingSummary) -> Iterator[str]:
         yield from calibration["verdict"]
     signal = ", ".join(f"{key} {value}" for key, value in summary.signal.items())
     yield f"signal: {signal or 'not known'}"
+    for warning in summary.warnings:
+        yield f"note: {warning}"
 
 
 def _parameters(found: dict[str, int | float | None]) -> Iterator[str]:
