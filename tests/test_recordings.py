@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -132,6 +133,25 @@ def test_what_is_malformed_is_refused_in_one_line(folder: Path, change: Any, mes
         read_recording(folder)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(folder))
+
+
+def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
+    random = Random(4)
+    refusals: list[str] = []
+    for _ in range(300):
+        path = folder / random.choice([LIGHT, "recording.json"])
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        for _ in range(random.choice([1, 2, 8])):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged[: random.choice([None, random.randrange(len(damaged))])])
+        try:
+            read_recording(folder)
+        except RecordingError as error:
+            refusals.append(str(error))
+        path.write_bytes(whole)
+    assert len(refusals) > 100
+    assert not any("\n" in refusal for refusal in refusals)
 
 
 def test_a_workload_that_was_not_recorded_may_have_no_files(folder: Path) -> None:

@@ -154,7 +154,7 @@ def _parquet(path: Path) -> pl.DataFrame:
         raise RecordingError(f"{path}: missing, though {DESCRIPTION} counts its packets") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (pl.exceptions.PolarsError, ValueError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise RecordingError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
 
