@@ -138,7 +138,7 @@ def test_what_is_malformed_is_refused_in_one_line(folder: Path, change: Any, mes
 def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
     random = Random(4)
     refusals: list[str] = []
-    for _ in range(300):
+    for _ in range(150):
         path = folder / random.choice([LIGHT, "recording.json"])
         whole = path.read_bytes()
         damaged = bytearray(whole)
@@ -150,7 +150,7 @@ def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
         except RecordingError as error:
             refusals.append(str(error))
         path.write_bytes(whole)
-    assert len(refusals) > 100
+    assert len(refusals) > 50
     assert not any("\n" in refusal for refusal in refusals)
 
 
