@@ -92,7 +92,13 @@ def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> 
     ("asked", "message"),
     [
         ({"path": "nowhere"}, "rate.path: there is no directory 'nowhere' in .*: write the path of the directory of a"),
-        ({"path": "file"}, "rate.path: .*file.*: write the path of the directory of a recording"),
+        (
+            {"path": "file"},
+            "rate.path: 'file' is a file, not a recording: write the path of the directory of a recording",
+        ),
+        ({"path": "a\0b"}, "rate.path: .*: write the path of the directory of a recording"),
+        ({"path": "~nobody-of-this-name/x"}, "rate.path: .*: write the path of the directory of a recording"),
+        ({"path": ""}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": "empty"}, r"rate: .*empty: no recording: there is no recording\.json in it"),
         ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: write it as idle"),
         ({"path": "walk", "method": "magic"}, "rate.method: 'magic' is not known: write one of .cellreplay., .saturat"),

@@ -67,8 +67,9 @@ def test_mistakes_are_refused(validator: Any, was: str, becomes: str) -> None:
 
 
 def test_defaults_and_examples_in_the_schema_are_valid_by_it(validator: Any) -> None:
-    for field in _fields(json_schema()):
-        here = validator.evolve(schema={"$defs": json_schema()["$defs"], **field})
+    schema = json_schema()
+    for field in _fields(schema):
+        here = validator.evolve(schema={"$defs": schema["$defs"], **field})
         for value in [*field.get("examples", []), *([field["default"]] if "default" in field else [])]:
             assert here.is_valid(value), (field, value)
 

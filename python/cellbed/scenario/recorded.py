@@ -19,7 +19,7 @@ from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.units import DURATION
-from cellbed.traces import TraceError, TraceSource, obstacle
+from cellbed.traces import TraceError, TraceSource, find_folder, obstacle
 from cellbed.traces.replay import latency_offsets, light_rows
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class RecordingSource:
 
 
 def _read(text: str, folder: File) -> RecordingSource:
-    path = (folder / File(text).expanduser()).absolute()
-    if not path.is_dir():
-        why = "is a file" if path.is_file() else obstacle(text, folder, "recording").replace("no file", "no directory")
+    path = find_folder(text, folder)
+    if path is None:
+        why = obstacle(text, folder, "recording").replace("there is no file", "there is no directory")
         raise TraceError(f"{why}: write the path of the directory of a recording")
     return RecordingSource(text, path)
 

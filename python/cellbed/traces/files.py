@@ -1,4 +1,4 @@
-"""Files that a user names: found relative to a folder, read from a pipe, or answered by what is there instead."""
+"""Files and folders that a user names: found relative to a folder, read from a pipe, or what is there instead."""
 
 import atexit
 import stat
@@ -15,6 +15,13 @@ def find_file(text: str, folder: Path) -> Path | None:
     path = _place(text, folder)
     mode = _mode(path)
     return path if mode is not None and stat.S_ISREG(mode) else None
+
+
+def find_folder(text: str, folder: Path) -> Path | None:
+    """Absolute path of the directory that ``text`` names relative to ``folder``; None if there is none."""
+    path = _place(text, folder)
+    mode = _mode(path)
+    return path if text and mode is not None and stat.S_ISDIR(mode) else None
 
 
 def find_pipe(text: str, folder: Path) -> Path | None:
