@@ -109,6 +109,21 @@ def test_exports_are_values_for_a_scenario(folder: Path, tmp_path: Path) -> None
     assert table.height == 40
 
 
+def test_an_export_takes_an_empty_directory_but_not_the_current_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    command = ("traces", "export", folder, "--format", "rtt", "-o")
+    assert "is the directory that you are in: name one in it" in cellbed(*command, ".", status=2)
+    cellbed(*command, "within")
+    monkeypatch.chdir(tmp_path)
+    assert list((tmp_path / "empty").iterdir()) == [tmp_path / "empty" / "within"]
+    (tmp_path / "other").mkdir()
+    cellbed(*command, "other")
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["rtt.csv"]
+
+
 def test_exports_that_fail_leave_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")

@@ -123,16 +123,20 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
     """Make the directory `folder` with what `fill` writes into the one it is given; all of it or nothing.
 
-    Errors: :class:`RecordingError` for a directory with something in it and for what cannot be written.
+    An empty directory is replaced.
+    Errors: :class:`RecordingError` for a directory with something in it, the current one, and what cannot be written.
     """
-    unfinished = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}")
+    place = folder.absolute()
+    unfinished = place.with_name(f".{place.name[:100]}.{secrets.token_hex(8)}")
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and folder.samefile(Path.cwd()):
+            raise RecordingError(f"{folder}: is the directory that you are in: name one in it")
+        place.parent.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir()
         fill(unfinished)
-        unfinished.replace(folder)
+        unfinished.replace(place)
     except (OSError, pl.exceptions.ComputeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RecordingError(f"{folder}: cannot be written: {reason}: choose another directory") from None
