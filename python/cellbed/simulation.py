@@ -187,7 +187,8 @@ class Path:
     def page(
         self, at: int | None = None, *, objects: Sequence[tuple[int, int | None]],
         protocol: Literal["HTTP/1.1", "HTTP/2"] = "HTTP/2", tls: Handshake | None = Handshake(),
-        request: int | None = None, header: int | None = None, processing: int = 0, tcp: Tcp = Tcp(), until: int | None = None,
+        request: int | None = None, header: int | None = None, processing: int = 0, tcp: Tcp = Tcp(),
+        until: int | None = None,
     ) -> PageLoad:  # fmt: skip
         """A page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
 
