@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 from emulator_process import EDGE, EmulatorProcess, Stages, line_of_two
@@ -29,7 +30,7 @@ while True:
 
 _FETCH = """
 import json, socket, struct, sys, time
-taken = []
+started, taken = [], []
 for size in json.loads(sys.argv[4]):
     time.sleep(0.3)
     began = time.monotonic_ns()
@@ -42,23 +43,28 @@ for size in json.loads(sys.argv[4]):
     while left:
         left -= one.recv_into(buffer, min(left, len(buffer)))
     taken.append(time.monotonic_ns() - began)
+    started.append(began)
     one.close()
-print(json.dumps(taken))
+print(json.dumps([started, taken]))
 """
 
 
-def kernel_downloads(uplink: Stages, downlink: Stages, sizes: Sequence[int], control: str = "cubic") -> list[int]:
-    """Flow completion times of files over connections of their own, ns."""
+def kernel_downloads(
+    uplink: Stages, downlink: Stages, sizes: Sequence[int], control: str = "cubic"
+) -> tuple[list[int], list[int]]:
+    """When each file was begun, ns since the links' start, and how long it took, ns; on connections of their own."""
     with EmulatorProcess(line_of_two(uplink, downlink)) as emulator:
         emulator.ready()
+        zero = time.monotonic_ns()
+        assert emulator.command(do="start", at_ns=zero, offset_ns=0) == {"event": "started"}
         command = [sys.executable, "-c", _SERVE, EDGE[4], str(PORT), control]
         with subprocess.Popen(command, preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE) as server:
             try:
                 assert server.stdout is not None
                 assert server.stdout.readline() == b"ready\n", "the kernel may lack the congestion control"
                 fetch = [sys.executable, "-c", _FETCH, EDGE[4], str(PORT), control, json.dumps(list(sizes))]
-                taken: list[int] = json.loads(emulator.run("endpoint", fetch))
+                started, taken = json.loads(emulator.run("endpoint", fetch))
             finally:
                 server.kill()
         emulator.stop()
-    return taken
+    return [begin - zero for begin in started], taken

@@ -128,10 +128,14 @@ class Path:
 
     What is run on a path begins where the last has ended or later, and meets the queues as that has left them.
     :meth:`copy` before running leaves the path as it is. A copy shares nothing with it.
+
+    turnaround: ns that a host takes until what it sends is on the path. Real ones and the emulator between them take
+    about 100 µs; where a trace has all its opportunities on whole milliseconds, an answer in no time catches one for
+    which any real answer is too late.
     """
 
-    def __init__(self, uplink: Link, downlink: Link) -> None:
-        self._model = _core.Path(_described(uplink), _described(downlink))
+    def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
+        self._model = _core.Path(_described(uplink), _described(downlink), turnaround)
 
     def copy(self) -> Self:
         """A path in the same state."""

@@ -60,11 +60,13 @@ impl Path {
         py: Python<'_>,
         uplink: (String, Vec<LaterStage>),
         downlink: (String, Vec<LaterStage>),
+        turnaround_ns: u64,
     ) -> PyResult<Self> {
         py.detach(|| {
             let network = Network::new(parse(&uplink.0)?, parse(&downlink.0)?)
                 .with_changes(parse_changes(uplink.1)?, parse_changes(downlink.1)?)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?;
+                .map_err(|error| PyValueError::new_err(error.to_string()))?
+                .with_turnaround(Duration::from_nanos(turnaround_ns));
             let inner = Mutex::new(Inner { network, runs: 0 });
             Ok(Self { inner })
         })

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use cellbed_link::{Bytes, Change, ChangeError, Direction, Fate, StageConfig, Tag, Time};
+use cellbed_link::{Bytes, Change, ChangeError, Direction, Duration, Fate, StageConfig, Tag, Time};
 
 use crate::connection::Connection;
 use crate::tcp::{Segment, Tcp};
@@ -113,6 +113,10 @@ pub struct Network {
     uplink: Direction<Packet>,
     downlink: Direction<Packet>,
     now: Time,
+    /// What a host takes until what it sends is on the path.
+    turnaround: Duration,
+    /// What is on its way out of the hosts, in order: when, where to, what and how large.
+    leaving: VecDeque<(Time, End, Packet, Bytes)>,
     /// Connections of the application that runs, and the number of the first of them.
     connections: Vec<Connection>,
     first: u64,
@@ -132,6 +136,8 @@ impl Network {
             uplink: Direction::new(uplink, Time::ZERO),
             downlink: Direction::new(downlink, Time::ZERO),
             now: Time::ZERO,
+            turnaround: Duration::ZERO,
+            leaving: VecDeque::new(),
             connections: Vec::new(),
             first: 0,
             run: 0,
@@ -140,6 +146,15 @@ impl Network {
             events: VecDeque::new(),
             written: Vec::new(),
         }
+    }
+
+    /// The same path between hosts that take so long, instead of nothing, until what they send is on the path.
+    ///
+    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an answer in
+    /// no time catches the very opportunity for which any real one is too late.
+    pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
+        self.turnaround = turnaround;
+        self
     }
 
     /// The same path whose directions change on their way.
@@ -160,9 +175,10 @@ impl Network {
         self.now
     }
 
-    /// Packets that are on the path.
+    /// Packets that are on the path or on their way to it.
     pub fn held(&self) -> u64 {
-        self.uplink.held().packets.0 + self.downlink.held().packets.0
+        let leaving = self.leaving.len() as u64;
+        leaving + self.uplink.held().packets.0 + self.downlink.held().packets.0
     }
 
     /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it is
@@ -211,8 +227,29 @@ impl Network {
             run: self.run,
             label,
         };
+        self.dispatch(from, packet, size);
+    }
+
+    fn dispatch(&mut self, from: End, packet: Packet, size: Bytes) {
+        if self.turnaround.is_zero() {
+            return self.enter(from.peer(), packet, size);
+        }
+        let at = self.now + self.turnaround;
+        self.leaving.push_back((at, from.peer(), packet, size));
+    }
+
+    /// Lets a packet into the path.
+    fn enter(&mut self, to: End, packet: Packet, size: Bytes) {
+        let flow = match packet {
+            Packet::Segment { connection, .. } => 1 + connection,
+            Packet::Datagram { .. } => 0,
+        };
+        let tag = Tag {
+            flow,
+            ..Tag::default()
+        };
         let now = self.now;
-        self.towards(from.peer()).accept(now, packet, size);
+        self.towards(to).accept_tagged(now, packet, size, tag);
     }
 
     /// Opens a connection from the client to the server.
@@ -273,6 +310,7 @@ impl Network {
             self.downlink.next_event(),
             timers,
             due,
+            self.leaving.front().map(|packet| packet.0),
         ];
         let Some(next) = events
             .into_iter()
@@ -283,6 +321,10 @@ impl Network {
             return false;
         };
         self.now = self.now.max(next);
+        while let Some(&(_, to, packet, size)) = self.leaving.front().filter(|it| it.0 <= next) {
+            self.leaving.pop_front();
+            self.enter(to, packet, size);
+        }
         for end in [End::Server, End::Client] {
             self.arrivals(end);
         }
@@ -368,17 +410,12 @@ impl Network {
     /// Sends what an end of a connection has to send.
     fn transmit(&mut self, id: ConnectionId, from: End) {
         let now = self.now;
-        let tag = Tag {
-            flow: id.0,
-            ..Tag::default()
-        };
         while let Some(segment) = self.connection(id).and_then(|it| it.transmit(from, now)) {
             let packet = Packet::Segment {
                 connection: id.0,
                 segment,
             };
-            self.towards(from.peer())
-                .accept_tagged(now, packet, segment.size(), tag);
+            self.dispatch(from, packet, segment.size());
         }
     }
 }

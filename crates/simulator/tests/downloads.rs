@@ -216,3 +216,11 @@ fn a_connection_that_is_kept_saves_the_handshake_and_forgets_its_window_when_idl
     );
     assert!(warm[1] < ms(50) && kept[1] > ms(150), "{warm:?} {kept:?}");
 }
+
+#[test]
+fn hosts_that_take_their_time_do_so_with_every_packet() {
+    let slow = network(100_000_000_000, 1 << 30).with_turnaround(ms(1));
+    let (_, result) = download(slow, 1000, Tcp::default());
+    let taken = result.taken().unwrap();
+    assert!(taken >= ms(84) && taken < ms(85), "{taken}");
+}

@@ -188,7 +188,9 @@ impl Sender {
         let span = new.or_else(|| self.flight.repeat_last(now));
         self.counters.repairs += u64::from(repeated && span.is_some());
         self.probe = span.map(|_| (self.next, repeated));
-        self.timer = None; // The timeout is next.
+        // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
+        let timeout = self.round_trip.timeout(self.doubled);
+        self.timer = Some((now + timeout, Alarm::Timeout));
         span
     }
 
