@@ -6,3 +6,5 @@
 
 pub mod packet;
 pub mod plan;
+pub mod secure;
+pub mod wire;
