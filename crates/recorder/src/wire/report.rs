@@ -257,7 +257,7 @@ mod tests {
             train: 0,
             index,
             bytes: 1400,
-            arrived_ns: 1 << 60 | u64::from(index) * 224_000,
+            arrived_ns: (1 << 60) + u64::from(index) * 224_000,
         };
         let taken = (0..)
             .take_while(|index| encoder.push(arrival(*index)))
