@@ -4,5 +4,9 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+mod error;
 pub mod packet;
 pub mod plan;
+pub mod socket;
+
+pub use error::{Error, Result};
