@@ -4,7 +4,13 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+pub mod clock;
+mod error;
 pub mod packet;
 pub mod plan;
 pub mod secure;
+pub mod socket;
 pub mod wire;
+pub mod workload;
+
+pub use error::{Error, Result};
