@@ -8,7 +8,9 @@ pub mod clock;
 mod error;
 pub mod packet;
 pub mod plan;
+pub mod secure;
 pub mod socket;
+pub mod wire;
 pub mod workload;
 
 pub use error::{Error, Result};
