@@ -85,6 +85,7 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         down: 1,
         up_bytes: PACKET_BYTES,
         down_bytes: PACKET_BYTES,
+        gap_ns: None,
     };
     let trains = std::iter::repeat_n((train, INTERVAL), ROUND_TRIPS);
     timed(Purpose::RoundTrips, trains, random)
@@ -156,6 +157,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 down: 1,
                 up_bytes,
                 down_bytes,
+                gap_ns: None,
             };
             (train, INTERVAL)
         }));
@@ -171,12 +173,14 @@ fn train(way: Way, length: u16) -> Train {
             down: 1,
             up_bytes: PACKET_BYTES,
             down_bytes: SMALL_BYTES,
+            gap_ns: None,
         },
         Way::Downlink => Train {
             up: 1,
             down: length,
             up_bytes: SMALL_BYTES,
             down_bytes: PACKET_BYTES,
+            gap_ns: None,
         },
     }
 }
