@@ -4,12 +4,15 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+pub mod calibration;
 pub mod clock;
 mod error;
 pub mod packet;
 pub mod plan;
 pub mod secure;
+pub mod server;
 pub mod socket;
+pub mod virtual_network;
 pub mod wire;
 pub mod workload;
 

@@ -40,20 +40,21 @@ impl TrainScheduler {
         }
         let number = self.number;
         self.number = number.checked_add(1)?;
-        let gap = self.gap();
+        let train = self.plan.rotation[number as usize % self.plan.rotation.len()];
+        let gap = self.gap_after(&train);
         self.due += gap;
         if self.due <= now {
             self.due = now + gap;
         }
-        let rotation = &self.plan.rotation;
-        Some((number, rotation[number as usize % rotation.len()]))
+        Some((number, train))
     }
 
     /// A gap drawn from gap · (1 ± jitter).
-    fn gap(&mut self) -> Duration {
+    fn gap_after(&mut self, train: &Train) -> Duration {
+        let gap_ns = train.gap_ns.unwrap_or(self.plan.gap_ns);
         let jitter = self.plan.jitter.clamp(0.0, 1.0);
         let factor = 1.0 + jitter * (2.0 * self.random.unit() - 1.0);
-        Duration::from_nanos(((self.plan.gap_ns as f64 * factor) as u64).max(1))
+        Duration::from_nanos(((gap_ns as f64 * factor) as u64).max(1))
     }
 }
 
@@ -67,6 +68,7 @@ mod tests {
             down,
             up_bytes: 1400,
             down_bytes: 1400,
+            gap_ns: None,
         }
     }
 
@@ -101,6 +103,15 @@ mod tests {
             (Time::from_millis(153), 3, train(25, 50)),
         ];
         assert_eq!(emitted, expected);
+    }
+
+    #[test]
+    fn a_train_may_have_a_gap_of_its_own() {
+        let mut plan = plan(0.0, Some(4));
+        plan.rotation[1].gap_ns = Some(400_000_000);
+        let emitted = run(&mut TrainScheduler::new(plan, Time::ZERO));
+        let times: Vec<Time> = emitted.iter().map(|(due, ..)| *due).collect();
+        assert_eq!(times, [0, 50, 450, 500].map(Time::from_millis));
     }
 
     #[test]
