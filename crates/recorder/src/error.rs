@@ -15,6 +15,14 @@ pub enum Error {
         /// What the user can do; empty, or begins with a separator.
         remedy: String,
     },
+
+    /// A session cannot go on.
+    #[error(transparent)]
+    Session(#[from] crate::client::SessionError),
+
+    /// No secret.
+    #[error(transparent)]
+    Secret(#[from] crate::secure::SecretError),
 }
 
 /// The crate's result.

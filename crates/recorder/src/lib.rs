@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod calibration;
+pub mod client;
 pub mod clock;
 mod error;
 pub mod packet;
