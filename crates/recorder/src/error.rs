@@ -20,6 +20,10 @@ pub enum Error {
     #[error(transparent)]
     Session(#[from] crate::client::SessionError),
 
+    /// A recording on disk.
+    #[error(transparent)]
+    Recording(#[from] crate::recording::RecordingError),
+
     /// No secret.
     #[error(transparent)]
     Secret(#[from] crate::secure::SecretError),
