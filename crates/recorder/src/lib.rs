@@ -10,6 +10,7 @@ pub mod clock;
 mod error;
 pub mod packet;
 pub mod plan;
+pub mod record;
 pub mod recording;
 pub mod secure;
 pub mod socket;

@@ -14,3 +14,6 @@ pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, SignalSam
 pub use journal::{Entry, JournalWriter, RecordingError, has_journal};
 pub use pack::{Packed, pack};
 pub use stamp::rfc3339;
+
+#[cfg(test)]
+mod tests;

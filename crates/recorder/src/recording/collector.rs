@@ -59,8 +59,11 @@ impl RunPlan {
 }
 
 /// Gathers the events of all runs.
-#[derive(Default)]
 pub struct Collector {
+    /// Time zero on the client's clock.
+    zero: Time,
+    /// Stamps of runs that are finished.
+    past: ClockEstimator,
     runs: BTreeMap<u32, Run>,
     /// The last thing that happened.
     last: Time,
@@ -118,9 +121,14 @@ pub struct RunRecords {
 }
 
 impl Collector {
-    /// One that knows nothing.
-    pub fn new() -> Self {
-        Self::default()
+    /// One that knows nothing yet. Times will count from `zero` on the client's clock.
+    pub fn new(zero: Time) -> Self {
+        Self {
+            zero,
+            past: ClockEstimator::new(),
+            runs: BTreeMap::new(),
+            last: Time::ZERO,
+        }
     }
 
     /// A run has been asked for.
@@ -207,32 +215,20 @@ impl Collector {
         }
     }
 
-    /// The server's clock against the client's, whose time counts from `zero`, by all packets so far.
-    pub fn clock(&self, zero: Time) -> Option<ClockEstimate> {
-        let mut estimator = ClockEstimator::new();
+    /// The server's clock against the client's, by all packets so far.
+    pub fn clock(&self) -> Option<ClockEstimate> {
+        let mut estimator = self.past.clone();
         for run in self.runs.values() {
-            for packet in &run.uplink {
-                if let Some(arrived) = packet.arrived {
-                    estimator.uplink(since(zero, packet.at), arrived as i64);
-                }
-            }
-            for slot in run.downlink.values().flatten() {
-                if let Some(arrived) = slot.arrived {
-                    estimator.downlink(slot.sent as i64, since(zero, arrived));
-                }
-            }
+            run.tell_stamps(self.zero, &mut estimator);
         }
         estimator.estimate()
     }
 
-    /// What became of the packets of a run, and forgets it; `None` if it never began. Times count from `zero` on the client's clock.
-    pub fn finish(
-        &mut self,
-        number: u32,
-        zero: Time,
-        clock: Option<&ClockEstimate>,
-    ) -> Option<RunRecords> {
+    /// What became of the packets of a run, and forgets it; `None` if it never began.
+    pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let run = self.runs.remove(&number)?;
+        let zero = self.zero;
+        run.tell_stamps(zero, &mut self.past);
         let began = run.began?;
         let cut = run.cut(self.last);
         let ended = match &run.end {
@@ -306,6 +302,19 @@ impl Run {
             slots.resize(index as usize + 1, Slot::default());
         }
         slots.get_mut(index as usize)
+    }
+
+    fn tell_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
+        for packet in &self.uplink {
+            if let Some(arrived) = packet.arrived {
+                estimator.uplink(since(zero, packet.at), arrived as i64);
+            }
+        }
+        for slot in self.downlink.values().flatten() {
+            if let Some(arrived) = slot.arrived {
+                estimator.downlink(slot.sent as i64, since(zero, arrived));
+            }
+        }
     }
 
     /// The fate of packets that were sent later is not known: never, if the run was ended properly.

@@ -166,35 +166,58 @@ impl JournalWriter {
     }
 }
 
-/// Reads a journal: hands each entry to `take`, and gives the head.
-pub(super) fn read(folder: &Path, take: &mut dyn FnMut(Entry)) -> Result<Head, RecordingError> {
-    let path = path_in(folder);
-    let foreign = || RecordingError::Foreign(path.clone());
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(RecordingError::NoJournal(folder.to_owned()));
+/// A journal that is being read: gives its entries in order, up to its end or to where it was torn.
+pub(super) struct JournalReader {
+    pub(super) head: Head,
+    input: BufReader<File>,
+    block: Vec<u8>,
+    /// Where the next entry begins in `block`.
+    position: usize,
+}
+
+impl JournalReader {
+    pub(super) fn open(folder: &Path) -> Result<Self, RecordingError> {
+        let path = path_in(folder);
+        let foreign = || RecordingError::Foreign(path.clone());
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RecordingError::NoJournal(folder.to_owned()));
+            }
+            Err(source) => {
+                let what = "read";
+                return Err(RecordingError::File { what, path, source });
+            }
+        };
+        let mut input = BufReader::with_capacity(BLOCK, file);
+        let mut magic = [0; 16];
+        input.read_exact(&mut magic).map_err(|_| foreign())?;
+        if &magic != MAGIC {
+            return Err(foreign());
         }
-        Err(source) => {
-            let what = "read";
-            return Err(RecordingError::File { what, path, source });
-        }
-    };
-    let mut input = BufReader::with_capacity(BLOCK, file);
-    let mut magic = [0; 16];
-    input.read_exact(&mut magic).map_err(|_| foreign())?;
-    if &magic != MAGIC {
-        return Err(foreign());
+        let head = next_block(&mut input).ok_or_else(foreign)?;
+        Ok(Self {
+            head: serde_json::from_slice(&head).map_err(|_| foreign())?,
+            input,
+            block: Vec::new(),
+            position: 0,
+        })
     }
-    let head = next_block(&mut input).ok_or_else(foreign)?;
-    let head = serde_json::from_slice(&head).map_err(|_| foreign())?;
-    while let Some(block) = next_block(&mut input) {
-        let mut rest = Fields(&block);
-        while let Some(entry) = decode(&mut rest) {
-            take(entry);
+}
+
+impl Iterator for JournalReader {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        if self.position == self.block.len() {
+            self.block = next_block(&mut self.input)?;
+            self.position = 0;
         }
+        let mut fields = Fields(&self.block[self.position..]);
+        let entry = decode(&mut fields)?;
+        self.position = self.block.len() - fields.0.len();
+        Some(entry)
     }
-    Ok(head)
 }
 
 fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {

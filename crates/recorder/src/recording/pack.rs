@@ -8,7 +8,7 @@ use cellbed_link::{Duration, Time};
 
 use super::collector::Collector;
 use super::description::{Clocks, Counts, Description, SignalSample, Span};
-use super::journal::{self, Entry, RecordingError};
+use super::journal::{self, Entry, JournalReader, RecordingError};
 use super::parquet_file;
 use crate::client::Role;
 use crate::packet::PacketRecord;
@@ -50,17 +50,19 @@ impl Table {
 ///
 /// Errors: there is no journal, or it is none, or nothing was recorded, or the disk refuses.
 pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
-    let mut collector = Collector::new();
+    let mut journal = JournalReader::open(folder)?;
+    let head = journal.head.clone();
+    let zero = Time::from_nanos(head.zero_ns);
+    let mut collector = Collector::new(zero);
     let mut signal: Vec<SignalSample> = Vec::new();
     let mut overflows = 0;
-    let head = journal::read(folder, &mut |entry| match entry {
+    journal.by_ref().for_each(|entry| match entry {
         Entry::Run(plan) => collector.plan(plan),
         Entry::Event(event) => collector.take(&event),
         Entry::Signal(sample) => signal.push(sample),
         Entry::Overflows(count) => overflows += count,
-    })?;
-    let zero = Time::from_nanos(head.zero_ns);
-    let clock = collector.clock(zero);
+    });
+    let clock = collector.clock();
     let mut tables: BTreeMap<&'static str, Table> = BTreeMap::new();
     let mut spans = Vec::new();
     let mut next_train = 0;
@@ -69,7 +71,7 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
         ..Notes::default()
     };
     for number in collector.runs() {
-        let Some(run) = collector.finish(number, zero, clock.as_ref()) else {
+        let Some(run) = collector.finish(number, clock.as_ref()) else {
             continue;
         };
         let (up, down, first_train) = match run.role {
