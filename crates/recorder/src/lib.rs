@@ -13,6 +13,7 @@ pub mod plan;
 pub mod record;
 pub mod recording;
 pub mod secure;
+pub mod server;
 pub mod socket;
 pub mod virtual_network;
 pub mod wire;
