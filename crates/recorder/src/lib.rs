@@ -5,10 +5,14 @@
 #![deny(unsafe_code)]
 
 pub mod calibration;
+pub mod client;
 pub mod clock;
+pub mod command;
 mod error;
 pub mod packet;
 pub mod plan;
+pub mod record;
+pub mod recording;
 pub mod secure;
 pub mod server;
 pub mod socket;
