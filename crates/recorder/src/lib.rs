@@ -4,5 +4,20 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+pub mod calibration;
+pub mod client;
+pub mod clock;
+pub mod command;
+mod error;
 pub mod packet;
 pub mod plan;
+pub mod record;
+pub mod recording;
+pub mod secure;
+pub mod server;
+pub mod socket;
+pub mod virtual_network;
+pub mod wire;
+pub mod workload;
+
+pub use error::{Error, Result};

@@ -20,6 +20,7 @@ VERBS = {
     "mahimahi": "Install commands that stand in for Mahimahi's.",
     "link": "See and change the links of what is running.",
     "meter": "Show what the links of live runs and shells do.",
+    "record": "Record a live network, or serve those who record.",
     "traces": "List, show and export traces and recordings.",
     "schema": "Print the JSON Schemas of scenarios and recordings.",
     "doctor": "Say what this machine has and lacks.",

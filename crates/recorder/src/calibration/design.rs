@@ -1,0 +1,260 @@
+//! The experiments of a calibration: which trains, how many, in which order. All of it fits into [less than five
+//! minutes](super::Calibrator::remaining).
+
+use cellbed_link::Duration;
+use cellbed_link::random::Random;
+
+use super::experiment::{Experiment, Purpose, TimedTrain, Workload};
+use super::{PACKET_BITS, PACKET_BYTES};
+use crate::packet::Way;
+use crate::plan::{Saturation, Train};
+
+/// Bytes of requests and acknowledgements (§4.4).
+const SMALL_BYTES: u16 = 100;
+/// How long to listen to stragglers.
+const QUIET: Duration = Duration::from_secs(1);
+/// Trains of each length: ten trials (§4.4) of two.
+pub(super) const TRIALS: usize = 20;
+/// Blocks of trains with one gap, and trains in each. The first of a block comes after another gap and does not count.
+pub(super) const BLOCKS: usize = 8;
+pub(super) const BLOCK: usize = 8;
+/// Measurements of each packet size.
+const SIZE_TRIALS: usize = 40;
+const ROUND_TRIPS: usize = 200;
+/// Between round trips, and between packets of various sizes (§3.1, §4.4).
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Gaps vary by so much, so that trains do not keep meeting the same phase of the radio's frames.
+const JITTER: f64 = 0.1;
+/// Lengths measured at most.
+const MOST_LENGTHS: usize = 14;
+/// A length beside those of the paper's set, which is measured for the verdict and never chosen.
+pub(super) const SHORT: u16 = 10;
+
+/// The gap between the starts of trains that surely lets a link cool: 100 ms (§4.4). On a link so slow that 25 packets take more than half of
+/// it, twice what they take, up to a second.
+pub(super) fn long_gap(rate_bps: f64) -> Duration {
+    let needed = Duration::from_secs_f64(2.0 * 25.0 * PACKET_BITS / rate_bps);
+    needed.clamp(Duration::from_millis(100), Duration::from_secs(1))
+}
+
+/// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate (§4.4), and 10. Above
+/// 100 there are larger steps where there would be too many.
+pub(super) fn lengths(rate_bps: f64) -> Vec<u16> {
+    let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
+    let longest = packets.min(10_000.0) as u16 / 25 * 25;
+    let mut lengths = vec![5, SHORT];
+    lengths.extend((25..=longest.min(100)).step_by(25));
+    let room = MOST_LENGTHS - lengths.len();
+    let steps = usize::from(longest.saturating_sub(100) / 25);
+    let stride = steps.div_ceil(room).max(1);
+    let mut longer: Vec<u16> = (0..steps)
+        .step_by(stride)
+        .map(|step| longest - 25 * step as u16)
+        .collect();
+    longer.reverse();
+    lengths.extend(longer);
+    lengths
+}
+
+/// A saturation of either direction or both.
+pub(super) fn saturation(
+    purpose: Purpose,
+    uplink: Option<f64>,
+    downlink: Option<f64>,
+    span: Duration,
+) -> Experiment {
+    let fixed = |rate: Option<f64>| {
+        rate.map(|rate| Saturation::Fixed {
+            rate_bps: rate as u64,
+        })
+    };
+    Experiment {
+        purpose,
+        workload: Workload::Saturation {
+            uplink: fixed(uplink),
+            downlink: fixed(downlink),
+            span,
+        },
+        quiet: QUIET,
+    }
+}
+
+pub(super) fn round_trips(random: &mut Random) -> Experiment {
+    let train = Train {
+        up: 1,
+        down: 1,
+        up_bytes: PACKET_BYTES,
+        down_bytes: PACKET_BYTES,
+        gap_ns: None,
+    };
+    let trains = std::iter::repeat_n((train, INTERVAL), ROUND_TRIPS);
+    timed(Purpose::RoundTrips, trains, random)
+}
+
+/// Each length once in each round, in an order of its own.
+pub(super) fn trains(way: Way, rate_bps: f64, random: &mut Random) -> Experiment {
+    let gap = long_gap(rate_bps);
+    let mut lengths = lengths(rate_bps);
+    let mut order = Vec::new();
+    for _ in 0..TRIALS {
+        shuffle(&mut lengths, random);
+        order.extend(lengths.iter().map(|&length| (train(way, length), gap)));
+    }
+    timed(Purpose::Trains(way), order, random)
+}
+
+/// The gaps under test: tenths of the [long gap](long_gap), from the longest to the shortest (§4.4: 100, 90, … 10 ms).
+pub(super) fn gaps(rate_bps: f64) -> Vec<Duration> {
+    let tenth = long_gap(rate_bps).as_nanos() / 10;
+    (1..=10)
+        .rev()
+        .map(|tenths| Duration::from_nanos(tenths * tenth))
+        .collect()
+}
+
+/// Trains of one length in blocks, each of one gap, in random order, and the gap of each block; between blocks the link cools and its
+/// queue empties.
+pub(super) fn gap_blocks(
+    way: Way,
+    length: u16,
+    rate_bps: f64,
+    random: &mut Random,
+) -> (Experiment, Vec<Duration>) {
+    let mut gaps = gaps(rate_bps);
+    let busy = f64::from(length) * PACKET_BITS / rate_bps * BLOCK as f64;
+    let (mut order, mut blocks) = (Vec::new(), Vec::new());
+    for _ in 0..BLOCKS {
+        shuffle(&mut gaps, random);
+        blocks.extend(&gaps);
+        for &gap in &gaps {
+            let behind = busy - gap.as_secs_f64() * BLOCK as f64;
+            let rest = long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0));
+            order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
+            order.push((train(way, length), rest.max(gap)));
+        }
+    }
+    (timed(Purpose::Gaps(way), order, random), blocks)
+}
+
+/// Packet sizes under test (§4.4).
+pub(super) fn sizes() -> impl DoubleEndedIterator<Item = u16> {
+    (1..=14).map(|hundred| 100 * hundred)
+}
+
+/// Each size once in each round, in an order of its own.
+pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
+    let mut sizes: Vec<u16> = sizes().collect();
+    let mut order = Vec::new();
+    for _ in 0..SIZE_TRIALS {
+        shuffle(&mut sizes, random);
+        order.extend(sizes.iter().map(|&size| {
+            let (up_bytes, down_bytes) = match way {
+                Way::Uplink => (size, SMALL_BYTES),
+                Way::Downlink => (SMALL_BYTES, size),
+            };
+            let train = Train {
+                up: 1,
+                down: 1,
+                up_bytes,
+                down_bytes,
+                gap_ns: None,
+            };
+            (train, INTERVAL)
+        }));
+    }
+    timed(Purpose::Sizes(way), order, random)
+}
+
+/// A train of `length` packets in one direction with as little as possible in the other.
+fn train(way: Way, length: u16) -> Train {
+    match way {
+        Way::Uplink => Train {
+            up: length,
+            down: 1,
+            up_bytes: PACKET_BYTES,
+            down_bytes: SMALL_BYTES,
+            gap_ns: None,
+        },
+        Way::Downlink => Train {
+            up: 1,
+            down: length,
+            up_bytes: SMALL_BYTES,
+            down_bytes: PACKET_BYTES,
+            gap_ns: None,
+        },
+    }
+}
+
+/// Trains, each with the mean gap behind it.
+fn timed(
+    purpose: Purpose,
+    trains: impl IntoIterator<Item = (Train, Duration)>,
+    random: &mut Random,
+) -> Experiment {
+    let mut at = Duration::ZERO;
+    let trains = trains
+        .into_iter()
+        .map(|(train, gap)| {
+            let timed = TimedTrain { at, train };
+            let factor = 1.0 + JITTER * (2.0 * random.unit() - 1.0);
+            at += Duration::from_secs_f64(gap.as_secs_f64() * factor);
+            timed
+        })
+        .collect();
+    Experiment {
+        purpose,
+        workload: Workload::Trains(trains),
+        quiet: QUIET,
+    }
+}
+
+/// Fisher and Yates.
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellbed_link::Seed;
+
+    #[test]
+    fn the_longest_train_takes_half_of_the_rate() {
+        assert_eq!(lengths(17e6), [5, 10, 25, 50, 75]);
+        assert_eq!(lengths(60e6).last(), Some(&250)); // 267 would be half
+        let many = lengths(500e6);
+        assert_eq!((many.len(), many.last()), (14, Some(&2225)));
+        assert!(many.is_sorted());
+    }
+
+    #[test]
+    fn a_slow_link_gets_longer_gaps() {
+        assert_eq!(long_gap(60e6), Duration::from_millis(100));
+        assert_eq!(long_gap(1e6), Duration::from_millis(560));
+        assert_eq!(lengths(1e6), [5, 10, 25]);
+        assert_eq!(gaps(60e6)[9], Duration::from_millis(10));
+    }
+
+    #[test]
+    fn every_length_comes_in_every_round() {
+        let Workload::Trains(trains) =
+            trains(Way::Downlink, 30e6, &mut Random::new(Seed(1))).workload
+        else {
+            panic!("these are trains");
+        };
+        let mut orders = Vec::new();
+        for round in trains.chunks(lengths(30e6).len()) {
+            let order: Vec<u16> = round.iter().map(|timed| timed.train.down).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, lengths(30e6));
+            orders.push(order);
+        }
+        assert_eq!(orders.len(), TRIALS);
+        orders.dedup();
+        assert!(orders.len() > TRIALS - 3);
+        assert!(trains.is_sorted_by_key(|timed| timed.at));
+    }
+}
