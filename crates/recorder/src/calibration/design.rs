@@ -15,15 +15,18 @@ const SMALL_BYTES: u16 = 100;
 const QUIET: Duration = Duration::from_secs(1);
 /// Trains of each length: ten trials (§4.4) of two.
 pub(super) const TRIALS: usize = 20;
-/// Blocks of trains with one gap, and trains in each. The first of a block comes after another gap and does not count.
-pub(super) const BLOCKS: usize = 8;
+/// Trains in a block of one gap. The first comes after another gap and does not count.
 pub(super) const BLOCK: usize = 8;
+/// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
+const MOST_BLOCKS: usize = 8;
+const BLOCKS_SPAN: Duration = Duration::from_secs(45);
 /// Measurements of each packet size.
 const SIZE_TRIALS: usize = 40;
 const ROUND_TRIPS: usize = 200;
 /// Between round trips, and between packets of various sizes (§3.1, §4.4).
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Gaps vary by so much, so that trains do not keep meeting the same phase of the radio's frames.
+/// Gaps vary by so much, so that trains do not keep meeting the same phase of the radio's frames. Those under test do not; between blocks of
+/// them the phase changes.
 const JITTER: f64 = 0.1;
 /// Lengths measured at most.
 const MOST_LENGTHS: usize = 14;
@@ -86,20 +89,27 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         up_bytes: PACKET_BYTES,
         down_bytes: PACKET_BYTES,
     };
-    let trains = std::iter::repeat_n((train, INTERVAL), ROUND_TRIPS);
-    timed(Purpose::RoundTrips, trains, random)
+    let trains = (0..ROUND_TRIPS).map(|_| (train, varied(INTERVAL, random)));
+    timed(Purpose::RoundTrips, trains)
 }
 
-/// Each length once in each round, in an order of its own.
+/// Each length once in each round, in an order of its own. Behind a long train the gap is longer than the [long gap](long_gap): half of that is
+/// left for cooling even if the train is delivered at half of the saturated rate.
 pub(super) fn trains(way: Way, rate_bps: f64, random: &mut Random) -> Experiment {
-    let gap = long_gap(rate_bps);
+    let gap = |length: u16| {
+        let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
+        let cooling = 0.5 * long_gap(rate_bps).as_secs_f64();
+        long_gap(rate_bps).max(Duration::from_secs_f64(busy + cooling))
+    };
     let mut lengths = lengths(rate_bps);
     let mut order = Vec::new();
     for _ in 0..TRIALS {
         shuffle(&mut lengths, random);
-        order.extend(lengths.iter().map(|&length| (train(way, length), gap)));
+        for &length in &lengths {
+            order.push((train(way, length), varied(gap(length), random)));
+        }
     }
-    timed(Purpose::Trains(way), order, random)
+    timed(Purpose::Trains(way), order)
 }
 
 /// The gaps under test: tenths of the [long gap](long_gap), from the longest to the shortest (§4.4: 100, 90, … 10 ms).
@@ -121,18 +131,25 @@ pub(super) fn gap_blocks(
 ) -> (Experiment, Vec<Duration>) {
     let mut gaps = gaps(rate_bps);
     let busy = f64::from(length) * PACKET_BITS / rate_bps * BLOCK as f64;
+    let rest = |gap: Duration| {
+        let behind = busy - gap.as_secs_f64() * BLOCK as f64;
+        gap.max(long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0)))
+    };
+    let round: f64 = gaps
+        .iter()
+        .map(|&gap| gap.as_secs_f64() * (BLOCK - 1) as f64 + rest(gap).as_secs_f64())
+        .sum();
+    let rounds = (BLOCKS_SPAN.as_secs_f64() / round) as usize;
     let (mut order, mut blocks) = (Vec::new(), Vec::new());
-    for _ in 0..BLOCKS {
+    for _ in 0..rounds.clamp(1, MOST_BLOCKS) {
         shuffle(&mut gaps, random);
         blocks.extend(&gaps);
         for &gap in &gaps {
-            let behind = busy - gap.as_secs_f64() * BLOCK as f64;
-            let rest = long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0));
             order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
-            order.push((train(way, length), rest.max(gap)));
+            order.push((train(way, length), varied(rest(gap), random)));
         }
     }
-    (timed(Purpose::Gaps(way), order, random), blocks)
+    (timed(Purpose::Gaps(way), order), blocks)
 }
 
 /// Packet sizes under test (§4.4).
@@ -157,10 +174,10 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 up_bytes,
                 down_bytes,
             };
-            (train, INTERVAL)
+            (train, varied(INTERVAL, random))
         }));
     }
-    timed(Purpose::Sizes(way), order, random)
+    timed(Purpose::Sizes(way), order)
 }
 
 /// A train of `length` packets in one direction with as little as possible in the other.
@@ -181,19 +198,14 @@ fn train(way: Way, length: u16) -> Train {
     }
 }
 
-/// Trains, each with the mean gap behind it.
-fn timed(
-    purpose: Purpose,
-    trains: impl IntoIterator<Item = (Train, Duration)>,
-    random: &mut Random,
-) -> Experiment {
+/// Trains, each with the gap behind it.
+fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) -> Experiment {
     let mut at = Duration::ZERO;
     let trains = trains
         .into_iter()
         .map(|(train, gap)| {
             let timed = TimedTrain { at, train };
-            let factor = 1.0 + JITTER * (2.0 * random.unit() - 1.0);
-            at += Duration::from_secs_f64(gap.as_secs_f64() * factor);
+            at += gap;
             timed
         })
         .collect();
@@ -202,6 +214,11 @@ fn timed(
         workload: Workload::Trains(trains),
         quiet: QUIET,
     }
+}
+
+fn varied(gap: Duration, random: &mut Random) -> Duration {
+    let factor = 1.0 + JITTER * (2.0 * random.unit() - 1.0);
+    Duration::from_secs_f64(gap.as_secs_f64() * factor)
 }
 
 /// Fisher and Yates.

@@ -172,7 +172,7 @@ pub(super) fn choice(
                 .collect();
             PredictionError {
                 length: chosen.length,
-                mean_error: Estimate::of(&errors).map_or(0.0, |errors| errors.mean),
+                mean_error: Estimate::of(&errors).map_or(0.0, |errors| rounded(errors.mean)),
             }
         })
         .collect();
@@ -182,36 +182,44 @@ pub(super) fn choice(
     (best.map_or(5, |best| best.length), errors)
 }
 
+/// To as many digits as mean anything.
+fn rounded(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
 /// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of a block came after
-/// another gap and does not count.
+/// another gap and does not count. Short gaps at which the queue overflows, so that too many last packets are lost, are left out.
 pub(super) fn gap_profiles(
     way: Way,
     gaps: &[Duration],
     blocks: &[Duration],
     arrivals: &Arrivals,
 ) -> Result<Vec<GapProfile>, CalibrationError> {
-    gaps.iter()
-        .map(|gap| {
-            let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
-            let trains: Vec<_> = members
-                .filter(|(of_block, _)| *of_block == gap)
-                .flat_map(|(_, members)| members.iter().skip(1))
-                .collect();
-            let lasts = trains.iter().filter_map(|train| *relative(train)?.last()?);
-            let samples: Vec<f64> = lasts.collect();
-            let needed = trains.len().div_ceil(NEEDED_SHARE);
-            let what = || format!("trains with gaps of {gap}");
-            let last = Estimate::of(&samples)
-                .filter(|last| last.samples >= needed)
-                .ok_or_else(|| lost(way, what(), trains.len(), samples.len(), needed))?;
-            Ok(GapProfile {
-                gap_ns: gap.as_nanos(),
-                trials: last.samples as u32,
-                last_ns: last.mean as i64,
-                last_error_ns: last.error as u64,
-            })
-        })
-        .collect()
+    let mut profiles = Vec::new();
+    for gap in gaps {
+        let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
+        let trains: Vec<_> = members
+            .filter(|(of_block, _)| *of_block == gap)
+            .flat_map(|(_, members)| members.iter().skip(1))
+            .collect();
+        let lasts = trains.iter().filter_map(|train| *relative(train)?.last()?);
+        let samples: Vec<f64> = lasts.collect();
+        let needed = trains.len().div_ceil(NEEDED_SHARE);
+        let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed) else {
+            if !profiles.is_empty() {
+                break;
+            }
+            let what = format!("trains with gaps of {gap}");
+            return Err(lost(way, what, trains.len(), samples.len(), needed));
+        };
+        profiles.push(GapProfile {
+            gap_ns: gap.as_nanos(),
+            trials: last.samples as u32,
+            last_ns: last.mean as i64,
+            last_error_ns: last.error as u64,
+        });
+    }
+    Ok(profiles)
 }
 
 /// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min − r_last(G_min), at least 0.
