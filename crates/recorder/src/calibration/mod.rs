@@ -92,6 +92,8 @@ pub struct Calibrator {
 /// What has been found out of a direction so far.
 #[derive(Clone, Debug, Default)]
 struct Found {
+    /// One way, with the offset of the clocks.
+    least_delay_ns: Option<i64>,
     saturated_bps: f64,
     saturated_error_bps: f64,
     queue: Option<QueueLimit>,
@@ -174,7 +176,10 @@ impl Calibrator {
             }
             (Purpose::Queue, _) => {
                 for way in Way::BOTH {
-                    self.found.of_mut(way).queue = rate::queue_limit(records.of(way));
+                    let found = self.found.of_mut(way);
+                    found.queue = found
+                        .least_delay_ns
+                        .and_then(|least| rate::queue_limit(records.of(way), least));
                 }
                 Some(design::round_trips(&mut self.random))
             }
@@ -197,9 +202,7 @@ impl Calibrator {
                 })
             }
             (Purpose::Sizes(way), Workload::Trains(trains)) => {
-                let answers = Arrivals::new(Way::Downlink, trains, down);
-                let times = trains::round_trips(up, trains, &answers);
-                let offsets = sizes::offsets(way, trains, &times)?;
+                let offsets = sizes::offsets(way, trains, records.of(way))?;
                 let found = self.found.of_mut(way);
                 (found.offsets, found.offset_errors) = (offsets.offsets, offsets.errors);
                 (way == Way::Uplink).then(|| design::size_rounds(Way::Downlink, &mut self.random))
@@ -263,6 +266,11 @@ impl Calibrator {
             if share == 0.0 {
                 return Err(nothing(way, Purpose::Search, records));
             }
+            let least = &mut self.found.of_mut(way).least_delay_ns;
+            *least = [*least, rate::least_delay(records.of(way))]
+                .into_iter()
+                .flatten()
+                .min();
             if share < FILLED || self.search_bps * SEARCH_STEP > SEARCH_TO_BPS {
                 *self.rough_bps.of_mut(way) = Some(share * self.search_bps);
             }

@@ -55,18 +55,22 @@ pub(super) enum QueueLimit {
 const OVERFLOW_WINDOW: usize = 48;
 const OVERFLOW_SHARE: usize = 4;
 
+/// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
+pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
+    let delays = records
+        .iter()
+        .filter_map(|record| Some(record.arrived_ns? - record.sent_ns?));
+    delays.min()
+}
+
 /// What the bottleneck queue holds: what was ahead of the packets that it refused (the max-min method: delay at the loss × rate).
 ///
-/// A packet that would not have had to wait would have arrived a least one-way delay after it was sent. What arrives later than that,
-/// and was sent before, was ahead of it. The clocks' offset is in both and cancels.
-pub(super) fn queue_limit(records: &[PacketRecord]) -> Option<QueueLimit> {
+/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way delay](least_delay) of
+/// packets that came one by one: under overload all wait. What arrives later than that, and was sent before, was ahead of it.
+pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
     let mut records = records.to_vec();
     records.sort_unstable_by_key(|record| record.index);
     let sent = sending_times(&records)?;
-    let delays = records.iter().zip(&sent);
-    let least = delays
-        .filter_map(|(record, sent)| Some(record.arrived_ns? - sent))
-        .min()?;
     let mut departures: Vec<(i64, u64)> = arrivals(&records);
     let mut gone = 0;
     for (_, bytes) in &mut departures {
@@ -188,14 +192,14 @@ mod tests {
     fn a_full_queue_is_told_from_packets_that_get_lost() {
         let mut records = overload(100, 5000);
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(98_000..=102_000))
         ));
         for record in records.iter_mut().step_by(100) {
             record.arrived_ns = None;
         }
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(90_000..=102_000))
         ));
         let mut wide = overload(10_000, 1000);
@@ -203,7 +207,7 @@ mod tests {
             record.arrived_ns = None;
         }
         assert!(matches!(
-            queue_limit(&wide),
+            queue_limit(&wide, 20 * MS),
             Some(QueueLimit::AtLeast(600_000..=800_000))
         ));
     }
@@ -217,7 +221,7 @@ mod tests {
             }
         }
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(98_000..=102_000))
         ));
     }

@@ -84,17 +84,16 @@ fn transfer(direction: &DirectionCalibration) -> String {
 
 fn idleness(way: Way, direction: &DirectionCalibration) -> String {
     let (gap, idle) = (millis(direction.least_gap_ns), millis(direction.idle_ns));
-    let least = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
-    let kept = if direction.least_gap_ns > least {
-        format!("after {idle} ms of idleness it is as cold as before")
+    let shortest = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
+    let cooling = if direction.least_gap_ns == shortest {
+        "with no gap that was tried are they delivered faster".into()
+    } else if direction.idle_ns == 0 {
+        "with shorter gaps, which leave no pause, they are delivered at another rate".into()
     } else {
-        format!(
-            "no gap down to {} ms kept it warm; {idle} ms of idleness are taken for cold",
-            millis(least)
-        )
+        format!("after {idle} ms without packets the link is as cold as ever")
     };
     format!(
-        "Trains of {} packets {way} must start at least {gap} ms apart: {kept}.",
+        "Trains of {} packets {way} must start at least {gap} ms apart: {cooling}.",
         direction.train
     )
 }
