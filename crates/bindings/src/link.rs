@@ -187,7 +187,8 @@ impl Direction {
     }
 }
 
-fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
+/// Stages in the terms of the emulator's configuration.
+pub(crate) fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     cellbed_emulator::parse_stages(stages).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
