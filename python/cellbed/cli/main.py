@@ -20,6 +20,7 @@ VERBS = {
     "mahimahi": "Install commands that stand in for Mahimahi's.",
     "link": "See and change the links of what is running.",
     "meter": "Show what the links of live runs and shells do.",
+    "calibrate": "Find out what a network does to packet trains and under saturation.",
     "traces": "List and show the traces of the archive.",
     "schema": "Print the JSON Schema of scenario files.",
     "doctor": "Say what this machine has and lacks.",

@@ -241,26 +241,28 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
 ///
 /// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
 /// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
-/// that have passed, and the next shorter gap must agree.
+/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
     };
-    let mut least = longest;
-    let mut cold = vec![longest.last_ns as f64];
+    let mut cold = vec![longest];
     let mut warm_before = false;
     for gap in &gaps[1..] {
-        let mean = cold.iter().sum::<f64>() / cold.len() as f64;
-        let warm = (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean;
+        let count = cold.len() as f64;
+        let mean = cold.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;
+        let squares = cold.iter().map(|gap| (gap.last_error_ns as f64).powi(2));
+        let error = (squares.sum::<f64>().sqrt() / count).hypot(gap.last_error_ns as f64);
+        let warm = (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + error;
         if warm && warm_before {
             break;
         }
         warm_before = warm;
         if !warm {
-            least = gap;
-            cold.push(gap.last_ns as f64);
+            cold.push(gap);
         }
     }
+    let least = cold[cold.len() - 1];
     let idle = least.gap_ns as i64 - least.last_ns;
     (least.gap_ns, idle.max(0) as u64)
 }
