@@ -207,3 +207,18 @@ fn a_calibration_is_written_and_read() {
     let read: Calibration = serde_json::from_str(&text).unwrap();
     assert_eq!(read, calibration);
 }
+
+#[test]
+fn no_more_is_asked_for_than_is_allowed() {
+    let mut network = VirtualNetwork::new(
+        constant(1_000_000_000, None, ms(5)),
+        constant(1_000_000_000, None, ms(5)),
+    );
+    let mut calibrator = Calibrator::new(Seed(1));
+    calibrator.limit(BitRate(50_000_000), 200);
+    let calibration = network.calibrate(calibrator).unwrap();
+    let down = &calibration.directions.downlink;
+    near(down.saturated_bps as f64, 50e6, 0.01);
+    assert!(down.lengths.iter().all(|profile| profile.length <= 200));
+    assert_eq!(down.queue_bytes, None);
+}

@@ -54,10 +54,10 @@ pub(super) fn long_gap(rate_bps: f64) -> Duration {
 }
 
 /// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate (§4.4), and 10. Above
-/// 100 there are larger steps where there would be too many.
-pub(super) fn lengths(rate_bps: f64) -> Vec<u16> {
+/// 100 there are larger steps where there would be too many. None is longer than `most`.
+pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
-    let longest = (packets.min(10_000.0) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
+    let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
     let mut lengths = vec![5, SHORT];
     lengths.extend((25..=longest.min(100)).step_by(25));
     let room = MOST_LENGTHS - lengths.len();
@@ -109,13 +109,13 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
 
 /// Every length in each round, in an order of its own. Behind a long train the gap is longer than the [long gap](long_gap): half of that is
 /// left for cooling even if the train is delivered at half of the saturated rate.
-pub(super) fn trains(way: Way, rate_bps: f64, random: &mut Random) -> Experiment {
+pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) -> Experiment {
     let gap = |length: u16| {
         let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
         let cooling = 0.5 * long_gap(rate_bps).as_secs_f64();
         long_gap(rate_bps).max(Duration::from_secs_f64(busy + cooling))
     };
-    let mut round: Vec<u16> = lengths(rate_bps)
+    let mut round: Vec<u16> = lengths(rate_bps, most)
         .into_iter()
         .flat_map(|length| std::iter::repeat_n(length, repeats(length)))
         .collect();
@@ -273,10 +273,10 @@ mod tests {
 
     #[test]
     fn the_longest_train_takes_half_of_the_rate() {
-        assert_eq!(lengths(17e6), [5, 10, 25, 50, 75]);
-        assert_eq!(lengths(60e6).last(), Some(&250)); // 267 would be half
-        let many = lengths(500e6);
-        assert_eq!((many.len(), many.last()), (14, Some(&2225)));
+        assert_eq!(lengths(17e6, 1000), [5, 10, 25, 50, 75]);
+        assert_eq!(lengths(60e6, 1000).last(), Some(&250)); // 267 would be half
+        let many = lengths(500e6, 1000);
+        assert_eq!((many.len(), many.last()), (14, Some(&1000)));
         assert!(many.is_sorted());
     }
 
@@ -284,14 +284,14 @@ mod tests {
     fn a_slow_link_gets_longer_gaps() {
         assert_eq!(long_gap(60e6), Duration::from_millis(100));
         assert_eq!(long_gap(1e6), Duration::from_millis(560));
-        assert_eq!(lengths(1e6), [5, 10, 25]);
+        assert_eq!(lengths(1e6, 1000), [5, 10, 25]);
         assert_eq!(gaps(60e6)[9], Duration::from_millis(10));
     }
 
     #[test]
     fn every_length_comes_in_every_round_at_another_place() {
         let Workload::Trains(trains) =
-            trains(Way::Downlink, 30e6, &mut Random::new(Seed(1))).workload
+            trains(Way::Downlink, 30e6, 1000, &mut Random::new(Seed(1))).workload
         else {
             panic!("these are trains");
         };

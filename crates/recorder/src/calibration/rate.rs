@@ -1,5 +1,7 @@
 //! What a direction carries, and what its queue holds, from saturation.
 
+use cellbed_link::Duration;
+
 use super::estimate::Estimate;
 use crate::packet::PacketRecord;
 
@@ -29,7 +31,8 @@ pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
 }
 
 /// The share of what was sent at `rate_bps` that arrived in as long as sending took; 1 for a link that is not filled.
-pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span_ns: i64) -> f64 {
+pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration) -> f64 {
+    let span_ns = span.as_nanos() as i64;
     let arrivals = arrivals(records);
     let Some(&(first, _)) = arrivals.first() else {
         return 0.0;
@@ -228,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_not_filled_delivers_what_is_sent() {
-        assert!(delivered(&overload(100, 2000), 8e6, 2_000 * MS) < 0.3);
+        assert!(delivered(&overload(100, 2000), 8e6, Duration::from_secs(2)) < 0.3);
         let sparse: Vec<PacketRecord> = (0..200)
             .map(|index| PacketRecord {
                 train: 0,
@@ -239,6 +242,6 @@ mod tests {
                 copies: 1,
             })
             .collect();
-        assert!((delivered(&sparse, 8e5, 2_000 * MS) - 1.0).abs() < 0.01);
+        assert!((delivered(&sparse, 8e5, Duration::from_secs(2)) - 1.0).abs() < 0.01);
     }
 }
