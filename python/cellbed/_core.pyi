@@ -1,5 +1,6 @@
 """The Rust parts of cellbed: the emulator, the entry into its nodes, traces, and positions in TOML files."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import final
 
@@ -47,6 +48,20 @@ def enter(
     The process is killed when the *thread* that started it ends, so start it from one that stays.
 
     Errors: :class:`OSError` that says what failed.
+    """
+
+def calibrate(
+    server: str, secret_file: str, interface: str | None, seed: int, tell: Callable[[str, float | None], None]
+) -> str:
+    """What a calibration finds of the network between here and a recorder's server, as JSON. Takes minutes.
+
+    server: ``HOST:PORT``. secret_file: a file with the secret that the server has too. interface: the name of the
+    network interface to use; ``None`` lets the routes decide. seed: of the order of trains. tell: called with what
+    comes next and with the seconds that are left, or with something worth knowing and ``None``.
+
+    Call it on the main thread.
+
+    Errors: :class:`ValueError` that says what was wrong and what to do; :class:`KeyboardInterrupt`.
     """
 
 def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:

@@ -1,7 +1,8 @@
-"""What a network does to packet trains and under saturation: calibration by the procedures of CellReplay (Sentosa et al., NSDI 2025, §4.4).
+"""Calibration: what a network does to packet trains and under saturation (Sentosa et al., "CellReplay", NSDI 2025, §4.4).
 
-The experiments and the estimates are the recorder's (``crates/recorder/src/calibration``). This package makes calibrations
-of links in virtual time, reads them, and shows them as a table and as the paper's figures.
+The experiments and the estimates are the recorder's (``crates/recorder/src/calibration``). This package asks for
+calibrations of live networks and of links in virtual time, reads them, and shows them as a table and as the paper's
+figures.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class CalibrationError(CellbedError):
 def calibrate_virtually(uplink: Link, downlink: Link, seed: int = 0) -> Calibration:
     """Calibrate a network of two links in virtual time.
 
-    uplink, downlink: as they were made; what has been sent through them does not matter, nor do later changes of them. seed: of the
-    order of trains.
+    uplink, downlink: as they were made; what has been sent through them does not matter, nor do later changes of them.
+    seed: of the order of trains.
 
     Raises CalibrationError where nothing or too little comes through.
     """

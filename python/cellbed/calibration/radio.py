@@ -18,5 +18,7 @@ def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
         near = difflib.get_close_matches(profile, PROFILES, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
-    uplink, downlink = (Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in ("uplink", "downlink"))
+    uplink, downlink = (
+        Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in ("uplink", "downlink")
+    )
     return calibrate_virtually(uplink, downlink, seed)

@@ -41,9 +41,6 @@ def rows(calibration: Calibration) -> Iterator[tuple[str, str, str]]:
     offsets = [dict(getattr(calibration.compensation, way)) for way in WAYS]
     one, other = (f"{offset[100] / 1e6:+.1f}" if 100 in offset else "–" for offset in offsets)
     yield "100 bytes, later than 1400, ms", one, other
-    times = calibration.round_trip_ns
-    if times is not None:
-        yield "round trip, median and p95, ms", f"{times.median / 1e6:.1f}", f"{times.p95 / 1e6:.1f}"
 
 
 def _rate(side: CalibratedDirection) -> str:

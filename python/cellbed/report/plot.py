@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How something looks. colour: of line and fill. width: of the line, px. opacity: 0 to 1. dashes: of the line, px."""
+    """How something looks. colour: of line and fill. width, dashes: of the line, px. opacity: 0 to 1."""
 
     colour: str
     width: float = 0.0
@@ -139,7 +139,9 @@ class Plot:
             for index in row:
                 name, style = self._legend[index]
                 thick = min(style.width, 8.0) or 12.0
-                key = f'stroke="{style.colour}" stroke-width="{thick:g}" stroke-opacity="{style.opacity}"{_dashes(style)}'
+                key = (
+                    f'stroke="{style.colour}" stroke-width="{thick:g}" stroke-opacity="{style.opacity}"{_dashes(style)}'
+                )
                 parts.append(f'<path d="M{x:.1f} {y - 4.5}h22" {key}/>')
                 parts.append(f'<text x="{x + 28:.1f}" y="{y}">{escape(name)}</text>')
                 x += lengths[index]
