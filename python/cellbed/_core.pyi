@@ -1,6 +1,5 @@
 """The Rust parts of cellbed: the emulator, the entry into its nodes, traces, and positions in TOML files."""
 
-from collections.abc import Callable
 from os import PathLike
 from typing import final
 
@@ -18,6 +17,13 @@ Columns = tuple[
     NDArray[np.bool_],
     NDArray[np.int64],
 ]
+
+def record(arguments: list[str]) -> int:
+    """Run ``cellbed record`` with these arguments, as ``cellbed-recorder`` without Python does; its exit status.
+
+    0 done, 1 an error, 2 wrong arguments, 130 interrupted before anything was recorded. Writes to standard output and
+    error; handles SIGINT, SIGTERM and SIGHUP while it runs. The GIL is released throughout.
+    """
 
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
@@ -50,16 +56,13 @@ def enter(
     Errors: :class:`OSError` that says what failed.
     """
 
-def calibrate(
-    server: str, secret_file: str, interface: str | None, seed: int, tell: Callable[[str, float | None], None]
-) -> str:
+def calibrate(server: str, secret: str | PathLike[str], interface: str | None, seed: int) -> str:
     """What a calibration finds of the network between here and a recorder's server, as JSON. Takes minutes.
 
-    server: ``HOST:PORT``. secret_file: a file with the secret that the server has too. interface: the name of the
-    network interface to use; ``None`` lets the routes decide. seed: of the order of trains. tell: called with what
-    comes next and with the seconds that are left, or with something worth knowing and ``None``.
+    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the name of the network
+    interface to use; ``None`` lets the routes decide. seed: of the order of trains.
 
-    Call it on the main thread.
+    Tells on standard error how far it is. Call it on the main thread.
 
     Errors: :class:`ValueError` that says what was wrong and what to do; :class:`KeyboardInterrupt`.
     """

@@ -7,6 +7,7 @@
 pub mod calibration;
 pub mod client;
 pub mod clock;
+pub mod command;
 mod error;
 pub mod packet;
 pub mod plan;

@@ -1,4 +1,4 @@
-"""Calibration: what a network does to packet trains and under saturation (Sentosa et al., "CellReplay", NSDI 2025, §4.4).
+"""Calibration: what a network does to packet trains and under saturation (CellReplay, NSDI 2025, §4.4).
 
 The experiments and the estimates are the recorder's (``crates/recorder/src/calibration``). This package asks for
 calibrations of live networks and of links in virtual time, reads them, and shows them as a table and as the paper's

@@ -12,8 +12,15 @@ def calibrate(
     server: Annotated[
         str | None, typer.Argument(metavar="HOST:PORT", help="A server of `cellbed record serve`.", show_default=False)
     ] = None,
-    secret_file: Annotated[
-        Path | None, typer.Option(help="File with the secret that the server has too.", show_default=False)
+    secret: Annotated[
+        Path | None,
+        typer.Option(
+            "--secret",
+            "--secret-file",
+            metavar="FILE",
+            help="The file with the secret that the server has too.",
+            show_default=False,
+        ),
     ] = None,
     interface: Annotated[
         str | None, typer.Option(help="Network interface to use; left out: as the routes say.", show_default=False)
@@ -36,7 +43,7 @@ def calibrate(
 
     \b
     Examples:
-      cellbed calibrate server.example.org:4433 --secret-file secret --interface usb0
+      cellbed calibrate server.example.org:7700 --secret secret --interface usb0
       cellbed calibrate --virtual lowband-good --out lowband    what a calibration says of a generated link
     """
     from rich.console import Console
@@ -49,8 +56,10 @@ def calibrate(
     if virtual is not None and server is None:
         name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)
     elif server is not None and virtual is None:
+        if secret is None:
+            raise typer.BadParameter("name the file with the secret that the server has too: --secret FILE")
         name = server if interface is None else f"{server} by {interface}"
-        calibration = calibrate_live(server, secret_file, interface, seed)
+        calibration = calibrate_live(server, secret, interface, seed)
     else:
         raise typer.BadParameter("write either HOST:PORT or --virtual PROFILE")
     if as_json:

@@ -13,6 +13,7 @@ mod probing;
 mod requests;
 mod run;
 mod saturator;
+mod serve;
 mod session;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use budget::Budget;
 pub use counters::Counters;
 use handshake::Randoms;
 pub use limits::Limits;
+pub use serve::{ServeConfig, Serving, Statistics};
 use session::Session;
 
 /// The state of all sessions. Time goes in with every call.
@@ -111,6 +113,7 @@ impl Server {
         self.counters.received += 1;
         self.counters.received_bytes += datagram.len() as u64;
         match Kind::of(datagram) {
+            _ if from.port() == 0 => self.counters.malformed += 1, // nobody could be answered there
             Ok(Kind::Hello) => self.hello(now, from, datagram, out),
             Ok(kind) if kind.is_sealed() => self.sealed(now, arrived, from, datagram, out),
             _ => self.counters.malformed += 1,
