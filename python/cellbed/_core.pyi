@@ -56,6 +56,25 @@ def enter(
     Errors: :class:`OSError` that says what failed.
     """
 
+def calibrate(server: str, secret: str | PathLike[str], interface: str | None, seed: int) -> str:
+    """What a calibration finds of the network between here and a recorder's server, as JSON. Takes minutes.
+
+    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the name of the network
+    interface to use; ``None`` lets the routes decide. seed: of the order of trains.
+
+    Tells on standard error how far it is. Call it on the main thread.
+
+    Errors: :class:`ValueError` that says what was wrong and what to do; :class:`KeyboardInterrupt`.
+    """
+
+def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
+    """What a calibration finds of two directions in virtual time, as JSON (:class:`cellbed.calibration.Calibration`).
+
+    uplink, downlink: stages as in ``Direction``. seed: of the order of trains.
+
+    Errors: :class:`ValueError` for stages that are none, and where nothing or too little comes through.
+    """
+
 class TraceFormatError(ValueError):
     """A trace that was refused: ``FILE:LINE: reason``."""
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod calibration;
 mod columns;
 mod link;
 mod positions;
@@ -18,6 +19,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::calibration::{calibrate, calibrate_virtually};
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]

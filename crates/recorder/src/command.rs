@@ -9,13 +9,15 @@ mod serve;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
 
+use crate::calibration::Calibration;
 use crate::error::{Error, Result};
 use crate::recording::pack;
 use crate::secure::Secret;
-use arguments::{Cellbed, Pack, Standalone, Verb};
+use arguments::{Cellbed, Pack, Reach, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1 an error,
 /// 2 arguments that are none, 130 interrupted before anything was recorded.
@@ -44,6 +46,28 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(verb) => status(dispatch(verb)),
         Err(status) => status,
     }
+}
+
+/// What `calibrate` finds, for callers that show it themselves. On standard error it tells how far it is.
+///
+/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None` lets the routes decide. seed: of the
+/// order of trains.
+///
+/// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.
+pub fn calibrated(
+    server: String,
+    secret: PathBuf,
+    interface: Option<String>,
+    seed: u64,
+) -> Result<Calibration> {
+    let reach = Reach {
+        server,
+        secret,
+        interface,
+        json: false,
+        quiet: false,
+    };
+    calibrate::calibrated(&reach, seed)
 }
 
 /// The shell's completions of `cellbed-recorder`.

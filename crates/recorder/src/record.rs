@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{BitRate, Duration, Time};
 
 use crate::calibration::{Calibration, Calibrator, Purpose, Workload as Experimented};
 use crate::client::{Event, Message, Order, PathThread, Role, RunEnd, RunRequest, Workload};
@@ -102,7 +102,8 @@ pub struct Recorder {
     second: Option<PathThread>,
     sender: Sender<(Name, Message)>,
     messages: Receiver<(Name, Message)>,
-    connected: bool,
+    /// What the server allows, once it has answered.
+    offer: Option<Offer>,
     started: Time,
     next_run: u32,
     interrupts: Interrupts,
@@ -122,7 +123,7 @@ impl Recorder {
             second: None,
             sender,
             messages,
-            connected: false,
+            offer: None,
             started: now(),
             next_run: 1,
             interrupts,
@@ -152,7 +153,7 @@ impl Recorder {
                 Ok(Some((name, message)))
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                if !self.connected && now().since(self.started) > CONNECT {
+                if self.offer.is_none() && now().since(self.started) > CONNECT {
                     return Err(Error::NoAnswer {
                         server: self.access.server,
                         seconds: CONNECT.as_secs_f64() as u64,
@@ -167,12 +168,12 @@ impl Recorder {
         for event in events {
             match event {
                 Event::Connected(offer) => {
-                    self.connected = true;
+                    self.offer = Some(*offer);
                     watch(Notice::Connected(*offer));
                 }
                 Event::Silent => watch(Notice::Silent),
                 Event::Resumed => watch(Notice::Resumed),
-                Event::Rejected(reason) if !self.connected => {
+                Event::Rejected(reason) if self.offer.is_none() => {
                     return Err(Error::Rejected {
                         server: self.access.server,
                         reason: *reason,
@@ -195,6 +196,9 @@ impl Recorder {
         let zero = now();
         let mut collector = Collector::new(zero);
         while let Some(experiment) = calibrator.next().cloned() {
+            if let Some(offer) = &self.offer {
+                calibrator.limit(BitRate(offer.rate_bps), offer.answer_packets);
+            }
             watch(Notice::Calibrating(
                 experiment.purpose,
                 calibrator.remaining(),
@@ -312,7 +316,7 @@ impl Recorder {
     }
 
     fn wait_for_connection(&mut self, watch: Watch<'_>) -> Result<()> {
-        while !self.connected {
+        while self.offer.is_none() {
             if self.interrupts.count() > 0 {
                 return Err(Error::Interrupted);
             }

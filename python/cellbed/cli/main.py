@@ -21,6 +21,7 @@ VERBS = {
     "link": "See and change the links of what is running.",
     "meter": "Show what the links of live runs and shells do.",
     "record": "Record a live network, or serve those who record.",
+    "calibrate": "Find out what a network does to packet trains and under saturation.",
     "traces": "List, show and export traces and recordings.",
     "schema": "Print the JSON Schemas of scenarios and recordings.",
     "doctor": "Say what this machine has and lacks.",

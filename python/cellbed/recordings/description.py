@@ -129,6 +129,9 @@ class Length(Part):
     length: Annotated[int, Field(ge=1)]
     trials: Count
     mean_arrival_ns: tuple[float, ...]
+    last_error_ns: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Standard error of the last of these."
+    )
 
 
 class LengthError(Part):
@@ -143,6 +146,7 @@ class Gap(Part):
 
     gap_ns: Nanos
     last_ns: float
+    last_error_ns: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Standard error of it.")
 
 
 class CalibratedDirection(Part):
@@ -151,8 +155,10 @@ class CalibratedDirection(Part):
     train: Annotated[int, Field(ge=1)] = Field(description="U or D: packets of a train.")
     least_gap_ns: Nanos | None = Field(default=None, description="G_min.")
     idle_ns: Nanos | None = Field(default=None, description="F.")
-    queue_bytes: Count | None = Field(default=None, description="B.")
+    queue_bytes: Count | None = Field(default=None, description="B; null if the queue did not overflow.")
+    queue_at_least_bytes: Count | None = Field(default=None, description="What it held then.")
     saturated_bps: Annotated[float, Field(ge=0)] | None = None
+    saturated_error_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Standard error of it.")
     lengths: tuple[Length, ...] = ()
     errors: tuple[LengthError, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -187,6 +193,7 @@ class Compensation(Part):
 class RoundTrip(Part):
     """Round-trip times of single packets."""
 
+    p5: float | None = None
     median: float
     p95: float
 

@@ -13,17 +13,33 @@ use crate::plan::{Saturation, Train};
 const SMALL_BYTES: u16 = 100;
 /// How long to listen to stragglers.
 const QUIET: Duration = Duration::from_secs(1);
-/// Trains of each length: ten trials (§4.4) of two.
-pub(super) const TRIALS: usize = 20;
-/// Blocks of trains with one gap, and trains in each. The first of a block comes after another gap and does not count.
-pub(super) const BLOCKS: usize = 8;
+/// Rounds of trains of all lengths at most, and what they may take together. Ten trials (§4.4) of two, and more of those that are short: their
+/// completion varies more.
+const MOST_ROUNDS: usize = 20;
+const ROUNDS_SPAN: Duration = Duration::from_secs(45);
+
+/// How often a length comes in a round.
+fn repeats(length: u16) -> usize {
+    match length {
+        ..50 => 3,
+        50..=100 => 2,
+        _ => 1,
+    }
+}
+
+/// Trains in a block of one gap. The first comes after another gap and does not count.
 pub(super) const BLOCK: usize = 8;
-/// Measurements of each packet size.
-const SIZE_TRIALS: usize = 40;
+/// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
+const MOST_BLOCKS: usize = 8;
+const BLOCKS_SPAN: Duration = Duration::from_secs(42);
+/// Measurements of each packet size but the largest, and how often more that one comes, with which all others are compared.
+const SIZE_ROUNDS: usize = 40;
+const LARGEST_MORE: usize = 2;
 const ROUND_TRIPS: usize = 200;
 /// Between round trips, and between packets of various sizes (§3.1, §4.4).
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Gaps vary by so much, so that trains do not keep meeting the same phase of the radio's frames.
+/// Gaps are longer by up to so much, so that trains do not keep meeting the same phase of the radio's frames. Those under test do not; between blocks of
+/// them the phase changes.
 const JITTER: f64 = 0.1;
 /// Lengths measured at most.
 const MOST_LENGTHS: usize = 14;
@@ -38,10 +54,10 @@ pub(super) fn long_gap(rate_bps: f64) -> Duration {
 }
 
 /// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate (§4.4), and 10. Above
-/// 100 there are larger steps where there would be too many.
-pub(super) fn lengths(rate_bps: f64) -> Vec<u16> {
+/// 100 there are larger steps where there would be too many. None is longer than `most`.
+pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
-    let longest = packets.min(10_000.0) as u16 / 25 * 25;
+    let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
     let mut lengths = vec![5, SHORT];
     lengths.extend((25..=longest.min(100)).step_by(25));
     let room = MOST_LENGTHS - lengths.len();
@@ -87,20 +103,32 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         down_bytes: PACKET_BYTES,
         gap_ns: None,
     };
-    let trains = std::iter::repeat_n((train, INTERVAL), ROUND_TRIPS);
-    timed(Purpose::RoundTrips, trains, random)
+    let trains = (0..ROUND_TRIPS).map(|_| (train, varied(INTERVAL, random)));
+    timed(Purpose::RoundTrips, trains)
 }
 
-/// Each length once in each round, in an order of its own.
-pub(super) fn trains(way: Way, rate_bps: f64, random: &mut Random) -> Experiment {
-    let gap = long_gap(rate_bps);
-    let mut lengths = lengths(rate_bps);
+/// Every length in each round, in an order of its own. Behind a long train the gap is longer than the [long gap](long_gap): half of that is
+/// left for cooling even if the train is delivered at half of the saturated rate.
+pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) -> Experiment {
+    let gap = |length: u16| {
+        let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
+        let cooling = 0.5 * long_gap(rate_bps).as_secs_f64();
+        long_gap(rate_bps).max(Duration::from_secs_f64(busy + cooling))
+    };
+    let mut round: Vec<u16> = lengths(rate_bps, most)
+        .into_iter()
+        .flat_map(|length| std::iter::repeat_n(length, repeats(length)))
+        .collect();
+    let span: f64 = round.iter().map(|&length| gap(length).as_secs_f64()).sum();
+    let rounds = (ROUNDS_SPAN.as_secs_f64() / span) as usize;
     let mut order = Vec::new();
-    for _ in 0..TRIALS {
-        shuffle(&mut lengths, random);
-        order.extend(lengths.iter().map(|&length| (train(way, length), gap)));
+    for _ in 0..rounds.clamp(1, MOST_ROUNDS) {
+        shuffle(&mut round, random);
+        for &length in &round {
+            order.push((train(way, length), varied(gap(length), random)));
+        }
     }
-    timed(Purpose::Trains(way), order, random)
+    timed(Purpose::Trains(way), order)
 }
 
 /// The gaps under test: tenths of the [long gap](long_gap), from the longest to the shortest (§4.4: 100, 90, … 10 ms).
@@ -122,30 +150,53 @@ pub(super) fn gap_blocks(
 ) -> (Experiment, Vec<Duration>) {
     let mut gaps = gaps(rate_bps);
     let busy = f64::from(length) * PACKET_BITS / rate_bps * BLOCK as f64;
+    let rest = |gap: Duration| {
+        let behind = busy - gap.as_secs_f64() * BLOCK as f64;
+        gap.max(long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0)))
+    };
+    let round: f64 = gaps
+        .iter()
+        .map(|&gap| gap.as_secs_f64() * (BLOCK - 1) as f64 + rest(gap).as_secs_f64())
+        .sum();
+    let rounds = (BLOCKS_SPAN.as_secs_f64() / round) as usize;
     let (mut order, mut blocks) = (Vec::new(), Vec::new());
-    for _ in 0..BLOCKS {
+    for _ in 0..rounds.clamp(1, MOST_BLOCKS) {
         shuffle(&mut gaps, random);
         blocks.extend(&gaps);
         for &gap in &gaps {
-            let behind = busy - gap.as_secs_f64() * BLOCK as f64;
-            let rest = long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0));
             order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
-            order.push((train(way, length), rest.max(gap)));
+            order.push((train(way, length), varied(rest(gap), random)));
         }
     }
-    (timed(Purpose::Gaps(way), order, random), blocks)
+    (timed(Purpose::Gaps(way), order), blocks)
 }
 
 /// Packet sizes under test (§4.4).
-pub(super) fn sizes() -> impl DoubleEndedIterator<Item = u16> {
-    (1..=14).map(|hundred| 100 * hundred)
-}
+pub(super) const SIZES: [u16; 14] = [
+    100,
+    200,
+    300,
+    400,
+    500,
+    600,
+    700,
+    800,
+    900,
+    1000,
+    1100,
+    1200,
+    1300,
+    PACKET_BYTES,
+];
+/// Packets of a round of sizes.
+pub(super) const SIZE_ROUND: usize = SIZES.len() + LARGEST_MORE;
 
-/// Each size once in each round, in an order of its own.
+/// Every size in each round, in an order of its own.
 pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
-    let mut sizes: Vec<u16> = sizes().collect();
+    let mut sizes = SIZES.to_vec();
+    sizes.extend([PACKET_BYTES; LARGEST_MORE]);
     let mut order = Vec::new();
-    for _ in 0..SIZE_TRIALS {
+    for _ in 0..SIZE_ROUNDS {
         shuffle(&mut sizes, random);
         order.extend(sizes.iter().map(|&size| {
             let (up_bytes, down_bytes) = match way {
@@ -159,10 +210,10 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 down_bytes,
                 gap_ns: None,
             };
-            (train, INTERVAL)
+            (train, varied(INTERVAL, random))
         }));
     }
-    timed(Purpose::Sizes(way), order, random)
+    timed(Purpose::Sizes(way), order)
 }
 
 /// A train of `length` packets in one direction with as little as possible in the other.
@@ -185,19 +236,14 @@ fn train(way: Way, length: u16) -> Train {
     }
 }
 
-/// Trains, each with the mean gap behind it.
-fn timed(
-    purpose: Purpose,
-    trains: impl IntoIterator<Item = (Train, Duration)>,
-    random: &mut Random,
-) -> Experiment {
+/// Trains, each with the gap behind it.
+fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) -> Experiment {
     let mut at = Duration::ZERO;
     let trains = trains
         .into_iter()
         .map(|(train, gap)| {
             let timed = TimedTrain { at, train };
-            let factor = 1.0 + JITTER * (2.0 * random.unit() - 1.0);
-            at += Duration::from_secs_f64(gap.as_secs_f64() * factor);
+            at += gap;
             timed
         })
         .collect();
@@ -206,6 +252,11 @@ fn timed(
         workload: Workload::Trains(trains),
         quiet: QUIET,
     }
+}
+
+fn varied(gap: Duration, random: &mut Random) -> Duration {
+    let factor = 1.0 + JITTER * random.unit();
+    Duration::from_secs_f64(gap.as_secs_f64() * factor)
 }
 
 /// Fisher and Yates.
@@ -222,10 +273,10 @@ mod tests {
 
     #[test]
     fn the_longest_train_takes_half_of_the_rate() {
-        assert_eq!(lengths(17e6), [5, 10, 25, 50, 75]);
-        assert_eq!(lengths(60e6).last(), Some(&250)); // 267 would be half
-        let many = lengths(500e6);
-        assert_eq!((many.len(), many.last()), (14, Some(&2225)));
+        assert_eq!(lengths(17e6, 1000), [5, 10, 25, 50, 75]);
+        assert_eq!(lengths(60e6, 1000).last(), Some(&250)); // 267 would be half
+        let many = lengths(500e6, 1000);
+        assert_eq!((many.len(), many.last()), (14, Some(&1000)));
         assert!(many.is_sorted());
     }
 
@@ -233,28 +284,25 @@ mod tests {
     fn a_slow_link_gets_longer_gaps() {
         assert_eq!(long_gap(60e6), Duration::from_millis(100));
         assert_eq!(long_gap(1e6), Duration::from_millis(560));
-        assert_eq!(lengths(1e6), [5, 10, 25]);
+        assert_eq!(lengths(1e6, 1000), [5, 10, 25]);
         assert_eq!(gaps(60e6)[9], Duration::from_millis(10));
     }
 
     #[test]
-    fn every_length_comes_in_every_round() {
+    fn every_length_comes_in_every_round_at_another_place() {
         let Workload::Trains(trains) =
-            trains(Way::Downlink, 30e6, &mut Random::new(Seed(1))).workload
+            trains(Way::Downlink, 30e6, 1000, &mut Random::new(Seed(1))).workload
         else {
             panic!("these are trains");
         };
-        let mut orders = Vec::new();
-        for round in trains.chunks(lengths(30e6).len()) {
-            let order: Vec<u16> = round.iter().map(|timed| timed.train.down).collect();
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            assert_eq!(sorted, lengths(30e6));
-            orders.push(order);
-        }
-        assert_eq!(orders.len(), TRIALS);
-        orders.dedup();
-        assert!(orders.len() > TRIALS - 3);
+        let lengths: Vec<u16> = trains.iter().map(|timed| timed.train.down).collect();
+        let count = |wanted| lengths.iter().filter(|length| **length == wanted).count();
+        assert_eq!(
+            [5, 10, 25, 50, 75, 100, 125].map(count),
+            [60, 60, 60, 40, 40, 40, 20]
+        );
         assert!(trains.is_sorted_by_key(|timed| timed.at));
+        let rounds: Vec<&[u16]> = lengths.chunks(lengths.len() / 20).collect();
+        assert!(rounds.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

@@ -86,6 +86,21 @@ impl Experiment {
 }
 
 impl Workload {
+    /// At what rate a direction is saturated, bit/s; `None` if it is not.
+    pub(super) fn rate_bps(&self, way: Way) -> Option<f64> {
+        let Self::Saturation {
+            uplink, downlink, ..
+        } = self
+        else {
+            return None;
+        };
+        let saturation = match way {
+            Way::Uplink => uplink,
+            Way::Downlink => downlink,
+        };
+        saturation.as_ref()?.rate().map(|rate| rate.0 as f64)
+    }
+
     /// From the first packet to the last, about.
     pub fn span(&self) -> Duration {
         match self {

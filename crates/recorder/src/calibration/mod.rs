@@ -23,7 +23,7 @@ mod trains;
 mod verdict;
 
 use cellbed_link::random::Random;
-use cellbed_link::{Duration, Seed};
+use cellbed_link::{BitRate, Duration, Seed};
 
 pub use error::CalibrationError;
 pub use experiment::{Experiment, Purpose, TimedTrain, Workload};
@@ -39,9 +39,11 @@ use trains::Arrivals;
 pub const PACKET_BYTES: u16 = 1400;
 const PACKET_BITS: f64 = 8.0 * PACKET_BYTES as f64;
 
-/// The search for the rate begins here, and ends at a network that takes this much.
+/// The search for the rate begins here.
 const SEARCH_FROM_BPS: f64 = 1e6;
-const SEARCH_TO_BPS: f64 = 4.1e9;
+/// What a server sends at most, and answers with at most, unless it says otherwise.
+const MOST_BPS: f64 = 2.5e9;
+const MOST_PACKETS: u16 = 1000;
 const SEARCH_STEP: f64 = 4.0;
 const SEARCH_SPAN: Duration = Duration::from_secs(1);
 /// A link that delivers less than this share of what is sent is filled.
@@ -51,8 +53,9 @@ const SATURATION: f64 = 1.25;
 const OVERLOAD: f64 = 3.0;
 const SATURATION_SPAN: Duration = Duration::from_secs(8);
 const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// How often a saturation is tried at a higher rate when it did not fill the link.
+/// How often a saturation is tried, and how much more is sent when the one before did not fill the link.
 const SATURATION_ATTEMPTS: u32 = 3;
+const RAISE: f64 = 2.0;
 
 /// Asks for experiments one after another, and finds the parameters in their results.
 ///
@@ -79,6 +82,8 @@ pub struct Calibrator {
     random: Random,
     /// What comes next; `None` at the end.
     next: Option<Experiment>,
+    most_bps: f64,
+    most_packets: u16,
     /// At which rate the search is, and what it has found.
     search_bps: f64,
     rough_bps: Both<Option<f64>>,
@@ -92,6 +97,8 @@ pub struct Calibrator {
 /// What has been found out of a direction so far.
 #[derive(Clone, Debug, Default)]
 struct Found {
+    /// One way, with the offset of the clocks.
+    least_delay_ns: Option<i64>,
     saturated_bps: f64,
     saturated_error_bps: f64,
     queue: Option<QueueLimit>,
@@ -109,6 +116,8 @@ impl Calibrator {
         let mut calibrator = Self {
             random: Random::new(seed),
             next: None,
+            most_bps: MOST_BPS,
+            most_packets: MOST_PACKETS,
             search_bps: SEARCH_FROM_BPS,
             rough_bps: Both::default(),
             attempts: 0,
@@ -118,6 +127,13 @@ impl Calibrator {
         };
         calibrator.next = Some(calibrator.search());
         calibrator
+    }
+
+    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network that takes more is told to take this.
+    pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
+        self.most_bps = self.most_bps.min(rate.0 as f64);
+        self.most_packets = self.most_packets.min(answer_packets);
+        self.search_bps = self.search_bps.min(self.most_bps);
     }
 
     /// The experiment to make now, the same until its results have been [taken](Self::take); `None` at the end. One that was broken off can
@@ -155,26 +171,27 @@ impl Calibrator {
         };
         self.next = match (experiment.purpose, &experiment.workload) {
             (Purpose::Search, workload) => {
-                self.take_search(workload.span(), records)?;
+                self.take_search(workload, records)?;
                 Some(
                     if self.rough_bps.uplink.is_some() && self.rough_bps.downlink.is_some() {
                         self.saturation()
                     } else {
-                        self.search_bps *= SEARCH_STEP;
+                        self.search_bps = (SEARCH_STEP * self.search_bps).min(self.most_bps);
                         self.search()
                     },
                 )
             }
-            (Purpose::Saturation, workload) => {
-                Some(if self.take_saturation(workload.span(), records)? {
-                    self.overload()
-                } else {
-                    self.saturation()
-                })
-            }
+            (Purpose::Saturation, workload) => Some(if self.take_saturation(workload, records)? {
+                self.overload()
+            } else {
+                self.saturation()
+            }),
             (Purpose::Queue, _) => {
                 for way in Way::BOTH {
-                    self.found.of_mut(way).queue = rate::queue_limit(records.of(way));
+                    let found = self.found.of_mut(way);
+                    found.queue = found
+                        .least_delay_ns
+                        .and_then(|least| rate::queue_limit(records.of(way), least));
                 }
                 Some(design::round_trips(&mut self.random))
             }
@@ -197,9 +214,7 @@ impl Calibrator {
                 })
             }
             (Purpose::Sizes(way), Workload::Trains(trains)) => {
-                let answers = Arrivals::new(Way::Downlink, trains, down);
-                let times = trains::round_trips(up, trains, &answers);
-                let offsets = sizes::offsets(way, trains, &times)?;
+                let offsets = sizes::offsets(way, trains, records.of(way))?;
                 let found = self.found.of_mut(way);
                 (found.offsets, found.offset_errors) = (offsets.offsets, offsets.errors);
                 (way == Way::Uplink).then(|| design::size_rounds(Way::Downlink, &mut self.random))
@@ -252,26 +267,34 @@ impl Calibrator {
 
     fn take_search(
         &mut self,
-        span: Duration,
+        workload: &Workload,
         records: Both<&[PacketRecord]>,
     ) -> Result<(), CalibrationError> {
         for way in Way::BOTH {
-            if self.rough_bps.of(way).is_some() {
+            let Some(asked) = workload.rate_bps(way) else {
                 continue;
-            }
-            let share = rate::delivered(records.of(way), self.search_bps, span.as_nanos() as i64);
+            };
+            let share = rate::delivered(records.of(way), asked, workload.span());
             if share == 0.0 {
                 return Err(nothing(way, Purpose::Search, records));
             }
-            if share < FILLED || self.search_bps * SEARCH_STEP > SEARCH_TO_BPS {
-                *self.rough_bps.of_mut(way) = Some(share * self.search_bps);
+            let least = &mut self.found.of_mut(way).least_delay_ns;
+            *least = [*least, rate::least_delay(records.of(way))]
+                .into_iter()
+                .flatten()
+                .min();
+            if share < FILLED || asked >= self.most_bps {
+                *self.rough_bps.of_mut(way) = Some(share * asked);
             }
         }
         Ok(())
     }
 
     fn saturation(&self) -> Experiment {
-        let rate = |way| self.rough_bps.of(way).map(|rate| SATURATION * rate);
+        let rate = |way| {
+            let rough = self.rough_bps.of(way);
+            rough.map(|rate| (SATURATION * rate).min(self.most_bps))
+        };
         design::saturation(
             Purpose::Saturation,
             rate(Way::Uplink),
@@ -283,7 +306,7 @@ impl Calibrator {
     /// Whether it filled both directions.
     fn take_saturation(
         &mut self,
-        span: Duration,
+        workload: &Workload,
         records: Both<&[PacketRecord]>,
     ) -> Result<bool, CalibrationError> {
         self.attempts += 1;
@@ -293,20 +316,18 @@ impl Calibrator {
                 .ok_or_else(|| nothing(way, Purpose::Saturation, records))?;
             let found = self.found.of_mut(way);
             (found.saturated_bps, found.saturated_error_bps) = (estimate.mean, estimate.error);
-            let rough = self.rough_bps.of_mut(way);
-            let sent = SATURATION * rough.unwrap_or(estimate.mean);
-            if rate::delivered(records.of(way), sent, span.as_nanos() as i64) > FILLED
-                && sent < SEARCH_TO_BPS
-            {
+            let asked = workload.rate_bps(way).unwrap_or(self.most_bps);
+            let share = rate::delivered(records.of(way), asked, workload.span());
+            if share > FILLED && asked < self.most_bps {
                 filled = false;
-                *rough = Some(sent);
+                *self.rough_bps.of_mut(way) = Some(RAISE * asked / SATURATION);
             }
         }
         Ok(filled || self.attempts == SATURATION_ATTEMPTS)
     }
 
     fn overload(&self) -> Experiment {
-        let rate = |way| Some(OVERLOAD * self.found.of(way).saturated_bps);
+        let rate = |way| Some((OVERLOAD * self.found.of(way).saturated_bps).min(self.most_bps));
         design::saturation(
             Purpose::Queue,
             rate(Way::Uplink),
@@ -339,12 +360,14 @@ impl Calibrator {
     }
 
     fn trains(&mut self, way: Way) -> Experiment {
-        design::trains(way, self.found.of(way).saturated_bps, &mut self.random)
+        let rate = self.found.of(way).saturated_bps;
+        design::trains(way, rate, self.most_packets, &mut self.random)
     }
 
     fn take_trains(&mut self, way: Way, arrivals: &Arrivals) -> Result<(), CalibrationError> {
         let found = self.found.of_mut(way);
-        found.lengths = trains::profiles(way, &design::lengths(found.saturated_bps), arrivals)?;
+        let lengths = design::lengths(found.saturated_bps, self.most_packets);
+        found.lengths = trains::profiles(way, &lengths, arrivals)?;
         (found.train, found.errors) = trains::choice(&found.lengths, found.saturated_bps);
         Ok(())
     }
@@ -382,7 +405,9 @@ impl Calibrator {
             Purpose::Saturation => self.saturation().span(),
             Purpose::Queue => self.overload().span() + OVERLOAD_SPAN, // and then it empties
             Purpose::RoundTrips => design::round_trips(random).span(),
-            Purpose::Trains(way) => design::trains(way, rate(way), random).span(),
+            Purpose::Trains(way) => {
+                design::trains(way, rate(way), self.most_packets, random).span()
+            }
             Purpose::Gaps(way) => design::gap_blocks(way, length(way), rate(way), random)
                 .0
                 .span(),

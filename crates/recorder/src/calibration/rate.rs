@@ -1,5 +1,7 @@
 //! What a direction carries, and what its queue holds, from saturation.
 
+use cellbed_link::Duration;
+
 use super::estimate::Estimate;
 use crate::packet::PacketRecord;
 
@@ -29,7 +31,8 @@ pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
 }
 
 /// The share of what was sent at `rate_bps` that arrived in as long as sending took; 1 for a link that is not filled.
-pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span_ns: i64) -> f64 {
+pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration) -> f64 {
+    let span_ns = span.as_nanos() as i64;
     let arrivals = arrivals(records);
     let Some(&(first, _)) = arrivals.first() else {
         return 0.0;
@@ -55,18 +58,22 @@ pub(super) enum QueueLimit {
 const OVERFLOW_WINDOW: usize = 48;
 const OVERFLOW_SHARE: usize = 4;
 
+/// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
+pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
+    let delays = records
+        .iter()
+        .filter_map(|record| Some(record.arrived_ns? - record.sent_ns?));
+    delays.min()
+}
+
 /// What the bottleneck queue holds: what was ahead of the packets that it refused (the max-min method: delay at the loss × rate).
 ///
-/// A packet that would not have had to wait would have arrived a least one-way delay after it was sent. What arrives later than that,
-/// and was sent before, was ahead of it. The clocks' offset is in both and cancels.
-pub(super) fn queue_limit(records: &[PacketRecord]) -> Option<QueueLimit> {
+/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way delay](least_delay) of
+/// packets that came one by one: under overload all wait. What arrives later than that, and was sent before, was ahead of it.
+pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
     let mut records = records.to_vec();
     records.sort_unstable_by_key(|record| record.index);
     let sent = sending_times(&records)?;
-    let delays = records.iter().zip(&sent);
-    let least = delays
-        .filter_map(|(record, sent)| Some(record.arrived_ns? - sent))
-        .min()?;
     let mut departures: Vec<(i64, u64)> = arrivals(&records);
     let mut gone = 0;
     for (_, bytes) in &mut departures {
@@ -188,14 +195,14 @@ mod tests {
     fn a_full_queue_is_told_from_packets_that_get_lost() {
         let mut records = overload(100, 5000);
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(98_000..=102_000))
         ));
         for record in records.iter_mut().step_by(100) {
             record.arrived_ns = None;
         }
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(90_000..=102_000))
         ));
         let mut wide = overload(10_000, 1000);
@@ -203,7 +210,7 @@ mod tests {
             record.arrived_ns = None;
         }
         assert!(matches!(
-            queue_limit(&wide),
+            queue_limit(&wide, 20 * MS),
             Some(QueueLimit::AtLeast(600_000..=800_000))
         ));
     }
@@ -217,14 +224,14 @@ mod tests {
             }
         }
         assert!(matches!(
-            queue_limit(&records),
+            queue_limit(&records, 20 * MS),
             Some(QueueLimit::Bytes(98_000..=102_000))
         ));
     }
 
     #[test]
     fn a_link_that_is_not_filled_delivers_what_is_sent() {
-        assert!(delivered(&overload(100, 2000), 8e6, 2_000 * MS) < 0.3);
+        assert!(delivered(&overload(100, 2000), 8e6, Duration::from_secs(2)) < 0.3);
         let sparse: Vec<PacketRecord> = (0..200)
             .map(|index| PacketRecord {
                 train: 0,
@@ -235,6 +242,6 @@ mod tests {
                 copies: 1,
             })
             .collect();
-        assert!((delivered(&sparse, 8e5, 2_000 * MS) - 1.0).abs() < 0.01);
+        assert!((delivered(&sparse, 8e5, Duration::from_secs(2)) - 1.0).abs() < 0.01);
     }
 }

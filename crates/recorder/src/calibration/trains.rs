@@ -172,7 +172,7 @@ pub(super) fn choice(
                 .collect();
             PredictionError {
                 length: chosen.length,
-                mean_error: Estimate::of(&errors).map_or(0.0, |errors| errors.mean),
+                mean_error: Estimate::of(&errors).map_or(0.0, |errors| rounded(errors.mean)),
             }
         })
         .collect();
@@ -182,49 +182,87 @@ pub(super) fn choice(
     (best.map_or(5, |best| best.length), errors)
 }
 
+/// To as many digits as mean anything.
+fn rounded(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
 /// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of a block came after
-/// another gap and does not count.
+/// another gap and does not count. Short gaps at which the queue overflows, so that too many last packets are lost, are left out.
 pub(super) fn gap_profiles(
     way: Way,
     gaps: &[Duration],
     blocks: &[Duration],
     arrivals: &Arrivals,
 ) -> Result<Vec<GapProfile>, CalibrationError> {
-    gaps.iter()
-        .map(|gap| {
-            let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
-            let trains: Vec<_> = members
-                .filter(|(of_block, _)| *of_block == gap)
-                .flat_map(|(_, members)| members.iter().skip(1))
-                .collect();
-            let lasts = trains.iter().filter_map(|train| *relative(train)?.last()?);
-            let samples: Vec<f64> = lasts.collect();
-            let needed = trains.len().div_ceil(NEEDED_SHARE);
-            let what = || format!("trains with gaps of {gap}");
-            let last = Estimate::of(&samples)
-                .filter(|last| last.samples >= needed)
-                .ok_or_else(|| lost(way, what(), trains.len(), samples.len(), needed))?;
-            Ok(GapProfile {
-                gap_ns: gap.as_nanos(),
-                trials: last.samples as u32,
-                last_ns: last.mean as i64,
-                last_error_ns: last.error as u64,
+    let mut profiles = Vec::new();
+    for gap in gaps {
+        let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
+        let of_gap: Vec<Vec<f64>> = members
+            .filter(|(of_block, _)| *of_block == gap)
+            .map(|(_, members)| {
+                let trains = members.iter().skip(1);
+                trains
+                    .filter_map(|train| *relative(train)?.last()?)
+                    .collect()
             })
-        })
-        .collect()
+            .collect();
+        let (sent, samples) = (of_gap.len() * (BLOCK - 1), of_gap.concat());
+        let needed = sent.div_ceil(NEEDED_SHARE);
+        let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed) else {
+            if !profiles.is_empty() {
+                break;
+            }
+            let what = format!("trains with gaps of {gap}");
+            return Err(lost(way, what, sent, samples.len(), needed));
+        };
+        profiles.push(GapProfile {
+            gap_ns: gap.as_nanos(),
+            trials: last.samples as u32,
+            last_ns: last.mean as i64,
+            last_error_ns: error_of_blocks(&of_gap).unwrap_or(last.error) as u64,
+        });
+    }
+    Ok(profiles)
+}
+
+/// Trains of one block have met the same weather: it is the blocks that are independent.
+fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
+    let means: Vec<f64> = blocks
+        .iter()
+        .filter_map(|block| Some(Estimate::of(block)?.mean))
+        .collect();
+    Estimate::of(&means)
+        .filter(|means| means.samples > 1)
+        .map(|means| means.error)
 }
 
 /// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min − r_last(G_min), at least 0.
 ///
 /// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
-/// in the queue, does not count.
+/// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
+/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
     };
-    let cold = longest.last_ns as f64;
-    let like = |gap: &&GapProfile| (gap.last_ns as f64 - cold).abs() <= TOLERANCE * cold;
-    let least = gaps.iter().take_while(like).last().unwrap_or(longest);
+    let mut cold = vec![longest];
+    let mut warm_before = false;
+    for gap in &gaps[1..] {
+        let count = cold.len() as f64;
+        let mean = cold.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;
+        let squares = cold.iter().map(|gap| (gap.last_error_ns as f64).powi(2));
+        let error = (squares.sum::<f64>().sqrt() / count).hypot(gap.last_error_ns as f64);
+        let warm = (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + error;
+        if warm && warm_before {
+            break;
+        }
+        warm_before = warm;
+        if !warm {
+            cold.push(gap);
+        }
+    }
+    let least = cold[cold.len() - 1];
     let idle = least.gap_ns as i64 - least.last_ns;
     (least.gap_ns, idle.max(0) as u64)
 }
@@ -260,5 +298,71 @@ pub(super) fn enough(
         0 => Err(CalibrationError::Nothing { way, purpose, sent }),
         _ if usable < needed => Err(lost(way, "round trips".into(), sent, usable, needed)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(lasts: &[(u64, i64)]) -> Vec<GapProfile> {
+        let profile = |&(gap, last): &(u64, i64)| GapProfile {
+            gap_ns: gap,
+            trials: 50,
+            last_ns: last,
+            last_error_ns: 0,
+        };
+        lasts.iter().map(profile).collect()
+    }
+
+    #[test]
+    fn the_least_gap_is_the_last_after_which_trains_are_as_slow() {
+        let exact = gaps(&[(100, 20), (80, 19), (60, 17), (40, 12), (30, 12), (20, 18)]);
+        assert_eq!(least_gap(&exact), (60, 43));
+        let busy = gaps(&[(100, 20), (10, 20)]);
+        assert_eq!(least_gap(&busy), (10, 0));
+        let outlier = gaps(&[(100, 20), (80, 12), (60, 20), (40, 12)]);
+        assert_eq!(least_gap(&outlier).0, 60);
+    }
+
+    fn profile(length: u16, arrival: impl Fn(i64) -> i64) -> LengthProfile {
+        LengthProfile {
+            length,
+            trials: 20,
+            mean_arrival_ns: (0..length.into()).map(arrival).collect(),
+            last_error_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_length_is_chosen_that_predicts_the_others() {
+        // The first 50 packets take 2 ms each, all others as long as under saturation, 1 ms.
+        let arrival = |packet: i64| 2_000_000 * packet.min(49) + 1_000_000 * (packet - 49).max(0);
+        let profiles: Vec<_> = [5, 10, 25, 50, 75]
+            .map(|length| profile(length, arrival))
+            .into();
+        let (best, errors) = choice(&profiles, PACKET_BITS * 1000.0);
+        assert_eq!(best, 50);
+        let short = errors[0];
+        // 25: 8 + 20 instead of 48 ms; 50: 8 + 45 of 98; 75: 8 + 70 of 123
+        let expected = (20.0 / 48.0 + 45.0 / 98.0 + 45.0 / 123.0) / 3.0;
+        assert!((short.mean_error - expected).abs() < 1e-6, "{short:?}");
+        assert_eq!(errors.len(), 4); // 10 is not among them
+    }
+
+    #[test]
+    fn what_never_arrived_lies_between_its_neighbours() {
+        let known = |mean| {
+            Some(Estimate {
+                mean,
+                error: 0.0,
+                samples: 3,
+            })
+        };
+        assert_eq!(
+            filled(&[known(0.0), None, None, known(30.0)]),
+            [0, 10, 20, 30]
+        );
+        assert_eq!(filled(&[known(0.0), known(20.0), known(10.0)]), [0, 20, 20]);
     }
 }

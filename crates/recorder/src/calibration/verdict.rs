@@ -41,6 +41,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         .rfind(|profile| profile.length <= LONG)?;
     let (slow, fast) = (short.rate_bps()?, long.rate_bps()?);
     let ratio = fast / slow;
+    let uncertain = ratio * long.relative_error().hypot(short.relative_error());
     let saturated = direction.saturated_bps as f64 / 1e6;
     let rates = format!(
         "({:.1} and {:.1} Mbit/s; {saturated:.1} Mbit/s under saturation)",
@@ -55,7 +56,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         .capitalised()
     } else {
         format!(
-            "{}-packet {way} trains are delivered {ratio:.1} × as fast as {SHORT}-packet ones {rates}.",
+            "{}-packet {way} trains are delivered {ratio:.1} (± {uncertain:.1}) × as fast as {SHORT}-packet ones {rates}.",
             long.length
         )
     })
@@ -84,17 +85,16 @@ fn transfer(direction: &DirectionCalibration) -> String {
 
 fn idleness(way: Way, direction: &DirectionCalibration) -> String {
     let (gap, idle) = (millis(direction.least_gap_ns), millis(direction.idle_ns));
-    let least = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
-    let kept = if direction.least_gap_ns > least {
-        format!("after {idle} ms of idleness it is as cold as before")
+    let shortest = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
+    let cooling = if direction.least_gap_ns == shortest {
+        "with no gap that was tried are they delivered faster".into()
+    } else if direction.idle_ns == 0 {
+        "with shorter gaps, which leave no pause, they are delivered at another rate".into()
     } else {
-        format!(
-            "no gap down to {} ms kept it warm; {idle} ms of idleness are taken for cold",
-            millis(least)
-        )
+        format!("after {idle} ms without packets the link is as cold as ever")
     };
     format!(
-        "Trains of {} packets {way} must start at least {gap} ms apart: {kept}.",
+        "Trains of {} packets {way} must start at least {gap} ms apart: {cooling}.",
         direction.train
     )
 }

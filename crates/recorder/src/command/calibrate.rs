@@ -4,18 +4,23 @@ use std::fs;
 
 use cellbed_link::Seed;
 
-use super::arguments::Calibrate;
+use super::arguments::{Calibrate, Reach};
 use super::progress::Output;
 use super::record::{print, single_access};
-use crate::calibration::Calibrator;
+use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Result, Trying};
 use crate::record::Recorder;
 
+/// Calibrates and tells meanwhile how far it is.
+pub fn calibrated(reach: &Reach, seed: u64) -> Result<Calibration> {
+    let mut output = Output::new(reach.json, reach.quiet);
+    let mut recorder = Recorder::connect(single_access(reach)?)?;
+    let calibrator = Calibrator::new(Seed(seed));
+    recorder.calibrate(calibrator, &mut |notice| output.notice(&notice))
+}
+
 pub fn calibrate(arguments: &Calibrate) -> Result<()> {
-    let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
-    let mut recorder = Recorder::connect(single_access(&arguments.reach)?)?;
-    let calibrator = Calibrator::new(Seed(arguments.seed));
-    let calibration = recorder.calibrate(calibrator, &mut |notice| output.notice(&notice))?;
+    let calibration = calibrated(&arguments.reach, arguments.seed)?;
     if let Some(path) = &arguments.output {
         let text = serde_json::to_string_pretty(&calibration).unwrap_or_default() + "\n";
         let mut partial = path.clone().into_os_string();

@@ -1,4 +1,4 @@
-"""A plot over time as SVG: axes with ticks, a legend above, and what is drawn inside."""
+"""A plot as SVG: axes with ticks, a legend above, and what is drawn inside."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How something looks. colour: of line and fill. width: of the line, px. opacity: 0 to 1."""
+    """How something looks. colour: of line and fill. width, dashes: of the line, px. opacity: 0 to 1."""
 
     colour: str
     width: float = 0.0
     opacity: float = 1.0
+    dashes: str = ""
 
 
 @dataclass
 class Plot:
     """A plot. x, y: first and last value of each axis. log_y: whether the vertical axis is logarithmic.
 
-    Values outside of the axes are drawn at their ends.
+    Values outside of the axes are drawn at their ends. What has no name is not in the legend.
     """
 
     title: str
@@ -67,20 +68,22 @@ class Plot:
         self._legend.append((name, style))
 
     def line(self, times: NDArray[np.generic] | Sequence[float], values: NDArray[np.generic] | Sequence[float],
-             style: Style, name: str) -> None:  # fmt: skip
+             style: Style, name: str = "") -> None:  # fmt: skip
         """Join the values."""
         path = f"M{_points(self.across(times), self.down(values))}"
         self._drawn.append(f'<path d="{path}" {_stroke(style)} stroke-linejoin="round"/>')
-        self._legend.append((name, style))
+        if name:
+            self._legend.append((name, style))
 
-    def dots(self, times: NDArray[np.generic], values: NDArray[np.generic], style: Style, name: str) -> None:
+    def dots(self, times: NDArray[np.generic], values: NDArray[np.generic], style: Style, name: str = "") -> None:
         """A dot for each value within the axes; those that fall together are drawn once."""
         shown = np.asarray(values, np.float64) >= self.y[0]
         times, values = times[shown], values[shown]
         places = np.round(self.across(times)).astype(np.int64) * 4096 + np.round(self.down(values)).astype(np.int64)
         path = "".join(f"M{place >> 12} {place & 4095}h1" for place in np.unique(places).tolist())
         self._drawn.append(f'<path d="{path}" {_stroke(style)} stroke-linecap="square"/>')
-        self._legend.append((name, style))
+        if name:
+            self._legend.append((name, style))
 
     def svg(self) -> str:
         """The picture."""
@@ -136,7 +139,9 @@ class Plot:
             for index in row:
                 name, style = self._legend[index]
                 thick = min(style.width, 8.0) or 12.0
-                key = f'stroke="{style.colour}" stroke-width="{thick:g}" stroke-opacity="{style.opacity}"'
+                key = (
+                    f'stroke="{style.colour}" stroke-width="{thick:g}" stroke-opacity="{style.opacity}"{_dashes(style)}'
+                )
                 parts.append(f'<path d="M{x:.1f} {y - 4.5}h22" {key}/>')
                 parts.append(f'<text x="{x + 28:.1f}" y="{y}">{escape(name)}</text>')
                 x += lengths[index]
@@ -149,7 +154,11 @@ def _points(across: Floats, down: Floats) -> str:
 
 def _stroke(style: Style) -> str:
     opacity = f' stroke-opacity="{style.opacity}"' if style.opacity < 1 else ""
-    return f'fill="none" stroke="{style.colour}" stroke-width="{style.width:g}"{opacity}'
+    return f'fill="none" stroke="{style.colour}" stroke-width="{style.width:g}"{opacity}{_dashes(style)}'
+
+
+def _dashes(style: Style) -> str:
+    return f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[float]:

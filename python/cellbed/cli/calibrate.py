@@ -1,0 +1,72 @@
+"""`cellbed calibrate`: what a network does to packet trains and under saturation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def calibrate(
+    server: Annotated[
+        str | None, typer.Argument(metavar="HOST:PORT", help="A server of `cellbed record serve`.", show_default=False)
+    ] = None,
+    secret: Annotated[
+        Path | None,
+        typer.Option(
+            "--secret",
+            "--secret-file",
+            metavar="FILE",
+            help="The file with the secret that the server has too.",
+            show_default=False,
+        ),
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="Network interface to use; left out: as the routes say.", show_default=False)
+    ] = None,
+    virtual: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Instead: a generated radio link, in virtual time (docs/radio.md).",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of trains, and of a generated link.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for calibration.json, the figures and a page.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Find out what a network does to packet trains and under saturation, in less than five minutes.
+
+    \b
+    Examples:
+      cellbed calibrate server.example.org:7700 --secret secret --interface usb0
+      cellbed calibrate --virtual lowband-good --out lowband    what a calibration says of a generated link
+    """
+    from rich.console import Console
+
+    from cellbed.calibration.live import calibrate_live
+    from cellbed.calibration.page import write
+    from cellbed.calibration.radio import calibrate_radio
+    from cellbed.calibration.table import show
+
+    if virtual is not None and server is None:
+        name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)
+    elif server is not None and virtual is None:
+        if secret is None:
+            raise typer.BadParameter("name the file with the secret that the server has too: --secret FILE")
+        name = server if interface is None else f"{server} by {interface}"
+        calibration = calibrate_live(server, secret, interface, seed)
+    else:
+        raise typer.BadParameter("write either HOST:PORT or --virtual PROFILE")
+    if as_json:
+        print(calibration.model_dump_json(indent=2))
+    else:
+        Console(highlight=False).print(show(name, calibration))
+    if out is not None:
+        page = write(out, f"Calibration of {name}", calibration)
+        if not as_json:
+            print(page)

@@ -1,0 +1,153 @@
+"""Calibration: of links in virtual time and over real sockets, as a table, figures and a page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cellbed import Link
+from cellbed.calibration import Calibration, CalibrationError, calibrate_virtually, parse
+from cellbed.calibration.figures import figures
+from cellbed.calibration.page import write
+from cellbed.calibration.radio import calibrate_radio
+from cellbed.calibration.table import rows
+from emulator_process import EDGE
+from test_recorder import network, secret, serving
+
+__all__ = ["secret"]
+
+CALIBRATE = [sys.executable, "-m", "cellbed", "calibrate"]
+
+
+@pytest.fixture(scope="module")
+def lowband() -> Calibration:
+    return calibrate_radio("lowband-good")
+
+
+def test_a_link_in_virtual_time_is_told_as_it_is() -> None:
+    queue = {"kind": "droptail", "limit": "300 kB"}
+    uplink = Link(rate="10 Mbit/s", queue=queue, delay="20 ms")
+    downlink = Link(rate="40 Mbit/s", queue=queue, delay="10 ms")
+    found = calibrate_virtually(uplink, downlink)
+    assert found.directions.uplink is not None
+    assert found.directions.downlink is not None
+    assert found.directions.uplink.saturated_bps == pytest.approx(10e6, rel=0.01)
+    assert found.directions.downlink.saturated_bps == pytest.approx(40e6, rel=0.01)
+    assert found.directions.downlink.queue_bytes == pytest.approx(300e3, rel=0.03)
+    assert found.round_trip_ns is not None
+    assert found.round_trip_ns.median == pytest.approx(30e6 + 1.12e6 + 0.28e6, rel=0.02)
+
+
+def test_the_same_link_and_seed_are_told_the_same(lowband: Calibration) -> None:
+    assert calibrate_radio("lowband-good") == lowband
+    assert calibrate_radio("lowband-good", seed=1) != lowband
+
+
+def test_nothing_that_comes_through_is_an_error_that_says_so() -> None:
+    silent = Link(rate="10 Mbit/s", loss=0.999999)
+    with pytest.raises(CalibrationError, match=r"nothing arrived uplink .*Is the server there"):
+        calibrate_virtually(silent, Link(rate="10 Mbit/s"))
+
+
+def test_what_is_no_calibration_is_refused() -> None:
+    with pytest.raises(CalibrationError, match=r"this is no calibration: directions: Field required"):
+        parse("{}")
+
+
+def test_the_verdict_has_the_figures(lowband: Calibration) -> None:
+    downlink = lowband.directions.downlink
+    assert downlink is not None
+    assert downlink.saturated_bps is not None
+    rate = {
+        profile.length: (profile.length - 1) * 11200 / profile.mean_arrival_ns[-1] * 1e3 for profile in downlink.lengths
+    }
+    first, second = lowband.verdict[:2]
+    assert f"100-packet downlink trains are delivered {rate[100] / rate[10]:.1f} (±" in first
+    assert f"{downlink.saturated_bps / 1e6:.1f} Mbit/s under saturation" in first
+    assert "Replaying saturation alone would deliver a 250 KB download that comes at once" in second
+
+
+def test_each_figure_is_a_picture_with_its_axes(lowband: Calibration) -> None:
+    pictures = dict(figures(lowband))
+    kinds = ("completion", "arrivals", "prediction", "gaps")
+    assert set(pictures) == {f"{kind}-{way}" for kind in kinds for way in ("uplink", "downlink")}
+    for picture in pictures.values():
+        root = ElementTree.fromstring(picture)
+        words = " ".join(text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text"))
+        assert "(ms)" in words
+        assert "NaN" not in picture
+        assert "nan" not in picture
+
+
+def test_a_folder_has_everything(lowband: Calibration, tmp_path: Path) -> None:
+    page = write(tmp_path / "new" / "folder", "A & B", lowband)
+    assert parse((page.parent / "calibration.json").read_text()) == lowband
+    text = page.read_text()
+    assert "A &amp; B" in text
+    assert text.count("<svg") == 8
+    assert len(list(page.parent.glob("*.svg"))) == 8
+    for cells in rows(lowband):
+        assert all(cell in text for cell in cells)
+
+
+def test_half_a_calibration_can_be_shown(lowband: Calibration, tmp_path: Path) -> None:
+    directions = lowband.directions.model_copy(update={"uplink": None})
+    half = lowband.model_copy(update={"directions": directions, "round_trip_ns": None, "verdict": ()})
+    assert len(dict(figures(half))) == 4
+    assert write(tmp_path / "half", "half", half).exists()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CALIBRATE, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_shows_a_profile(lowband: Calibration, tmp_path: Path) -> None:
+    shown = run("--virtual", "lowband-good", "--out", str(tmp_path / "out"))
+    assert shown.returncode == 0, shown.stderr
+    assert "train (U, D), packets" in shown.stdout
+    assert (tmp_path / "out" / "calibration.html").exists()
+    printed = run("--virtual", "lowband-good", "--json")
+    assert parse(printed.stdout) == lowband
+
+
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
+    unknown = run("--virtual", "lowband-god")
+    assert unknown.returncode == 2
+    assert "did you mean 'lowband-good'?" in unknown.stderr
+    assert run().returncode == 2
+    unreadable = run("192.0.2.1:7700", "--secret", str(tmp_path / "none"))
+    assert unreadable.returncode == 2
+    assert str(tmp_path / "none") in unreadable.stderr
+    assert "Traceback" not in unreadable.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_network_behind_real_sockets_is_told_as_it_is(secret: Path, tmp_path: Path) -> None:
+    """Less than five minutes, by definition."""
+    link = {"kind": "radio", "profile": "lowband-good", "seed": 3}
+    with (
+        network([link | {"way": "uplink"}], [link | {"way": "downlink"}], tmp_path) as emulator,
+        serving(secret, f"{EDGE[4]}:7700", preexec_fn=emulator.inside("edge")) as server,
+    ):
+        command = [*CALIBRATE, server, "--secret", str(secret), "--json", "--out", str(tmp_path / "out")]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=emulator.inside("endpoint")
+        )
+        output, errors = process.communicate(timeout=500)
+        assert process.returncode == 0, errors
+        emulator.stop()
+    found = parse(output)
+    assert json.loads(output)["verdict"]
+    downlink, uplink = found.directions.downlink, found.directions.uplink
+    assert downlink is not None
+    assert uplink is not None
+    assert downlink.saturated_bps == pytest.approx(60.7e6, rel=0.15)
+    assert uplink.saturated_bps == pytest.approx(17.1e6, rel=0.15)
+    assert downlink.queue_bytes == pytest.approx(2e6, rel=0.1)
+    assert uplink.queue_bytes == pytest.approx(5e5, rel=0.1)
