@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 HOST_PORT = "4711"
-SLOW_MODULES = ("asyncio", "numpy", "polars", "pydantic", "rich", "typer", "yaml")
+SLOW_MODULES = ("asyncio", "numpy", "polars", "psutil", "pydantic", "rich", "typer", "yaml")
 """What a shell that starts must not wait for."""
 
 ROUND_TRIP = """
@@ -181,9 +182,38 @@ def test_shells_nest_and_the_host_is_reached_at_mahimahi_base(world: World, user
 
 
 def test_the_prompt_begins_with_the_shells_around_it(world: World) -> None:
-    script = 'PS1="$ "; eval "$PROMPT_COMMAND"; echo "$PS1"; echo "[$PROMPT_COMMAND]"'
-    done = run(world, "mm-delay", "1", "mm-meter", "bash", "-c", script)
-    assert done.stdout == "[delay 1 ms] [meter] $ \n[]\n"
+    # As bash does before each prompt; the caller's own command stays.
+    script = 'PS1="$ "; eval "$PROMPT_COMMAND"; eval "$PROMPT_COMMAND"; echo "$PS1"'
+    done = run(world, "env", "PROMPT_COMMAND=echo mine", "mm-delay", "1", "mm-meter", "bash", "-c", script)
+    assert done.stdout == "mine\nmine\n[delay 1 ms] [meter] $ \n"
+
+
+def test_the_device_inside_is_called_as_in_the_original(world: World) -> None:
+    assert "ingress:" in run(world, "mm-delay", "1", "cat", "/proc/net/dev").stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: signal.Signals) -> None:
+    script = 'trap "echo hung up; exit" HUP; echo $$; sleep 1000 & wait'
+    process = start(world, "mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", "sh", "-c", script)
+    inhabitant = int(first_line(process))
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[0] == "hung up\n"
+    assert process.returncode == 128 + number
+    assert not Path(f"/proc/{inhabitant}").exists()
+
+
+def test_a_log_goes_where_it_is_told_even_if_that_is_no_file(world: World) -> None:
+    done = run(world, "mm-link", "12mbit", "12mbit", "--uplink-log=/dev/stderr", "sleep", "0.2")
+    assert done.returncode == 0
+    assert done.stderr.startswith("# mahimahi mm-link (Uplink) [12mbit] > /dev/stderr\n")
+    assert "\n1 # 1504\n2 # 1504\n" in done.stderr
+
+
+def test_the_environment_of_other_pythons_is_not_read(world: World) -> None:
+    (world.folder / "getopt.py").write_text("raise SystemExit('not this one')\n")
+    done = run(world, "env", f"PYTHONPATH={world.folder}", "mm-meter", "echo", "fine")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
 def test_the_exit_status_is_the_commands(world: World) -> None:
@@ -208,17 +238,8 @@ def test_standard_input_output_and_error_are_the_callers(world: World) -> None:
 
 def test_nothing_slow_is_imported(world: World) -> None:
     log = world.folder / "imports.log"
-    command = [
-        "PYTHONPROFILEIMPORTTIME=1",
-        "mm-link",
-        "--once",
-        "12mbit",
-        "12mbit",
-        f"--uplink-log={log}",
-        "sleep",
-        "9",
-    ]
-    done = run(world, "env", *command)
+    timed = [sys.executable, "-I", "-X", "importtime", "-m", "cellbed.mahimahi"]
+    done = run(world, *timed, "mm-link", "--once", "12mbit", "12mbit", f"--uplink-log={log}", "sleep", "9")
     assert done.returncode == 0
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "cellbed" in imported

@@ -18,7 +18,7 @@ from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.setting import RecordingChangeError, changed
+from cellbed.testbed.setting import RateChangeError, changed
 from cellbed.testbed.words import words
 from cellbed.traces.replay import latency_offsets, light_rows
 from scenario_text import GOOD
@@ -121,7 +121,7 @@ def test_a_live_link_keeps_its_recording_and_changes_its_queue(recording: Path) 
     [(index, after)] = changed(stages, read_settings(["queue=codel"], recording), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (1, "workload-dependent", "codel")
     assert words([after]).endswith("CoDel queue of 1 MB at 5 ms")
-    with pytest.raises(RecordingChangeError, match="neither into nor from a cellreplay recording"):
+    with pytest.raises(RateChangeError, match="neither into nor from a cellreplay recording"):
         changed(stages, read_settings(["rate=5 Mbit/s"], recording), "uplink")
 
 

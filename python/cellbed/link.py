@@ -19,7 +19,8 @@ from cellbed import _core
 from cellbed.errors import CellbedError
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.fields import Unlimited
-from cellbed.scenario.queues import DropTail
+from cellbed.scenario.queues import DropTail, Queue
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.scenario.units import DURATION
@@ -39,12 +40,14 @@ class Link:
 
     Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables.
 
-    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series, a token bucket or a
-        cellreplay recording, which has a delay of its own.
-    queue: 1 MB of drop-tail if not given. delay: one way. loss, duplication, corruption: probabilities, or a table for
-    loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces and series time 0 lies.
-    loop: whether traces begin anew at their end. changes: tables, each with a time ``at`` and what is different from
-    then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``. seed: every random stage derives one of its own from it.
+    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series, a token bucket; or what has
+        a delay of its own: a cellreplay recording, or one direction of a radio link, ``{"kind": "radio", "profile":
+        "lowband-good", "way": "downlink"}``. The other direction with the same seed meets the same surroundings.
+    queue: 1 MB of drop-tail if not given, or a radio link's own. delay: one way. loss, duplication, corruption:
+    probabilities, or a table for loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces,
+    series and surroundings time 0 lies. loop: whether traces begin anew at their end. changes: tables, each with a time
+    ``at`` and what is different from then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``. seed: every random stage derives
+    one of its own from it.
 
     Errors: :class:`ValueError` that says what was wrong and what to write.
     """
@@ -209,7 +212,7 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
     """The stages that something is asked of, at the start or later; each of the others would cost every packet time."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,
-        queue=DropTail(kind="droptail") if settings.queue is None else settings.queue,
+        queue=_queue(settings),
         delay=0 if settings.delay is None else settings.delay,
         loss=0.0 if settings.loss is None else settings.loss,
         duplication=settings.duplication or 0.0,
@@ -223,6 +226,8 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
             raise ValueError(
                 "mahimahi: a cellreplay recording accounts by its keys opportunity and overhead: give those"
             )
+        if isinstance(settings.rate, Radio):
+            raise ValueError("mahimahi: a radio link has no delivery opportunities to account for: leave it out")
         found["bottleneck"] |= {"mahimahi": True}
     asked = {
         slot
@@ -231,6 +236,13 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
         if any(getattr(each, key) is not None for key in keys)
     }
     return [found[slot] for slot in SLOTS if slot in asked]
+
+
+def _queue(settings: Settings) -> Queue | None:
+    """What the settings ask for, or the default; ``None`` for a radio link's own."""
+    if settings.queue is None and not isinstance(settings.rate, Radio):
+        return DropTail(kind="droptail")
+    return settings.queue
 
 
 _KEYS: dict[Slot, tuple[str, ...]] = {

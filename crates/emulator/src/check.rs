@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{Config, Queue, Schedule, Stage};
 use crate::error::{Error, Result};
+use crate::radio::Radio;
 use crate::replay::WorkloadDependent;
 
 impl Config {
@@ -59,6 +60,19 @@ impl Config {
                     );
                     return Err(Error::configuration(place, problem));
                 }
+            }
+            // The kernel takes up to 15 bytes, and "%" for a place to count in (netdevice(7)).
+            if let Some(name) = &vertex.interface
+                && (name.is_empty()
+                    || name.len() > 15
+                    || !name
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)))
+            {
+                let problem = format!(
+                    "{name:?} is no name of a network device: use up to 15 letters and digits"
+                );
+                return Err(Error::configuration(place, problem));
             }
             if let Some(key) = vertex
                 .sysctls
@@ -128,6 +142,14 @@ impl Stage {
                         packets: None,
                         bytes: None,
                     },
+                ..
+            })
+            | Stage::Radio(Radio {
+                queue:
+                    Some(Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    }),
                 ..
             }) => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
             Stage::WorkloadDependent(WorkloadDependent {
@@ -266,6 +288,14 @@ mod tests {
                     "null",
                 ),
                 "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","interface":"ten%d"}"#,
+                    "",
+                    "null",
+                ),
+                "\"ten%d\" is no name of a network device",
             ),
             (
                 line(

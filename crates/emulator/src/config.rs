@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
-use crate::{kinds, mahimahi_log, replay};
+use crate::{kinds, mahimahi_log, radio, replay};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -94,6 +94,9 @@ pub struct Vertex {
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// What its device is called in a namespace of its own, where `cellbed0` will not do.
+    #[serde(default)]
+    pub interface: Option<String>,
 }
 
 /// One way from a vertex to the next.
@@ -159,6 +162,8 @@ pub enum Stage {
     /// Delay and bottleneck of a network that depends on its load.
     #[serde(rename = "workload-dependent")]
     WorkloadDependent(replay::WorkloadDependent),
+    /// A radio access network.
+    Radio(radio::Radio),
     /// Loss in bursts.
     #[serde(rename = "gilbert-elliott")]
     GilbertElliott(kinds::GilbertElliott),

@@ -33,6 +33,7 @@ mod packet;
 mod pool;
 mod probe;
 mod process;
+mod radio;
 mod records;
 mod replay;
 mod router;

@@ -76,7 +76,7 @@ impl Node {
 fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun, Netlink, u32)> {
     let mut netlink = Netlink::open()?;
     let name = match placement {
-        Placement::New => INTERFACE,
+        Placement::New => vertex.interface.as_deref().unwrap_or(INTERFACE),
         Placement::Current => SHARED_INTERFACE,
     };
     let tun = Tun::create(name, offload)?;

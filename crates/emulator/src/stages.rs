@@ -94,6 +94,11 @@ fn stage<'a>(
             let queue = discipline(&link.queue).map_err(refused)?;
             link.build(heavy, queue)?.into()
         }
+        Stage::Radio(radio) => {
+            let queue = radio.queue.as_ref().map(discipline).transpose();
+            let queue = queue.map_err(refused)?;
+            radio.build(queue).map_err(refused)?.into()
+        }
         Stage::Loss {
             probability: share,
             seed,
@@ -374,6 +379,21 @@ mod tests {
     }
 
     #[test]
+    fn a_radio_link_is_a_profile_and_what_is_different() {
+        let stage = r#"{"kind":"radio","profile":"lowband-driving","way":"uplink","seed":3,"offset_ns":5,
+            "queue":{"kind":"infinite"},"signal_db":-3,"share":0.5,"delay_ns":7}"#;
+        let StageConfig::Radio(radio) = read(stage).unwrap() else {
+            panic!("another kind");
+        };
+        let profile = cellbed_link::Profile::LOWBAND_DRIVING.config(cellbed_link::Way::Uplink);
+        assert_eq!((radio.seed, radio.offset.as_nanos()), (Seed(3), 5));
+        assert_eq!((radio.channel.mean_db, radio.cell.share), (-3.0, 0.5));
+        assert_eq!(radio.path.delay, Duration::from_nanos(7));
+        assert_eq!(radio.queue, Discipline::Infinite);
+        assert_eq!(radio.handover, profile.handover);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told_with_its_place() {
         for (stage, part) in [
             (
@@ -391,6 +411,14 @@ mod tests {
             (
                 r#"{"kind":"duplication","probability":-1,"seed":1}"#,
                 "-1 is no probability",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband","way":"uplink","seed":1}"#,
+                "known are midband-good",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband-good","way":"uplink","seed":1,"share":0}"#,
+                "outside 0.001 to 1",
             ),
             (
                 r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[]},"seed":1}"#,

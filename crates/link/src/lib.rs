@@ -33,6 +33,7 @@ pub mod meter;
 pub mod outcome;
 pub mod packet;
 pub mod queue;
+pub mod radio;
 pub mod random;
 pub mod replay;
 pub mod schedule;
@@ -54,6 +55,7 @@ pub use queue::{
     Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
     MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
+pub use radio::{Profile, RadioConfig, Way};
 pub use random::Seed;
 pub use replay::{
     Anchor, Compensation, IdleAt, LightRow, LightRows, RecordingError, RecordingFault, Shift,

@@ -8,7 +8,10 @@ use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
 use crate::outcome::DropReason;
 use crate::packet::{Ecn, Tag};
+use crate::queue::QueueLevel;
+use crate::radio::{Radio, RadioConfig};
 use crate::replay::{WorkloadDependent, WorkloadDependentConfig};
+use crate::schedule::Offer;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -27,12 +30,17 @@ pub enum StageConfig {
     Duplication(DuplicationConfig),
     /// Packets are damaged.
     Corruption(CorruptionConfig),
+    /// Packets cross a radio access network.
+    Radio(Box<RadioConfig>),
 }
 
 impl StageConfig {
-    /// Whether packets wait there for a schedule.
+    /// Whether packets wait there for their turn.
     pub(crate) fn queues(&self) -> bool {
-        matches!(self, Self::Bottleneck(_) | Self::WorkloadDependent(_))
+        matches!(
+            self,
+            Self::Bottleneck(_) | Self::WorkloadDependent(_) | Self::Radio(_)
+        )
     }
 }
 
@@ -72,6 +80,12 @@ impl From<CorruptionConfig> for StageConfig {
     }
 }
 
+impl From<RadioConfig> for StageConfig {
+    fn from(config: RadioConfig) -> Self {
+        Self::Radio(Box::new(config))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
@@ -80,6 +94,7 @@ pub(crate) enum Stage<P> {
     WorkloadDependent(Box<WorkloadDependent<P>>),
     Duplication(Damage),
     Corruption(Damage),
+    Radio(Box<Radio<P>>),
 }
 
 /// A packet on its way.
@@ -169,6 +184,7 @@ impl<P> Stage<P> {
             StageConfig::Corruption(CorruptionConfig { probability, seed }) => {
                 Self::Corruption(Damage::new(probability, seed))
             }
+            StageConfig::Radio(config) => Self::Radio(Box::new(Radio::new(&config, zero))),
         }
     }
 
@@ -180,6 +196,7 @@ impl<P> Stage<P> {
             Self::Delay(delay) => delay.restart(zero, offset),
             Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
+            Self::Radio(radio) => radio.restart(zero, now, offset),
         }
     }
 
@@ -202,25 +219,8 @@ impl<P> Stage<P> {
             (Self::Corruption(damage), StageConfig::Corruption(config)) => {
                 damage.change(config.probability, config.seed);
             }
+            (Self::Radio(radio), StageConfig::Radio(config)) => radio.change(config, now),
             _ => {} // refused before
-        }
-    }
-
-    /// The queue of the stage, if it has one.
-    pub(crate) fn bottleneck(&self) -> Option<&Bottleneck<P>> {
-        match self {
-            Self::Bottleneck(bottleneck) => Some(bottleneck),
-            Self::WorkloadDependent(link) => Some(link.bottleneck()),
-            _ => None,
-        }
-    }
-
-    /// Takes a packet that the stage's queue has given up.
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
-            Self::WorkloadDependent(link) => link.next_dropped(),
-            _ => None,
         }
     }
 
@@ -234,8 +234,59 @@ impl<P> Stage<P> {
             bottleneck.next_event()
         } else if let Self::WorkloadDependent(link) = self {
             link.next_event()
+        } else if let Self::Radio(radio) = self {
+            radio.next_event()
         } else {
             None // holds nothing back
+        }
+    }
+
+    /// The earliest instant at which a packet may leave the stage, if no other enters it.
+    pub(crate) fn next_delivery(&self) -> Option<Time> {
+        match self {
+            Self::Radio(radio) => radio.next_delivery(),
+            _ => self.next_event(),
+        }
+    }
+
+    /// What waits for its turn, in a stage where packets do.
+    pub(crate) fn level(&self) -> Option<QueueLevel> {
+        match self {
+            Self::Bottleneck(bottleneck) => Some(bottleneck.level()),
+            Self::WorkloadDependent(link) => Some(link.bottleneck().level()),
+            Self::Radio(radio) => Some(radio.level()),
+            _ => None,
+        }
+    }
+
+    /// What a stage in which packets wait for their turn can carry.
+    pub(crate) fn offer(&self) -> Option<Offer> {
+        match self {
+            Self::Bottleneck(bottleneck) => Some(bottleneck.offer()),
+            Self::WorkloadDependent(link) => Some(link.bottleneck().offer()),
+            Self::Radio(radio) => Some(radio.offer()),
+            _ => None,
+        }
+    }
+
+    /// Whether a queue has given up packets that nobody has taken yet.
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.has_dropped(),
+            Self::WorkloadDependent(link) => link.bottleneck().has_dropped(),
+            Self::Radio(radio) => radio.has_dropped(),
+            _ => false,
+        }
+    }
+
+    /// Takes a packet that a queue has given up.
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
+            Self::WorkloadDependent(link) => link.next_dropped(),
+            Self::Radio(radio) => radio.next_dropped(),
+            _ => None,
         }
     }
 
@@ -246,6 +297,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => bottleneck.step(now),
             Self::Delay(delay) => delay.take().map(Step::Left),
             Self::WorkloadDependent(link) => link.step(now),
+            Self::Radio(radio) => radio.step(now),
             Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }

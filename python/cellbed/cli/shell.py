@@ -55,13 +55,24 @@ def shell(
     uplink_loss: Annotated[str | None, _alone("loss", "uplink")] = None,
     downlink_loss: Annotated[str | None, _alone("loss", "downlink")] = None,
     queue: Annotated[
-        str, typer.Option(help="Bottleneck queue: '1 MB', '100 packets', 'codel', 'fqcodel', 'pie 1 MB', 'infinite' …")
-    ] = "1 MB",
+        str | None,
+        typer.Option(
+            help="Bottleneck queue: '1 MB', '100 packets', 'codel', 'fqcodel', 'pie 1 MB', 'infinite' …",
+            show_default="1 MB",
+        ),
+    ] = None,
     uplink_queue: Annotated[str | None, _alone("queue", "uplink")] = None,
     downlink_queue: Annotated[str | None, _alone("queue", "downlink")] = None,
     start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
     once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the random losses.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of all that is random.")] = 1,
+    radio: Annotated[
+        str | None,
+        typer.Option(
+            help="A generated 5G link in place of --up and --down, by its profile: 'midband-good', 'lowband-driving' …",
+            show_default=False,
+        ),
+    ] = None,
     publish: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,6 +103,7 @@ def shell(
       cellbed shell --up "5 Mbit/s" --down "20 Mbit/s" --delay "20 ms" -- curl -sI https://example.org
       cellbed shell --delay 20 -- cellbed shell --up recordings/train.up --down recordings/train.down
       cellbed shell --up "5 Mbit/s" --uplink-queue "codel target=5ms" --delay rtt.csv --meter --log packets.bin
+      cellbed shell --radio lowband-driving --delay "5 ms"
       cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
       cellbed shell --light up-light down-light --heavy up-heavy down-heavy --idle "24 ms" "21 ms" -- ./client
     """
@@ -100,13 +112,15 @@ def shell(
     from cellbed.shell.options import EachWay, Recorded, parse_link
     from cellbed.shell.publish import parse
 
+    any_queue = any(text is not None for text in (queue, uplink_queue, downlink_queue))
     link: ShellLink = parse_link(
         uplink=up,
         downlink=down,
         recorded=Recorded.both(light, heavy, latency_offset, idle),
         delay=EachWay(delay, uplink_delay, downlink_delay),
         loss=EachWay(loss, uplink_loss, downlink_loss),
-        queue=EachWay(queue, uplink_queue, downlink_queue),
+        queue=EachWay(queue or "1 MB", uplink_queue, downlink_queue) if any_queue else None,
+        radio=radio,
         start=start,
         looped=not once,
         seed=seed,

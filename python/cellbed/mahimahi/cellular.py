@@ -17,7 +17,7 @@ from cellbed.mahimahi.errors import UsageError
 from cellbed.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.scenario.replay import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
-from cellbed.testbed.stages import Playing, bottleneck_stage, chance_stage, derived_seed
+from cellbed.testbed.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 from cellbed.testbed.words import words
 from cellbed.traces import resolve
 from cellbed.traces.replay import latency_offsets, light_rows
@@ -95,7 +95,10 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
         for _, file in recording.files:
             _ = file.content
         _ = recording.heavy.trace
-        stages = [bottleneck_stage(recording, None, playing, _SEED) | {"queue": dict(_queue(options, way).config)}]
+        stages = [
+            bottleneck_stage(Parameters(recording), playing, lambda _: _SEED)
+            | {"queue": dict(_queue(options, way).config)}
+        ]
         if loss > 0:
             stages.insert(0, chance_stage("loss", loss, derived_seed(_SEED, f"{way}link.loss")))
         return ShellDirection(tuple(stages), words(stages))

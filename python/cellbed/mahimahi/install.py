@@ -83,8 +83,8 @@ def _paths(prefix: Path) -> list[tuple[str, Path]]:
 
 
 def _script(name: str) -> str:
-    # -P: a folder that the caller works in must not give us modules.
-    command = shlex.join((sys.executable, "-P", "-m", "cellbed.mahimahi", name))
+    # -I: neither the caller's folder nor what the environment tells other Pythons (PYTHONPATH) gives us modules.
+    command = shlex.join((sys.executable, "-I", "-m", "cellbed.mahimahi", name))
     return f'#!/bin/sh\n{_MARK}\nexec {command} "$@"\n'
 
 

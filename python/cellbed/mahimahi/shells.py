@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ BASE_VARIABLE = "MAHIMAHI_BASE"
 PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
 """In the command's environment: what the shells around it say of themselves, which the prompt begins with."""
 
+INTERFACE = "ingress"
+"""The link's device inside is called what it is in the original: scripts capture there."""
+
+# Runs before each prompt of bash; what the caller has there comes after it.
+_PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
 _SECOND = 1e9
 _MILLISECOND = 1e6
 _WAYS = ("uplink", "downlink")
@@ -155,7 +162,8 @@ def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
 def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
     if way not in _WAYS:
         raise UsageError(f"the direction is uplink or downlink, not '{way}'", usage)
-    return ShellLink(**{way: ShellDirection(tuple(stages), description)})
+    direction = ShellDirection(tuple(stages), description)
+    return ShellLink(uplink=direction) if way == "uplink" else ShellLink(downlink=direction)
 
 
 def _short(way: str) -> str:
@@ -175,14 +183,19 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
     """The log that the emulator is to write. Errors: :class:`MahimahiError` where there is no place for it."""
     if not name:
         return None
-    path = Path(name).absolute()
     try:
-        path.open("a").close()
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         raise MahimahiError(f"{name}: cannot be written: {error.strerror}; log to another place") from None
+    path = str(Path(name).absolute())
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+    else:
+        # What the emulator would find at a path such as /dev/stderr is its own.
+        path = f"/proc/{os.getpid()}/fd/{descriptor}"
     around = os.environ.get(PREFIX_VARIABLE)
     return {
-        "path": str(path),
+        "path": path,
         "heading": [
             f"mahimahi mm-link ({way}) [{trace.name}] > {name}",
             f"command line: {command_line}",
@@ -198,6 +211,7 @@ def _quoted(word: str) -> str:
 
 
 def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:
+    """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``."""
     shown = tuple(way for way in _WAYS if line.chosen(*_METERS[way]))
     published = []
     if line.publish:
@@ -205,18 +219,23 @@ def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | N
 
         published = [parse(text) for text in line.publish]
 
+    # The caller's own, without that of cellbed's shell.
+    before = os.environ.get("PROMPT_COMMAND", "")
+
     def environment(inherited: Mapping[str, str]) -> dict[str, str]:
         return {
             BASE_VARIABLE: inherited.get(BASE_VARIABLE) or inherited[GATEWAY_VARIABLE],
             PREFIX_VARIABLE: inherited.get(PREFIX_VARIABLE, "") + prefix,
-            "PROMPT_COMMAND": f'PS1="${PREFIX_VARIABLE}$PS1" PROMPT_COMMAND=',
+            "PROMPT_COMMAND": before if _PROMPT in before else f"{_PROMPT}; {before}" if before else _PROMPT,
         }
 
     return run_shell(
-        shell,
+        replace(shell, interface=INTERFACE),
         line.command,
         publish=published,
         meter=ShellMeter(directions=shown) if shown else None,
         environment=environment,
         seconds=seconds,
+        hanging_up=True,
+        program=f"mm-{prefix.strip('[] ').split()[0]}",
     )

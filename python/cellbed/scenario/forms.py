@@ -104,6 +104,14 @@ class PlainOr:
         return self.show(value) if self.show is not None else value
 
 
+def table_kind(value: object) -> str | None:
+    """The ``kind`` of a table that may also be one without."""
+    if isinstance(value, BaseModel):
+        return getattr(value, "kind", PLAIN)
+    kind = value.get("kind", PLAIN) if isinstance(value, Mapping) else PLAIN
+    return kind if isinstance(kind, str) else None
+
+
 def _kind(value: object) -> str | None:
     if not isinstance(value, Mapping):
         return PLAIN

@@ -7,11 +7,13 @@ gives the same as text with units, the way a user writes it.
 import pathlib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.fields import CORE_DELAY, FILE, CoreDelay, quantity, refusal
+from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink
+from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.units import DURATION, FREQUENCY, SIZE
 
@@ -49,10 +51,16 @@ class CoreLinks(Table):
     )
 
 
+AnyMobileLink = Annotated[
+    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")], Discriminator(table_kind)
+]
+"""Recorded or described; or generated, with a ``kind``."""
+
+
 class Links(Table):
     """The path of a packet: mobile link, then core link."""
 
-    mobile: MobileLink = Field(description="Endpoint to tower, the last mile.")
+    mobile: AnyMobileLink = Field(description="Endpoint to tower, the last mile.")
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 

@@ -1,6 +1,7 @@
 """What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,16 +14,19 @@ from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
 from cellbed.scenario.units import UnitError
 from cellbed.traces import TraceError, TraceSource
 
+_RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio))
+
 
 class Settings(Table):
     """What one direction of a link is to do from now on; what is None stays as it is."""
 
-    rate: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(None, examples=["5 Mbit/s"])
+    rate: Annotated[LinkCapacity | Radio, _RATE] | None = Field(None, examples=["5 Mbit/s"])
     delay: Annotated[Delay, DELAY_FORM] | None = Field(None, examples=["40 ms"])
     queue: Queue | None = Field(None, examples=[{"kind": "codel"}])
     loss: Annotated[Loss, LOSS_FORM] | None = Field(None, examples=["1 %"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 
 from cellbed.errors import CellbedError
@@ -112,19 +112,28 @@ def choose_helper_network(used: Iterable[IPv4Network]) -> HelperNetwork:
 
 def networks_in_sight(proc: Path = Path("/proc")) -> list[IPv4Network]:
     """IPv4 networks of the addresses and routes of the current network namespace, without default routes."""
-    import psutil
-
     found = []
-    for addresses in psutil.net_if_addrs().values():
-        for address in addresses:
-            if address.family == socket.AF_INET:
-                network = ip_network(f"{address.address}/{address.netmask or 32}", strict=False)
-                assert isinstance(network, IPv4Network)
-                found.append(network)
-    route_file = proc / "net" / "route"
-    if route_file.exists():
-        found += parse_routes(route_file.read_text())
+    for name, parse in (("fib_trie", parse_trie), ("route", parse_routes)):
+        file = proc / "net" / name
+        if file.exists():
+            found += parse(file.read_text())
     return [network for network in found if network.prefixlen > 0]
+
+
+def parse_trie(text: str) -> list[IPv4Network]:
+    """What ``/proc/net/fib_trie`` has: a line ``|-- ADDRESS``, then one ``/PREFIX SCOPE TYPE`` for each entry there.
+
+    It has addresses of the machine, which ``/proc/net/route`` lacks, and takes no other library to read.
+    """
+    networks = []
+    address = "0.0.0.0"
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words and words[0].startswith("/"):
+            networks.append(IPv4Network(address + words[0], strict=False))
+    return networks
 
 
 def parse_routes(text: str) -> list[IPv4Network]:

@@ -51,10 +51,13 @@ def hold_signals() -> None:
 class Foreground:
     """Waits for one command.
 
+    hanging_up: SIGINT and SIGQUIT end it as well, unless they may be the terminal's, which the command gets itself; and
+    whatever ends it, the command gets SIGHUP first.
     ended_by: the signal that asked this process to end, if one did. out_of_time: whether the command's time was over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hanging_up: bool = False) -> None:
+        self._hanging_up = hanging_up
         self._command: Popen[bytes] | None = None
         self.ended_by: int | None = None
         self.out_of_time = False
@@ -66,7 +69,7 @@ class Foreground:
         # Handlers, not SIG_IGN, which the command would inherit.
         for number in (signal.SIGINT, signal.SIGQUIT):
             if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda _number, _frame: None)
+                signal.signal(number, self._interrupt)
         for number in ENDING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._end)
@@ -80,7 +83,7 @@ class Foreground:
         """
         self._command = command
         if self.ended_by is not None:
-            self._send(self.ended_by)
+            self._send(self._first(self.ended_by))
         while True:
             # Looked at first and reaped by its owner, because the other children belong to somebody, too.
             news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
@@ -116,8 +119,16 @@ class Foreground:
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = self.ended_by or number
-        self._send(number)
+        self._send(self._first(number))
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
+
+    def _first(self, number: int) -> int:
+        """What the command is told first when signal `number` ends the shell."""
+        return signal.SIGHUP if self._hanging_up else number
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._hanging_up and _terminal_group() != os.getpgrp():
+            self._end(number, frame)
 
     def _escalate(self, _number: int, _frame: FrameType | None) -> None:
         self.out_of_time = self.ended_by is None

@@ -56,10 +56,14 @@ class ShellDirection:
 
 @dataclass(frozen=True, slots=True)
 class ShellLink:
-    """What the two directions of a shell's link do, seen from the command: the uplink leads out of the shell."""
+    """What the two directions of a shell's link do, seen from the command: the uplink leads out of the shell.
+
+    interface: what the link's device is called inside.
+    """
 
     uplink: ShellDirection = field(default_factory=ShellDirection)
     downlink: ShellDirection = field(default_factory=ShellDirection)
+    interface: str = field(default="cellbed0", kw_only=True)
 
     def emulator_config(
         self,
@@ -86,6 +90,7 @@ class ShellLink:
                     "addresses": [f"{pair.inside}/32", f"{pair.inside_ipv6}/128"],
                     "routes": ["0.0.0.0/0", "::/0" if ipv6_way_out else f"{pair.gateway_ipv6}/128"],
                     "sysctls": {},
+                    "interface": self.interface,
                 },
                 {
                     "name": OUTSIDE,

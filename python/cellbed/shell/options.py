@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import ScenarioError
+from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import read_texts
 from cellbed.scenario.units import DURATION, UnitError
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
@@ -74,7 +76,8 @@ def parse_link(
     recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
     delay: EachWay = EachWay("0 ms"),
     loss: EachWay = EachWay("0"),
-    queue: EachWay = EachWay("1 MB"),
+    queue: EachWay | None = None,
+    radio: str | None = None,
     start: str = "0 s",
     looped: bool = True,
     seed: int = 1,
@@ -82,7 +85,8 @@ def parse_link(
 ) -> ShellLink:
     """The link that the options describe. Traces are read, so that a malformed one is refused here.
 
-    recorded: what uplink and downlink replay in place of a rate. folder: where relative paths start.
+    recorded: what uplink and downlink replay in place of a rate. queue: left out drop-tail of 1 MB, or a radio link's
+    own. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where relative paths start.
     Errors: :class:`OptionError`.
     """
     try:
@@ -90,10 +94,19 @@ def parse_link(
     except UnitError as error:
         raise OptionError(f"--start: {error}") from error
 
+    if radio is not None:
+        _check_radio(radio, {"--up": uplink, "--down": downlink}, recorded)
+
     def direction(way: Way, ends: tuple[str, str], capacity: tuple[str, str]) -> ShellDirection:
-        options = {"rate": capacity, "queue": queue.of(way, "queue"), "delay": delay.of(way, "delay")}
+        waiting = queue or EachWay("1 MB")
+        options = {"rate": capacity, "queue": waiting.of(way, "queue"), "delay": delay.of(way, "delay")}
         read = {key: _read(key, *option, folder) for key, option in {**options, "loss": loss.of(way, "loss")}.items()}
         parameters = Parameters(read["rate"], read["queue"], read["delay"], read["loss"])
+        if radio is not None:
+            generated = Radio.model_validate({"kind": "radio", "profile": radio, "way": way})
+            parameters = replace(parameters, capacity=generated, queue=read["queue"] if queue else None)
+        elif isinstance(parameters.capacity, Radio):
+            raise OptionError(f"{capacity[0]}: a radio link has both directions: write --radio {read['rate'].profile}")
         planned = Direction(way, "shell", way, *ends, parameters, playing, seed)
         trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
         return ShellDirection(tuple(planned.stages), planned.description, trace)
@@ -102,6 +115,18 @@ def parse_link(
         direction("uplink", (INSIDE, OUTSIDE), recorded[0].capacity("uplink", ("--up", uplink))),
         direction("downlink", (OUTSIDE, INSIDE), recorded[1].capacity("downlink", ("--down", downlink))),
     )
+
+
+def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, Recorded]) -> None:
+    if profile not in PROFILES:
+        near = difflib.get_close_matches(profile, PROFILES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise OptionError(f"--radio: '{profile}' is not known: {hint}write one of {', '.join(PROFILES)}")
+    for option, rate in rates.items():
+        if rate != "unlimited":
+            raise OptionError(f"{option}: a radio link has a rate of its own: leave out {option} or --radio")
+    if any(each != Recorded() for each in recorded):
+        raise OptionError("--radio: a radio link is generated and replays no recording: leave out one or the other")
 
 
 def _read(key: str, option: str, text: str, folder: Path) -> Any:

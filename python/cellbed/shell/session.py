@@ -42,7 +42,9 @@ GATEWAY_VARIABLE = "CELLBED_GATEWAY"
 """In the command's environment: address of the outermost way out, where the host is reached."""
 
 # Runs before each prompt of bash, after the user's own settings; harmless when it runs twice.
-_BASH_PROMPT = 'case "$PS1" in "[cellbed"*) ;; *) PS1="[cellbed $CELLBED_SHELL] $PS1";; esac'
+_BASH_PROMPT = 'case "$PS1" in *"[cellbed "*) ;; *) PS1="[cellbed $CELLBED_SHELL] $PS1";; esac'
+
+_program = "cellbed shell"
 
 
 @dataclass
@@ -78,6 +80,8 @@ def run_shell(
     meter: ShellMeter | None = None,
     environment: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     seconds: float | None = None,
+    hanging_up: bool = False,
+    program: str = "cellbed shell",
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
@@ -88,8 +92,11 @@ def run_shell(
     environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
     seconds: after this time the command hangs up (SIGHUP), and with it all that it has left in the shell; the status is
     then 0.
+    hanging_up: as of :class:`Foreground`. program: what messages begin with.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
+    global _program
+    _program = program
     command = list(command) or [_login_shell()]
     way = wayout.WayOut("none") if offline else wayout.find_way_out()
     with contextlib.ExitStack() as stack:
@@ -99,7 +106,9 @@ def run_shell(
             if publish:
                 _publish(around, publish, way, stack)
             with _metering(around, meter):
-                status = _run(around, command, environment or (lambda _: {}), seconds)
+                status = _run(
+                    around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
+                )
             hold_signals()
             _stop_emulator(around.emulator)
         except Interrupted as interrupted:
@@ -222,8 +231,8 @@ def _run(
     command: Sequence[str],
     more_environment: Callable[[Mapping[str, str]], Mapping[str, str]],
     seconds: float | None,
+    foreground: Foreground,
 ) -> int:
-    foreground = Foreground()
     foreground.take_signals()
     inside = around.place(INSIDE)
     namespace = Path(inside.network_namespace).stat().st_ino
@@ -291,7 +300,8 @@ def _stop_emulator(emulator: Emulator) -> None:
     if not emulator.is_alive():
         return
     try:
-        account = emulator.stop()
+        # Its end takes the kernel some 50 ms: meanwhile the rules around it are removed.
+        account = emulator.finish()
     except CellbedError as error:
         _say(str(error))
         return
@@ -365,4 +375,4 @@ def _login_shell() -> str:
 
 
 def _say(text: str) -> None:
-    print(f"cellbed shell: {text}", file=sys.stderr, flush=True)
+    print(f"{_program}: {text}", file=sys.stderr, flush=True)

@@ -98,9 +98,13 @@ class Emulator:
         result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)["flows"]
         return result
 
+    def finish(self, timeout: float = 10.0) -> dict[str, Any]:
+        """Flush the logs and return the final account; the emulator ends soon after, and :meth:`kill` sees to it."""
+        return self.command({"do": "stop"}, "stopped", timeout)
+
     def stop(self, timeout: float = 10.0) -> dict[str, Any]:
         """Flush the logs, end the emulator and return its final account."""
-        account = self.command({"do": "stop"}, "stopped", timeout)
+        account = self.finish(timeout)
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:

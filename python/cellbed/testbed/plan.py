@@ -18,6 +18,7 @@ from typing import Any, Literal
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.mobile import Change, MobileLink
+from cellbed.scenario.radio import Radio, RadioLink
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
 from cellbed.scenario.units import DURATION
@@ -66,7 +67,7 @@ class Direction:
     changes: tuple[tuple[int, Parameters], ...] = ()
 
     @property
-    def capacity(self) -> LinkCapacity:
+    def capacity(self) -> LinkCapacity | Radio:
         """What limits the rate at the start."""
         return self.parameters.capacity
 
@@ -132,7 +133,9 @@ class Direction:
         return {str(trace.path): trace.name + (" (synthetic)" if trace.synthetic else "") for trace in traces}
 
     def _stage_seed(self, purpose: str) -> int:
-        return derived_seed(self.seed, f"{self.name}.{purpose}")
+        # Both directions of a radio link have the same surroundings.
+        owner = self.link if purpose == "radio" else self.name
+        return derived_seed(self.seed, f"{owner}.{purpose}")
 
     def recordings(self) -> dict[str, str]:
         """SHA-256 of every trace and recording that the direction plays at some time, by name."""
@@ -251,7 +254,7 @@ def make_plan(scenario: Scenario) -> Plan:
     return Plan(scenario, nodes, tuple(directions))
 
 
-def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Direction]:
+def _mobile_link(scenario: Scenario, mobile: MobileLink | RadioLink, node: Node) -> list[Direction]:
     link = f"mobile-{node.index}"
     ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
@@ -270,10 +273,10 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink, node: Node) -> list[Dir
     ]
 
 
-def _parameters(mobile: MobileLink, way: Way) -> Parameters:
+def _parameters(mobile: MobileLink | RadioLink, way: Way) -> Parameters:
     return Parameters(
         capacity=mobile.up if way == "uplink" else mobile.down,
-        queue=getattr(mobile.queue, way),
+        queue=getattr(mobile.queue, way, None),
         delay=getattr(mobile.base_delay, way),
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
@@ -281,7 +284,7 @@ def _parameters(mobile: MobileLink, way: Way) -> Parameters:
     )
 
 
-def _changes(mobile: MobileLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
+def _changes(mobile: MobileLink | RadioLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
     """What one direction does from each change on that concerns it."""
     now = _parameters(mobile, way)
     found = []

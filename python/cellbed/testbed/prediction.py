@@ -13,6 +13,7 @@ from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Points
 from cellbed.testbed.plan import Direction
@@ -69,6 +70,8 @@ def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) ->
             return arrival_ns
         case Replay():
             raise ValueError(f"what {direction.name} does to a packet depends on those before it")
+        case Radio():
+            raise ValueError(f"{direction.name} is a radio link")
 
 
 def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
@@ -110,6 +113,8 @@ def offered(direction: Direction, begin_ns: int, end_ns: int) -> int:
             return max(0, series.area(end_ns + start_ns) - series.area(begin_ns + start_ns)) // BYTE
         case Unlimited():
             raise ValueError(f"{direction.name} has no capacity limit")
+        case Radio():
+            raise ValueError(f"{direction.name} is a radio link")
 
 
 def burst(direction: Direction) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.testbed import prediction
 from cellbed.testbed.emulator import Emulator
@@ -90,8 +91,8 @@ def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Dire
     for path, direction in [(whole, step) for whole in paths for step in whole]:
         if isinstance(direction.capacity, Unlimited):
             continue
-        expected = prediction.offered(direction, begin_ns, begin_ns + WINDOW_NS)
         why = _unsteady(path)
+        expected = prediction.offered(direction, begin_ns, begin_ns + WINDOW_NS) if why is None else 0
         if why is None and expected < FEWEST * DATAGRAM:
             why = f"its schedule has room for {expected} bytes in {WINDOW_NS // MILLISECOND} ms"
         if why is not None:
@@ -141,6 +142,8 @@ def _unsteady(path: list[Direction]) -> str | None:
     for direction in path:
         if isinstance(direction.capacity, Replay):
             return f"what {direction.name} does to a packet depends on those before it"
+        if isinstance(direction.capacity, Radio):
+            return f"{direction.name} is a radio link, whose rate and delay chance and load decide"
         if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
             return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon to be measured before"
     if longest_ns > PATIENCE_NS:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.stages import (
+    RADIO,
     REPLAY,
     Playing,
     Slot,
@@ -28,8 +29,8 @@ class NoStageError(CellbedError):
     """A setting that concerns a stage which the direction does not have."""
 
 
-class RecordingChangeError(CellbedError):
-    """A recording of two workloads that is to begin or to end while the link runs."""
+class RateChangeError(CellbedError):
+    """A recording of two workloads, or a radio link, that is to begin or to end while the link runs."""
 
 
 def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
@@ -37,7 +38,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
     name: of the direction; it goes into errors and into the seeds of what draws for the first time.
 
-    Errors: :class:`NoStageError`, :class:`RecordingChangeError`.
+    Errors: :class:`NoStageError`, :class:`RateChangeError`.
     """
     found = []
 
@@ -67,32 +68,35 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     """The bottleneck with another schedule or queue; what is not said stays."""
     now = dict(stage)
-    if (stage["kind"] == REPLAY or isinstance(settings.rate, Replay)) and settings.rate is not None:
-        raise RecordingChangeError(
-            f"{name}: a running link changes neither into nor from a cellreplay recording: start another one"
-        )
-    if stage["kind"] == REPLAY:
-        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
-        heavy = {"kind": "trace", "path": stage["heavy"]}
-        now["queue"] = queue_config(settings.queue, seed, lambda: _rate_of(heavy))
-        return now
-    if settings.rate is not None:
+    capacity = settings.rate
+    if capacity is not None:
+        if stage["kind"] == REPLAY or isinstance(capacity, Replay):
+            raise RateChangeError(_NEVER.format(name, "cellreplay recording"))
+        if stage["kind"] == RADIO or isinstance(capacity, Radio):
+            raise RateChangeError(_NEVER.format(name, "radio link"))
         played = stage["schedule"]
-        now["schedule"] = schedule(settings.rate, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
+        now["schedule"] = schedule(capacity, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
     if settings.queue is not None:
-        seed = int(stage["queue"].get("seed", derived_seed(0, f"{name}.queue")))
-        capacity = settings.rate
-        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage["schedule"]))
+        seed = int((stage.get("queue") or {}).get("seed", derived_seed(0, f"{name}.queue")))
+        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage))
         now["queue"] = queue_config(settings.queue, seed, rate)
     return now
 
 
-def _rate_of(played: dict[str, Any]) -> float | None:
-    """Mean rate of a schedule in the emulator's terms, bit/s; ``None`` where there is no limit."""
+_NEVER = "{}: a running link changes neither into nor from a {}: start another one"
+
+
+def _rate_of(stage: Stage) -> float | None:
+    """Mean rate of a bottleneck in the emulator's terms, bit/s; ``None`` where there is no limit, or chance decides."""
+    from cellbed._core import parse_trace
+
+    if stage["kind"] == REPLAY:
+        return parse_trace(stage["heavy"]).mean_bit_rate
+    if stage["kind"] == RADIO:
+        return None
+    played = stage["schedule"]
     match played["kind"]:
         case "trace":
-            from cellbed._core import parse_trace
-
             return parse_trace(played["path"]).mean_bit_rate
         case "series":
             return float(sum(rate for _, rate in played["steps"]) / len(played["steps"]))

@@ -16,6 +16,7 @@ from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Paret
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel, Infinite, Pie, Queue, Red
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import advanced
 from cellbed.traces import TraceSource
@@ -30,8 +31,12 @@ SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "bottleneck", "d
 REPLAY = "workload-dependent"
 """Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
 
+RADIO = "radio"
+"""Kind of the stage that generates a radio link."""
+
 _SLOT_OF: dict[str, Slot] = {
     REPLAY: "bottleneck",
+    RADIO: "bottleneck",
     "gilbert-elliott": "loss",
     "loss-series": "loss",
     "on-off": "loss",
@@ -47,9 +52,10 @@ _MARK_BELOW = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops."""
+    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops, and of a radio
+    link for the profile's own."""
 
-    capacity: LinkCapacity = field(default_factory=Unlimited)
+    capacity: LinkCapacity | Radio = field(default_factory=Unlimited)
     queue: Queue | None = None
     delay: Delay = 0
     loss: Loss = 0.0
@@ -72,7 +78,7 @@ def slot_of(stage: Stage) -> Slot:
 
 
 def stages(
-    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue"]], int]
+    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio"]], int]
 ) -> dict[Slot, Stage]:
     """The stages of a direction by their place. seed: of the random numbers of a place.
 
@@ -81,7 +87,7 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "bottleneck": bottleneck_stage(parameters.capacity, parameters.queue, playing, seed("queue")),
+        "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
     if parameters.duplication > 0:
@@ -91,25 +97,41 @@ def stages(
     return {slot: found[slot] for slot in SLOTS if slot in found}
 
 
-def bottleneck_stage(capacity: LinkCapacity, queue: Queue | None, playing: Playing, seed: int) -> Stage:
-    """A stage in which packets queue for their turn. seed: of the queue."""
-    waiting = queue_config(queue, seed, lambda: mean_rate(capacity))
-    if not isinstance(capacity, Replay):
-        return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": waiting}
-    offsets = capacity.latency_offset
+def bottleneck_stage(
+    parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio"]], int]
+) -> Stage:
+    """A stage in which packets queue for their turn: for a schedule, a recording that depends on the load, or the slots
+    of a radio link. seed: as for :func:`stages`."""
+    match parameters.capacity:
+        case Replay() as replay:
+            return _replay_stage(replay, playing) | {"queue": _waiting(parameters, seed("queue"))}
+        case Radio() as radio:
+            stage = {"kind": RADIO, "profile": radio.profile, "way": radio.way, "seed": seed("radio")}
+            stage |= {"offset_ns": playing.start_ns} if playing.start_ns else {}
+            return stage | ({} if parameters.queue is None else {"queue": _waiting(parameters, seed("queue"))})
+        case capacity:
+            queue = _waiting(parameters, seed("queue"))
+            return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": queue}
+
+
+def _waiting(parameters: Parameters, seed: int) -> dict[str, Any]:
+    return queue_config(parameters.queue, seed, lambda: mean_rate(parameters.capacity))
+
+
+def _replay_stage(replay: Replay, playing: Playing) -> Stage:
+    offsets = replay.latency_offset
     return {
         "kind": REPLAY,
-        "light": str(capacity.light.path),
-        "heavy": str(capacity.heavy.path),
+        "light": str(replay.light.path),
+        "heavy": str(replay.heavy.path),
         "latency_offset": None if offsets is None else str(offsets.path),
-        "queue": waiting,
         "looped": playing.looped,
         "offset_ns": playing.start_ns,
-        "idle_ns": capacity.idle,
-        "idle_at": capacity.idle_at,
-        "anchor": capacity.anchor,
-        "opportunity_bytes": capacity.opportunity,
-        "overhead_bytes": capacity.overhead,
+        "idle_ns": replay.idle,
+        "idle_at": replay.idle_at,
+        "anchor": replay.anchor,
+        "opportunity_bytes": replay.opportunity,
+        "overhead_bytes": replay.overhead,
     }
 
 
@@ -178,8 +200,8 @@ def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
             return {"kind": "unlimited"}
 
 
-def mean_rate(capacity: LinkCapacity) -> float | None:
-    """Mean rate in bit/s; ``None`` where there is no limit."""
+def mean_rate(capacity: LinkCapacity | Radio) -> float | None:
+    """Mean rate in bit/s; ``None`` where there is no limit, or chance decides."""
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
@@ -192,7 +214,7 @@ def mean_rate(capacity: LinkCapacity) -> float | None:
             return float(capacity.rate)
         case ConstantRate(bit_rate=bit_rate):
             return float(bit_rate)
-        case Unlimited():
+        case Unlimited() | Radio():
             return None
 
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::time::{Duration, Time};
 pub(crate) use flight::Flight;
-pub(crate) use random::Draw;
 pub use random::{Distribution, RandomDelay};
+pub(crate) use random::{Draw, normal_quantile};
 
 /// How long packets are on the way. The order of arrival is kept, but where
 /// [reordering](RandomDelay::reorder) is asked for: no packet leaves before the one that came before it.

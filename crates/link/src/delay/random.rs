@@ -149,7 +149,7 @@ impl Draw {
 
 /// The inverse of the standard normal distribution function, with a relative error below 1.2 · 10⁻⁹: the rational
 /// approximation of Acklam, "An algorithm for computing the inverse normal cumulative distribution function", 2003.
-fn normal_quantile(p: f64) -> f64 {
+pub(crate) fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
         -3.969683028665376e+01,
         2.209460984245205e+02,

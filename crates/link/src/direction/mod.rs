@@ -4,7 +4,7 @@ mod change;
 
 use std::collections::VecDeque;
 
-use crate::bottleneck::{Admission, Bottleneck};
+use crate::bottleneck::Admission;
 use crate::meter::{Bin, Meter};
 use crate::outcome::{DropReason, Fate, Outcome};
 use crate::packet::Tag;
@@ -179,7 +179,9 @@ impl<P: Clone> Direction<P> {
 
     /// The queue of the first bottleneck, as of the last call.
     pub fn queue(&self) -> QueueLevel {
-        self.bottleneck().map(Bottleneck::level).unwrap_or_default()
+        self.metered
+            .and_then(|index| self.stages[index].level())
+            .unwrap_or_default()
     }
 
     /// All packets that have neither left nor been dropped, as of the last call.
@@ -287,6 +289,13 @@ impl<P: Clone> Direction<P> {
                         self.left(index, now, item.size);
                     }
                 },
+                Stage::Radio(radio) => {
+                    if let Admission::Refused(item, reason) = radio.accept(now, item) {
+                        return self.finish(now, item, Fate::Dropped(reason));
+                    }
+                    self.drop_given_up(index, now);
+                    return self.queue_changed(index, now);
+                }
                 Stage::Delay(delay) => return delay.accept(now, item),
                 Stage::WorkloadDependent(link) => return link.accept(now, item),
                 Stage::Duplication(damage) => {
@@ -307,10 +316,7 @@ impl<P: Clone> Direction<P> {
     /// Tells of the packets that a queue has given up.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
-        if self.stages[index]
-            .bottleneck()
-            .is_some_and(Bottleneck::has_dropped)
-        {
+        if self.stages[index].has_dropped() {
             self.tell_given_up(index, now);
         }
     }
@@ -351,9 +357,9 @@ impl<P: Clone> Direction<P> {
 
     /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
-        let event = stage.next_event();
-        match (stage.bottleneck(), self.pending.front()) {
-            (Some(bottleneck), Some(pending)) if bottleneck.level().packets > Packets(0) => {
+        let event = stage.next_delivery();
+        match (stage.level(), self.pending.front()) {
+            (Some(level), Some(pending)) if level.packets > Packets(0) => {
                 Some(event.map_or(pending.at, |event| event.min(pending.at)))
             }
             _ => event,
@@ -391,14 +397,10 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    #[inline]
-    fn bottleneck(&self) -> Option<&Bottleneck<P>> {
-        self.stages[self.metered?].bottleneck()
-    }
-
     fn offer(&self) -> Offer {
-        self.bottleneck()
-            .map_or(Offer::Unlimited, Bottleneck::offer)
+        self.metered
+            .and_then(|index| self.stages[index].offer())
+            .unwrap_or(Offer::Unlimited)
     }
 }
 

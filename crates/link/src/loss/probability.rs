@@ -15,6 +15,8 @@ pub struct Probability(f64);
 impl Probability {
     /// What never happens.
     pub const NEVER: Self = Self(0.0);
+    /// What always happens.
+    pub const ALWAYS: Self = Self(1.0);
 
     /// The probability, or `None` if `value` is not a number from 0 to 1.
     pub fn new(value: f64) -> Option<Self> {

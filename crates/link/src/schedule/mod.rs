@@ -5,6 +5,7 @@ mod spliced;
 
 use std::sync::Arc;
 
+use crate::radio::Potential;
 use crate::time::{Duration, Time};
 use crate::trace::Trace;
 use crate::units::{BitRate, Bytes};
@@ -178,6 +179,7 @@ pub(crate) enum Offer {
     Opportunities { playback: Spliced, each: Bytes },
     Series(RatePlayback),
     Constant(BitRate),
+    Radio(Box<Potential>),
     Unlimited,
 }
 
@@ -194,6 +196,7 @@ impl Offer {
                 let until = |at: Time| rate.bytes_in(at.since(Time::ZERO)).0;
                 Some(Bytes(until(to).saturating_sub(until(from))))
             }
+            Self::Radio(potential) => Some(potential.capacity(from, to)),
             Self::Unlimited => None,
         }
     }

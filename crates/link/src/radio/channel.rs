@@ -1,0 +1,310 @@
+//! The surroundings of a device: what a slot carries at a position of time, and when nothing passes.
+
+use super::config::{RadioConfig, SYMBOLS, Way};
+use super::noise::{Noise, Wander};
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
+
+/// Spectral efficiency of CQI 1 to 15, bit per resource element (TS 38.214, table 5.2.2.1-3: up to 256-QAM).
+const EFFICIENCY: [f64; 15] = [
+    0.1523, 0.3770, 0.8770, 1.4766, 1.9141, 2.4063, 2.7305, 3.3223, 3.9023, 4.5234, 5.1152, 5.5547,
+    6.2266, 6.9141, 7.4063,
+];
+
+/// Share of the Shannon bound that link adaptation reaches: the form of TR 36.942, §A.1. Its factor of 0.6 belongs to
+/// an early LTE; ours is chosen such that the highest CQI takes 30 dB.
+const ATTENUATION: f64 = 0.75;
+
+const SUBCARRIERS: f64 = 12.0;
+
+/// Purposes of random numbers. A purpose keeps its number for good.
+pub(super) mod purpose {
+    pub const FADING: u64 = 1;
+    pub const CELL: u64 = 2;
+    pub const TURN: u64 = 3;
+    pub const HARQ: u64 = 4;
+    pub const HANDOVER: u64 = 5;
+    pub const GAP: u64 = 6;
+    pub const SITE: u64 = 7;
+    pub const PATH: u64 = 8;
+    pub const ROUTE: u64 = 9;
+
+    /// Added where directions must not share.
+    pub fn own(way: super::Way) -> u64 {
+        match way {
+            super::Way::Downlink => 0,
+            super::Way::Uplink => 1 << 32,
+        }
+    }
+}
+
+/// An answer: fading step, cell step, site, bytes per symbol.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known(Option<(u64, u64, u64, f64)>);
+
+/// What a radio link could carry for a device that the scheduler is warm to, set against the clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Potential {
+    pub(super) surroundings: Surroundings,
+    pub(super) zero: Time,
+    pub(super) offset: Duration,
+}
+
+impl Potential {
+    /// Bytes from `from` up to but excluding `to`.
+    pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
+        let position = |at: Time| at.since(self.zero) + self.offset;
+        Bytes(self.surroundings.offered(position(from), position(to)))
+    }
+}
+
+/// How often what other users leave can change.
+const CELL_STEP: Duration = Duration::from_millis(20);
+
+/// What surrounds the device, by position of time. Nothing of it depends on what is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    config: RadioConfig,
+    fading: Wander,
+    cell: Wander,
+    turn: Noise,
+    when: Noise,
+    gap: Noise,
+    site: Noise,
+}
+
+impl Surroundings {
+    pub(super) fn new(config: &RadioConfig) -> Self {
+        let seed = config.seed;
+        let own = purpose::own(config.way);
+        let fading = Noise::new(seed, purpose::FADING);
+        Self {
+            fading: Wander::new(fading, config.channel.report, config.channel.memory),
+            cell: Wander::new(
+                Noise::new(seed, purpose::CELL + own),
+                CELL_STEP,
+                config.cell.memory,
+            ),
+            turn: Noise::new(seed, purpose::TURN + own),
+            when: Noise::new(seed, purpose::HANDOVER),
+            gap: Noise::new(seed, purpose::GAP),
+            site: Noise::new(seed, purpose::SITE),
+            config: config.clone(),
+        }
+    }
+
+    /// Symbols that a slot has for this direction.
+    fn symbols(&self, slot: u64) -> u8 {
+        let pattern = &self.config.slots.symbols;
+        match pattern.len() as u64 {
+            0 => 0,
+            length => pattern[(slot % length) as usize].min(SYMBOLS),
+        }
+    }
+
+    /// Where a slot begins; `None` beyond the end of time.
+    pub(super) fn start(&self, slot: u64) -> Option<Duration> {
+        let start = slot.checked_mul(self.config.slots.length.as_nanos())?;
+        Some(Duration::from_nanos(start))
+    }
+
+    /// The first slot that the device gets at or after `position`; `None` if there is none until the end of time.
+    pub(super) fn next_slot(&self, position: Duration) -> Option<u64> {
+        let length = self.config.slots.length.as_nanos();
+        if length == 0
+            || self
+                .config
+                .slots
+                .symbols
+                .iter()
+                .all(|&symbols| symbols == 0)
+        {
+            return None;
+        }
+        let turn = self.config.cell.turn.get().max(LEAST_TURN);
+        let mut slot = position.as_nanos().div_ceil(length);
+        loop {
+            let start = self.start(slot)?;
+            if let Some(end) = self.gap_at(start) {
+                slot = end.as_nanos().div_ceil(length).max(slot.checked_add(1)?);
+            } else if self.symbols(slot) == 0 || (turn < 1.0 && self.turn.unit(slot) >= turn) {
+                slot = slot.checked_add(1)?;
+            } else {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Bytes that a slot has for the device when the scheduler is warm; at least one. `known` remembers an answer: for
+    /// slots one after the other most of it is the same.
+    pub(super) fn capacity(&self, slot: u64, known: &mut Known) -> f64 {
+        let position = self.start(slot).unwrap_or(Duration::MAX);
+        let steps = (
+            self.fading.step_at(position),
+            self.cell.step_at(position),
+            self.site_at(position),
+        );
+        let per_symbol = match known.0 {
+            Some((fading, cell, site, bytes)) if (fading, cell, site) == steps => bytes,
+            _ => {
+                let bytes = self.bytes_per_symbol(steps);
+                known.0 = Some((steps.0, steps.1, steps.2, bytes));
+                bytes
+            }
+        };
+        (per_symbol * f64::from(self.symbols(slot))).max(1.0)
+    }
+
+    /// Bytes that all slots from a position up to but excluding another have for the device.
+    fn offered(&self, from: Duration, to: Duration) -> u64 {
+        let (mut known, mut bytes, mut position) = (Known::default(), 0, from);
+        while let Some(slot) = self.next_slot(position)
+            && let Some(start) = self.start(slot).filter(|&start| start < to)
+        {
+            bytes += self.capacity(slot, &mut known) as u64;
+            position = start + Duration::from_nanos(1);
+        }
+        bytes
+    }
+
+    fn bytes_per_symbol(&self, (fading, cell, site): (u64, u64, u64)) -> f64 {
+        let (channel, carrier) = (&self.config.channel, &self.config.carrier);
+        let spread = self
+            .config
+            .handover
+            .map_or(0.0, |handover| handover.spread_db);
+        let db = channel.mean_db
+            + channel.deviation_db * self.fading.at(fading)
+            + spread
+                * if spread > 0.0 {
+                    self.site.normal(site)
+                } else {
+                    0.0
+                };
+        let elements = f64::from(carrier.blocks) * SUBCARRIERS * f64::from(carrier.layers);
+        let usable = elements * (1.0 - carrier.overhead) * efficiency(db);
+        usable * self.left(cell) / 8.0
+    }
+
+    /// The share that other users leave.
+    fn left(&self, step: u64) -> f64 {
+        let cell = &self.config.cell;
+        if cell.deviation == 0.0 {
+            return cell.share;
+        }
+        (cell.share + cell.deviation * self.cell.at(step)).clamp(0.1 * cell.share, 1.0)
+    }
+
+    /// The gap of the handover of one part of the grid: from, to; `None` beyond the end of time.
+    fn gap(&self, part: u64) -> Option<(Duration, Duration)> {
+        let handover = self.config.handover?;
+        let every = handover.every.as_nanos();
+        let most = handover.most.as_nanos().min(every / 2);
+        let least = handover.least.as_nanos().min(most);
+        let length = least + (self.gap.unit(part) * (most - least) as f64) as u64;
+        let within = (self.when.unit(part) * (every - most) as f64) as u64;
+        let begin = part.checked_mul(every)?.checked_add(within)?;
+        Some((
+            Duration::from_nanos(begin),
+            Duration::from_nanos(begin.saturating_add(length)),
+        ))
+    }
+
+    /// The end of the gap that holds `position`, if one does.
+    fn gap_at(&self, position: Duration) -> Option<Duration> {
+        let every = self.config.handover?.every.as_nanos();
+        let (begin, end) = self.gap(position.as_nanos().checked_div(every)?)?;
+        (begin <= position && position < end).then_some(end)
+    }
+
+    /// The number of the cell that serves the device.
+    fn site_at(&self, position: Duration) -> u64 {
+        let Some(handover) = self.config.handover else {
+            return 0;
+        };
+        let part = position.as_nanos().checked_div(handover.every.as_nanos());
+        let part = part.unwrap_or(0);
+        part + u64::from(self.gap(part).is_some_and(|(_, end)| end <= position))
+    }
+}
+
+/// The least probability of a turn: less would let a search go on for too long.
+const LEAST_TURN: f64 = 0.01;
+
+/// Bits per resource element at a signal to noise ratio: of the highest CQI whose efficiency the channel bears, and of the
+/// lowest if it bears none.
+fn efficiency(db: f64) -> f64 {
+    let bound = ATTENUATION * (1.0 + 10f64.powf(db / 10.0)).log2();
+    let borne = EFFICIENCY.partition_point(|&efficiency| efficiency <= bound);
+    EFFICIENCY[borne.saturating_sub(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radio::Profile;
+
+    #[test]
+    fn the_efficiency_follows_the_signal() {
+        assert_eq!(efficiency(-20.0), 0.1523);
+        assert_eq!(efficiency(0.0), 0.3770); // 0.75 bit are borne
+        assert_eq!(efficiency(40.0), 7.4063);
+        assert!(efficiency(20.0) > 4.0 && efficiency(20.0) < 5.1);
+    }
+
+    #[test]
+    fn handovers_come_as_often_as_asked_and_stop_everything() {
+        let mut config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
+        let handover = config.handover.as_mut().unwrap();
+        handover.every = Duration::from_secs(10);
+        let surroundings = Surroundings::new(&config);
+        for part in 0..50 {
+            let (begin, end) = surroundings.gap(part).unwrap();
+            assert!(begin.as_nanos() / 10_000_000_000 == part);
+            let length = config.slots.length;
+            let first = surroundings.next_slot(begin).unwrap();
+            assert!(surroundings.start(first).unwrap() >= end);
+            let before = begin.saturating_sub(length);
+            assert_eq!(surroundings.site_at(before) + 1, surroundings.site_at(end));
+        }
+    }
+
+    #[test]
+    fn time_ends_without_a_handover_or_a_slot_beyond_it() {
+        let mut config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
+        config.slots.length = Duration::from_nanos(1);
+        config.slots.symbols = vec![0, 14]; // the last slot is another's
+        config.handover.as_mut().unwrap().every = Duration::from_nanos(u64::MAX / 3 * 2);
+        let ends = |seed| {
+            let seed = crate::random::Seed(seed);
+            let surroundings = Surroundings::new(&RadioConfig {
+                seed,
+                ..config.clone()
+            });
+            let last = Duration::from_nanos(u64::MAX - 1);
+            (
+                surroundings.gap(1).is_none(),
+                surroundings.next_slot(last),
+                surroundings.site_at(last),
+            )
+        };
+        let all: Vec<_> = (0..50).map(ends).collect();
+        assert!(all.iter().any(|(beyond, ..)| *beyond) && all.iter().any(|(beyond, ..)| !beyond));
+        assert!(
+            all.iter()
+                .all(|(_, slot, site)| slot.is_none_or(|slot| slot % 2 == 1) && *site < 3)
+        );
+    }
+
+    #[test]
+    fn a_pattern_of_nothing_never_has_a_slot() {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        config.slots.symbols = vec![0, 0];
+        assert_eq!(Surroundings::new(&config).next_slot(Duration::ZERO), None);
+        assert_eq!(
+            Surroundings::new(&Profile::LOWBAND_GOOD.config(Way::Downlink))
+                .next_slot(Duration::MAX),
+            None
+        );
+    }
+}

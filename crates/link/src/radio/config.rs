@@ -1,0 +1,210 @@
+//! What a radio link is made of.
+
+use crate::loss::Probability;
+use crate::queue::Discipline;
+use crate::random::Seed;
+use crate::time::Duration;
+
+/// One direction of a radio access network, as one device meets it.
+///
+/// A scheduler hands out [slots](Slots). What a slot carries for the device follows from the carrier, the
+/// [channel](Channel), what other users leave of the [cell](Cell), and how [warm](Ramp) the scheduler is with this
+/// device; bytes that nothing uses are lost. Blocks that fail are [sent again](Harq), and all leave in order. Before the
+/// first bytes the device may have to [ask](Grant) or [wake](Sleep); a [handover](Handover) stops everything. The
+/// [path](Path) behind adds its delay.
+///
+/// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though not the
+/// state of scheduler and device: each is a stage of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RadioConfig {
+    /// Which direction it is.
+    pub way: Way,
+    /// When this direction may send.
+    pub slots: Slots,
+    /// What a slot carries at a given quality.
+    pub carrier: Carrier,
+    /// How the quality changes.
+    pub channel: Channel,
+    /// What other users leave.
+    pub cell: Cell,
+    /// How the rate grows with the load.
+    pub ramp: Ramp,
+    /// What becomes of blocks that fail.
+    pub harq: Harq,
+    /// How the device asks for slots, where it must.
+    pub grant: Option<Grant>,
+    /// How the device sleeps, where it does.
+    pub sleep: Option<Sleep>,
+    /// How it changes cells, where it does.
+    pub handover: Option<Handover>,
+    /// The way between the base station and the far end.
+    pub path: Path,
+    /// Where packets wait for slots.
+    pub queue: Discipline,
+    /// Seed of everything that chance decides.
+    pub seed: Seed,
+    /// Where in the course of the surroundings the start lies.
+    pub offset: Duration,
+}
+
+/// A direction, seen from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// From the device.
+    Uplink,
+    /// To the device.
+    Downlink,
+}
+
+/// The slots of a carrier and which of their symbols this direction may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Length of a slot: 1 ms at 15 kHz, 0.5 ms at 30 kHz subcarrier spacing (TS 38.211, table 4.3.2-1).
+    pub length: Duration,
+    /// Symbols of each slot of the pattern for this direction, of 14. With frequency division all have 14.
+    pub symbols: Vec<u8>,
+}
+
+/// Symbols of a slot (TS 38.211, table 4.3.2-1).
+pub(crate) const SYMBOLS: u8 = 14;
+
+/// The resources of a carrier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Carrier {
+    /// Resource blocks of 12 subcarriers (TS 38.101-1, table 5.3.2-1).
+    pub blocks: u32,
+    /// Spatial layers.
+    pub layers: u32,
+    /// Share of the resources that control and reference signals take (TS 38.306, §4.1.2: 0.14 downlink, 0.08 uplink).
+    pub overhead: f64,
+}
+
+/// The quality of the channel: an autoregression of first order on the signal to noise ratio in dB, which is reported in steps
+/// as a channel quality indicator (CQI).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Channel {
+    /// Mean signal to noise ratio, dB.
+    pub mean_db: f64,
+    /// Its standard deviation, dB.
+    pub deviation_db: f64,
+    /// Time constant with which it forgets.
+    pub memory: Duration,
+    /// How often it is reported, and so how often the rate can change.
+    pub report: Duration,
+}
+
+/// What other users leave of the cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Mean share of the resources, 0 to 1.
+    pub share: f64,
+    /// Its standard deviation. The share is kept between a tenth of its mean and one.
+    pub deviation: f64,
+    /// Time constant with which it forgets.
+    pub memory: Duration,
+    /// Probability that the scheduler turns to the device in a slot.
+    pub turn: Probability,
+}
+
+/// How the scheduler warms to a device: the share of its resources that it gets grows from `cold` to one.
+///
+/// It closes in on its aim with the time constant `rise` while there is something to send. The aim is everything, or
+/// with `full` a part that grows with the most bytes that have waited since the scheduler was cold: then long trains are
+/// delivered faster than short ones from some packets on, and for good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ramp {
+    /// Share of the resources at first, 0 to 1; 1 for a scheduler that knows no warmth.
+    pub cold: f64,
+    /// Time constant of the growth.
+    pub rise: Duration,
+    /// Waiting bytes that call for everything; with 0 any do.
+    pub full: u64,
+    /// Exponent by which the aim follows the share of `full` that waits; below 1 a little calls for much.
+    pub bend: f64,
+    /// Time constant with which warmth is lost while nothing is to be sent.
+    pub memory: Duration,
+}
+
+impl Ramp {
+    /// A scheduler that gives everything at once.
+    pub const NONE: Self = Self {
+        cold: 1.0,
+        rise: Duration::ZERO,
+        full: 0,
+        bend: 1.0,
+        memory: Duration::ZERO,
+    };
+}
+
+/// Hybrid automatic repeat request: a block that fails is sent again after a round trip, in place of new bytes, and those
+/// behind it wait for it, since the radio link control layer delivers in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Harq {
+    /// Probability that a block fails at first. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).
+    pub first: Probability,
+    /// Probability that it fails again, which is less, because the receiver combines what it has.
+    pub again: Probability,
+    /// From a transmission to the next one of the same block.
+    pub round_trip: Duration,
+    /// Transmissions after which the radio link control layer takes over.
+    pub attempts: u32,
+    /// What that takes.
+    pub recovery: Duration,
+    /// From the end of a block that does not fail to its bytes being there.
+    pub decode: Duration,
+}
+
+/// How the device gets slots of the uplink: with nothing granted it sends a scheduling request when it next may, gets a small
+/// grant, tells in it how much waits, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grant {
+    /// How often it may ask.
+    pub period: Duration,
+    /// From the request to the first slot that is granted, and from a report of what waits to the slots for that.
+    pub delay: Duration,
+    /// Bytes of the first grant.
+    pub first: u64,
+    /// How long after the last bytes grants go on.
+    pub tail: Duration,
+}
+
+/// Discontinuous reception (TS 38.321, §5.7): after some time without data the device listens only now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// Time without data after which it sleeps.
+    pub after: Duration,
+    /// How often it wakes.
+    pub cycle: Duration,
+    /// How long it listens then.
+    pub awake: Duration,
+}
+
+/// Changes of the cell: nothing passes for a time, nothing is lost, and the quality is another afterwards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Handover {
+    /// Mean time between two. Each falls at random into its part of a grid of this width.
+    pub every: Duration,
+    /// The shortest gap.
+    pub least: Duration,
+    /// The longest, all between being alike; at most half of `every`.
+    pub most: Duration,
+    /// Standard deviation of what a cell adds to the mean signal to noise ratio, dB.
+    pub spread_db: f64,
+}
+
+/// The way between the base station and the far end: a one-way delay that wanders, and steps when a route changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Path {
+    /// Mean without steps.
+    pub delay: Duration,
+    /// Standard deviation of the wandering, which is cut at two deviations below and four above.
+    pub deviation: Duration,
+    /// Time constant with which it forgets.
+    pub memory: Duration,
+    /// Mean time between two steps; zero for none.
+    pub every: Duration,
+    /// Each step adds between nothing and this.
+    pub step: Duration,
+    /// What each byte of a packet adds, ps: larger packets are put together from more parts.
+    pub per_byte_ps: u64,
+}

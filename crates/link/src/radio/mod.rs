@@ -1,0 +1,307 @@
+//! A radio access network with one device in it: the rate that a device gets depends on the signal, on other users and on
+//! what the device itself sends.
+//!
+//! No recording is needed, and every effect has a parameter. It shows what replaying a recorded saturation misses (Sentosa et
+//! al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3): delays that change by
+//! themselves, and delivery rates that depend on the load. [`Profile`] has two operators in five conditions.
+
+mod access;
+mod channel;
+mod config;
+mod harq;
+mod noise;
+mod profile;
+mod ramp;
+mod route;
+
+pub use config::{
+    Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
+};
+pub use profile::{Band, Condition, Profile};
+
+use crate::bottleneck::Admission;
+use crate::delay::Flight;
+use crate::outcome::DropReason;
+use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
+use crate::schedule::Offer;
+use crate::stage::{Item, Step};
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
+use access::Access;
+pub(crate) use channel::Potential;
+use channel::{Known, Surroundings};
+use harq::Retransmissions;
+use ramp::Warmth;
+use route::Route;
+
+/// The stage. It looks only at slots in which something is sent: with nothing waiting there are no events, and the next
+/// slot after any pause is found without a walk through it.
+#[derive(Clone, Debug)]
+pub(crate) struct Radio<P> {
+    config: RadioConfig,
+    zero: Time,
+    offset: Duration,
+    surroundings: Surroundings,
+    known: Known,
+    route: Route,
+    access: Access,
+    warmth: Warmth,
+    retransmissions: Retransmissions,
+    queue: Queue<P>,
+    /// The packet of which a part is sent, and the bytes that are not.
+    serving: Option<(Item<P>, u64)>,
+    /// The next slot in which something is sent, and when it begins.
+    slot: Option<(u64, Time)>,
+    /// When the last block was there: none is before those before it.
+    decoded: Time,
+    flight: Flight<Item<P>>,
+    /// Packets whose last byte is in the slot that is being sent.
+    complete: Vec<Item<P>>,
+    dropped: Dropped<P>,
+}
+
+impl<P> Radio<P> {
+    pub(crate) fn new(config: &RadioConfig, zero: Time) -> Self {
+        Self {
+            zero,
+            offset: config.offset,
+            surroundings: Surroundings::new(config),
+            known: Known::default(),
+            route: Route::new(config),
+            access: Access::default(),
+            warmth: Warmth::COLD,
+            retransmissions: Retransmissions::new(config),
+            queue: Queue::new(&config.queue, zero),
+            serving: None,
+            slot: None,
+            decoded: Time::ZERO,
+            flight: Flight::new(false),
+            complete: Vec::new(),
+            dropped: Dropped::new(),
+            config: config.clone(),
+        }
+    }
+
+    /// Surroundings begin anew at `zero`, at the position `offset`; the scheduler is cold. Packets stay.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.zero = zero;
+        self.offset = self.config.offset + offset;
+        self.access = Access::default();
+        self.warmth = Warmth::COLD;
+        self.retransmissions.clear();
+        self.queue.restart(zero);
+        self.look_ahead(now);
+    }
+
+    /// Goes on as `config` says from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
+    /// no room for.
+    pub(crate) fn change(&mut self, config: &RadioConfig, now: Time) {
+        let before = std::mem::replace(&mut self.config, config.clone());
+        self.surroundings = Surroundings::new(config);
+        self.known = Known::default();
+        self.route = Route::new(config);
+        self.retransmissions = Retransmissions::new(config);
+        if before.queue != config.queue {
+            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, self.zero));
+            while let Some(item) = old.remove() {
+                let surcharge = self.surcharge();
+                self.queue.adopt(item, surcharge, &mut self.dropped);
+            }
+        }
+        self.look_ahead(now);
+    }
+
+    /// Events up to and including `now` must have been taken.
+    pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
+        item.entered = now;
+        let surcharge = self.surcharge();
+        if let Err((item, reason)) = self.queue.push(now, item, surcharge, &mut self.dropped) {
+            return Admission::Refused(item, reason);
+        }
+        if self.slot.is_none() {
+            // A slot that begins at this very instant is made up already, whoever else comes now.
+            let next = self.position(now) + Duration::from_nanos(1);
+            let ready = self.access.ready(&self.config, next);
+            self.turn_to(ready, now);
+        }
+        Admission::Queued
+    }
+
+    /// When something happens within, or a packet leaves.
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        let slot = self.slot.map(|(_, begin)| begin);
+        earlier(self.flight.next(), slot)
+    }
+
+    /// The earliest instant at which a packet may leave, if no other comes.
+    pub(crate) fn next_delivery(&self) -> Option<Time> {
+        let behind = self.config.slots.length + self.config.harq.decode + self.route.least();
+        earlier(
+            self.flight.next(),
+            self.slot.map(|(_, begin)| begin + behind),
+        )
+    }
+
+    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        if self.flight.next().is_some_and(|left| left <= now) {
+            return self.flight.pop().map(Step::Left);
+        }
+        let (slot, begin) = self.slot?;
+        self.send(slot, begin);
+        Some(Step::Within)
+    }
+
+    /// Whether the queue has given up packets that nobody has taken yet.
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// Takes a packet that the queue has given up.
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+
+    /// What waits for slots, a packet of which a part is sent included.
+    pub(crate) fn level(&self) -> QueueLevel {
+        let waiting = self.queue.level();
+        match &self.serving {
+            Some((item, _)) => waiting.plus(item.size),
+            None => waiting,
+        }
+    }
+
+    /// What the slots could carry for a device that the scheduler is warm to, used or not.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer::Radio(Box::new(Potential {
+            surroundings: self.surroundings.clone(),
+            zero: self.zero,
+            offset: self.offset,
+        }))
+    }
+
+    /// Sends in a slot what fits.
+    fn send(&mut self, slot: u64, begin: Time) {
+        let waiting = self.waiting();
+        let share = self.warmth.share(&self.config.ramp, begin, waiting);
+        let warm = self.surroundings.capacity(slot, &mut self.known);
+        let offered = (warm * share).max(1.0) as u64;
+        let taken = self.retransmissions.taken(slot);
+        let room = offered
+            .saturating_sub(taken)
+            .min(self.access.limit(&self.config));
+        let sent = self.fill(room, begin);
+        let mut from = self.position(begin);
+        if sent > 0 || !self.complete.is_empty() {
+            let at = from;
+            let late = self
+                .retransmissions
+                .send(&self.config.harq, slot, sent, |span| {
+                    let next = self.surroundings.next_slot(at + span)?;
+                    let start = self.surroundings.start(next)?;
+                    Some((next, start.saturating_sub(at)))
+                });
+            let there = begin + self.config.slots.length + self.config.harq.decode + late;
+            self.decoded = self.decoded.max(there);
+            from = self.access.sent(&self.config, from);
+        }
+        let there = self.position(self.decoded);
+        for mut item in self.complete.drain(..) {
+            item.released = self.decoded;
+            let delay = self.route.delay(there, item.size.0);
+            self.flight.push(self.decoded + delay, item);
+        }
+        if self.serving.is_none() && self.queue.is_empty() {
+            self.slot = None;
+            self.warmth.rest(begin);
+        } else {
+            let behind = self.surroundings.start(slot.saturating_add(1));
+            match behind {
+                Some(behind) => self.turn_to(from.max(behind), begin),
+                None => self.slot = None,
+            }
+        }
+    }
+
+    /// Takes up to `room` bytes from those that wait; what is complete by that is noted. Returns how many.
+    fn fill(&mut self, room: u64, now: Time) -> u64 {
+        let mut left = room;
+        loop {
+            let Some((item, rest)) = self.serving.take().or_else(|| {
+                // A packet is taken from the queue only when there is room for a part of it.
+                let item = (left > 0).then(|| self.queue.pop(now, &mut self.dropped))??;
+                let size = item.size.0;
+                Some((item, size))
+            }) else {
+                return room - left;
+            };
+            if rest > left {
+                self.serving = Some((item, rest - left));
+                return room;
+            }
+            left -= rest;
+            self.complete.push(item);
+        }
+    }
+
+    /// Bytes that wait for slots.
+    fn waiting(&self) -> u64 {
+        let rest = self.serving.as_ref().map_or(0, |(_, rest)| *rest);
+        self.queue.level().bytes.0.saturating_add(rest)
+    }
+
+    /// The next slot is the first that can be had from a position on.
+    fn turn_to(&mut self, ready: Duration, now: Time) {
+        let next = self.surroundings.next_slot(ready);
+        self.slot = next.and_then(|slot| {
+            let start = self.surroundings.start(slot)?;
+            let begin = self.instant(start)?;
+            // One that began before a packet came, or a start of the surroundings, is gone.
+            (begin >= now).then_some((slot, begin))
+        });
+    }
+
+    /// Looks for the next slot anew.
+    fn look_ahead(&mut self, now: Time) {
+        self.slot = None;
+        if self.serving.is_some() || !self.queue.is_empty() {
+            let position = self.position(now);
+            self.turn_to(position, now);
+        }
+    }
+
+    /// The position in the surroundings at an instant: before the start that of the start.
+    fn position(&self, now: Time) -> Duration {
+        now.since(self.zero) + self.offset
+    }
+
+    /// The instant of a position; `None` beyond the end of time.
+    fn instant(&self, position: Duration) -> Option<Time> {
+        let since = position.saturating_sub(self.offset).as_nanos();
+        let nanos = self.zero.as_nanos().checked_add(since)?;
+        Some(Time::from_nanos(nanos)).filter(|&instant| instant < Time::MAX)
+    }
+
+    fn surcharge(&self) -> Surcharge {
+        Surcharge {
+            serving: self
+                .serving
+                .as_ref()
+                .map_or_else(QueueLevel::default, |(item, _)| {
+                    QueueLevel::default().plus(item.size)
+                }),
+            overhead: Bytes(0),
+        }
+    }
+}
+
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

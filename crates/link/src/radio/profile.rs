@@ -1,0 +1,354 @@
+//! Two operators in five conditions, after the two whose published effects they show.
+//!
+//! Where a value has a source, it is named beside it. **All others are ours, chosen such that the effects come out** that
+//! Sentosa et al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not say how its
+//! operators bring them about. `cargo run --release -p cellbed-link --example radio_effects` prints both beside
+//! each other.
+
+use super::config::{
+    Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
+};
+use crate::loss::Probability;
+use crate::queue::Discipline;
+use crate::random::Seed;
+use crate::time::Duration;
+use crate::units::Bytes;
+
+/// The operator's carrier and scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Band {
+    /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, to whatever load. The
+    /// delivery rate is independent of the length of a train but for its beginning.
+    Midband,
+    /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to what waits. Long
+    /// trains are delivered faster than short ones.
+    Lowband,
+}
+
+/// Where the device is and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// At rest with a good signal.
+    Good,
+    /// At rest with a weak one, as in a basement.
+    Weak,
+    /// At rest among many, as in a full library.
+    Crowded,
+    /// Carried by somebody who walks.
+    Walking,
+    /// In a car.
+    Driving,
+}
+
+/// A radio link with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Profile {
+    /// Carrier and scheduler.
+    pub band: Band,
+    /// Surroundings.
+    pub condition: Condition,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::MIDBAND_GOOD,
+        Self::MIDBAND_WEAK,
+        Self::MIDBAND_CROWDED,
+        Self::MIDBAND_WALKING,
+        Self::MIDBAND_DRIVING,
+        Self::LOWBAND_GOOD,
+        Self::LOWBAND_WEAK,
+        Self::LOWBAND_CROWDED,
+        Self::LOWBAND_WALKING,
+        Self::LOWBAND_DRIVING,
+    ];
+    /// `midband-good`
+    pub const MIDBAND_GOOD: Self = Self::of(Band::Midband, Condition::Good);
+    /// `midband-weak`
+    pub const MIDBAND_WEAK: Self = Self::of(Band::Midband, Condition::Weak);
+    /// `midband-crowded`
+    pub const MIDBAND_CROWDED: Self = Self::of(Band::Midband, Condition::Crowded);
+    /// `midband-walking`
+    pub const MIDBAND_WALKING: Self = Self::of(Band::Midband, Condition::Walking);
+    /// `midband-driving`
+    pub const MIDBAND_DRIVING: Self = Self::of(Band::Midband, Condition::Driving);
+    /// `lowband-good`
+    pub const LOWBAND_GOOD: Self = Self::of(Band::Lowband, Condition::Good);
+    /// `lowband-weak`
+    pub const LOWBAND_WEAK: Self = Self::of(Band::Lowband, Condition::Weak);
+    /// `lowband-crowded`
+    pub const LOWBAND_CROWDED: Self = Self::of(Band::Lowband, Condition::Crowded);
+    /// `lowband-walking`
+    pub const LOWBAND_WALKING: Self = Self::of(Band::Lowband, Condition::Walking);
+    /// `lowband-driving`
+    pub const LOWBAND_DRIVING: Self = Self::of(Band::Lowband, Condition::Driving);
+
+    const fn of(band: Band, condition: Condition) -> Self {
+        Self { band, condition }
+    }
+
+    /// The profile called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+
+    /// Its name, such as `lowband-driving`.
+    pub const fn name(self) -> &'static str {
+        match (self.band, self.condition) {
+            (Band::Midband, Condition::Good) => "midband-good",
+            (Band::Midband, Condition::Weak) => "midband-weak",
+            (Band::Midband, Condition::Crowded) => "midband-crowded",
+            (Band::Midband, Condition::Walking) => "midband-walking",
+            (Band::Midband, Condition::Driving) => "midband-driving",
+            (Band::Lowband, Condition::Good) => "lowband-good",
+            (Band::Lowband, Condition::Weak) => "lowband-weak",
+            (Band::Lowband, Condition::Crowded) => "lowband-crowded",
+            (Band::Lowband, Condition::Walking) => "lowband-walking",
+            (Band::Lowband, Condition::Driving) => "lowband-driving",
+        }
+    }
+
+    /// One direction of it, with the seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
+    pub fn config(self, way: Way) -> RadioConfig {
+        let mut config = match self.band {
+            Band::Midband => midband(way),
+            Band::Lowband => lowband(way),
+        };
+        self.condition.apply(&mut config);
+        config
+    }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// A probability that is written here.
+fn chance(value: f64) -> Probability {
+    Probability::new(value).unwrap_or(Probability::NEVER)
+}
+
+/// T-Mobile's mid-band of the paper.
+fn midband(way: Way) -> RadioConfig {
+    let down = way == Way::Downlink;
+    // 7 downlink slots, a special one of 6 downlink, 4 guard and 4 uplink symbols, 2 uplink slots: FR1.30-1 of
+    // TS 38.521-4, table A.1.2-2.
+    let symbols = if down {
+        [14, 14, 14, 14, 14, 14, 14, 6, 0, 0]
+    } else {
+        [0, 0, 0, 0, 0, 0, 0, 4, 14, 14]
+    };
+    RadioConfig {
+        way,
+        slots: Slots {
+            length: us(500),
+            symbols: symbols.into(),
+        },
+        carrier: Carrier {
+            blocks: 273,
+            layers: if down { 4 } else { 1 },
+            overhead: if down { 0.14 } else { 0.08 },
+        },
+        channel: Channel {
+            mean_db: if down { 21.0 } else { 12.0 },
+            deviation_db: 2.0,
+            memory: ms(500),
+            report: ms(10),
+        },
+        cell: Cell {
+            share: if down { 0.17 } else { 0.5 },
+            deviation: if down { 0.02 } else { 0.05 },
+            memory: ms(1000),
+            turn: Probability::ALWAYS,
+        },
+        ramp: if down {
+            Ramp {
+                cold: 0.2,
+                rise: us(3_400),
+                full: 0,
+                bend: 1.0,
+                memory: ms(10),
+            }
+        } else {
+            Ramp::NONE // §3.2 of the paper: the uplink's rate does not depend on the load
+        },
+        harq: Harq {
+            first: chance(0.1),
+            again: chance(0.05),
+            round_trip: ms(5),
+            attempts: 4,
+            recovery: ms(40),
+            decode: us(500),
+        },
+        grant: (!down).then_some(Grant {
+            period: ms(8),
+            delay: ms(3),
+            first: 1500,
+            tail: ms(5),
+        }),
+        sleep: down.then_some(SLEEP),
+        handover: None,
+        path: Path {
+            delay: us(6_800),
+            deviation: us(600),
+            memory: ms(2000),
+            every: ms(20_000),
+            step: ms(1),
+            per_byte_ps: 500_000,
+        },
+        queue: Discipline::DropTail {
+            packets: None,
+            bytes: Some(Bytes(if down { 4_000_000 } else { 1_000_000 })),
+        },
+        seed: Seed(0),
+        offset: Duration::ZERO,
+    }
+}
+
+/// Verizon's low-band of the paper, about 60 Mbit/s (§3.2).
+fn lowband(way: Way) -> RadioConfig {
+    let down = way == Way::Downlink;
+    RadioConfig {
+        way,
+        slots: Slots {
+            length: ms(1),
+            symbols: vec![14],
+        },
+        carrier: Carrier {
+            blocks: 52,
+            layers: if down { 2 } else { 1 },
+            overhead: if down { 0.14 } else { 0.08 },
+        },
+        channel: Channel {
+            mean_db: if down { 21.0 } else { 11.0 },
+            deviation_db: 2.0,
+            memory: ms(500),
+            report: ms(10),
+        },
+        cell: Cell {
+            share: 0.9,
+            deviation: 0.05,
+            memory: ms(1000),
+            turn: Probability::ALWAYS,
+        },
+        ramp: if down {
+            Ramp {
+                cold: 0.15,
+                rise: us(5_400),
+                full: 520_000,
+                bend: 0.5,
+                memory: ms(10),
+            }
+        } else {
+            Ramp::NONE
+        },
+        harq: Harq {
+            first: chance(0.1),
+            again: chance(0.05),
+            round_trip: ms(8),
+            attempts: 4,
+            recovery: ms(40),
+            decode: ms(1),
+        },
+        grant: (!down).then_some(Grant {
+            period: ms(8),
+            delay: ms(4),
+            first: 300,
+            tail: ms(5),
+        }),
+        sleep: down.then_some(SLEEP),
+        handover: None,
+        path: Path {
+            delay: us(7_000),
+            deviation: us(1_050),
+            memory: ms(2000),
+            every: ms(20_000),
+            step: ms(1),
+            per_byte_ps: 1_830_000,
+        },
+        queue: Discipline::DropTail {
+            packets: None,
+            bytes: Some(Bytes(if down { 2_000_000 } else { 500_000 })),
+        },
+        seed: Seed(0),
+        offset: Duration::ZERO,
+    }
+}
+
+/// Values that TS 38.331 allows for `drx-InactivityTimer`, the long cycle and the on-duration; which of them the operators
+/// use is not published. The cycle is a short one because the directions are apart: a device that sends is awake, which
+/// the downlink here does not see.
+const SLEEP: Sleep = Sleep {
+    after: ms(200),
+    cycle: ms(40),
+    awake: ms(10),
+};
+
+impl Condition {
+    /// What the condition makes of a device at rest with a good signal.
+    fn apply(self, config: &mut RadioConfig) {
+        match self {
+            Self::Good => {}
+            Self::Weak => {
+                config.channel.mean_db -= 12.0;
+                config.channel.deviation_db = 3.0;
+                config.harq.first = chance(0.2);
+                config.harq.again = chance(0.1);
+                config.path.deviation += us(400);
+            }
+            Self::Crowded => {
+                config.cell.share *= 0.8;
+                config.cell.turn = chance(0.5);
+                config.cell.deviation = 0.3 * config.cell.share;
+                config.path.deviation += us(700);
+            }
+            Self::Walking => {
+                config.channel.mean_db -= 4.0;
+                config.channel.deviation_db = 4.0;
+                config.channel.memory = ms(300);
+                config.handover = Some(Handover {
+                    every: ms(60_000),
+                    ..HANDOVER
+                });
+                config.path.every = ms(10_000);
+                config.path.step = ms(2);
+            }
+            Self::Driving => {
+                config.channel.mean_db -= 6.0;
+                config.channel.deviation_db = 6.0;
+                config.channel.memory = ms(100);
+                config.channel.report = ms(5);
+                config.handover = Some(HANDOVER);
+                config.path.every = ms(5_000);
+                config.path.step = ms(3);
+            }
+        }
+    }
+}
+
+/// Driving: one every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and Application
+/// Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap is ours.
+const HANDOVER: Handover = Handover {
+    every: ms(33_300),
+    least: ms(40),
+    most: ms(150),
+    spread_db: 3.0,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_found_by_its_name() {
+        for profile in Profile::ALL {
+            assert_eq!(Profile::named(profile.name()), Some(profile));
+        }
+        assert_eq!(Profile::named("lowband"), None);
+    }
+}

@@ -1,0 +1,211 @@
+use super::*;
+use crate::direction::Direction;
+use crate::loss::Probability;
+use crate::outcome::{Fate, Outcome};
+use crate::queue::Discipline;
+use crate::stage::StageConfig;
+use crate::units::Packets;
+
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// 1000 bytes each millisecond and nothing else: no chance, no waiting, no delay.
+fn plain() -> RadioConfig {
+    let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+    config.channel.mean_db = 100.0; // the highest CQI
+    config.channel.deviation_db = 0.0;
+    config.carrier.blocks = 1;
+    config.carrier.layers = 1;
+    config.carrier.overhead = 0.0;
+    let full = 12.0 * 14.0 * 7.4063 / 8.0; // bytes of a slot
+    config.cell.share = 1000.5 / full;
+    config.cell.deviation = 0.0;
+    config.cell.turn = Probability::ALWAYS;
+    config.ramp = Ramp::NONE;
+    config.harq.first = Probability::NEVER;
+    config.harq.decode = Duration::ZERO;
+    config.sleep = None;
+    config.path = Path {
+        delay: Duration::ZERO,
+        deviation: Duration::ZERO,
+        memory: Duration::ZERO,
+        every: Duration::ZERO,
+        step: Duration::ZERO,
+        per_byte_ps: 0,
+    };
+    config.queue = Discipline::Infinite;
+    config
+}
+
+fn outcomes(config: RadioConfig, arrivals: &[(Time, u64)]) -> Vec<Outcome<usize>> {
+    let mut direction = Direction::new(vec![config.into()], Time::ZERO);
+    for (packet, &(at, size)) in arrivals.iter().enumerate() {
+        direction.accept(at, packet, Bytes(size));
+    }
+    std::iter::from_fn(|| direction.poll(Time::from_millis(1_000_000))).collect()
+}
+
+fn departures(config: RadioConfig, arrivals: &[(Time, u64)]) -> Vec<Time> {
+    let outcomes = outcomes(config, arrivals);
+    outcomes.iter().map(|outcome| outcome.departed).collect()
+}
+
+#[test]
+fn a_slot_carries_bytes_not_packets() {
+    // slot 1 takes 600 and 400 bytes, slot 2 the other 200 and all of the third, slot 3 is lost
+    let arrivals = [(ms(0), 600), (ms(0), 600), (ms(0), 800), (ms(4), 1000)];
+    let arrivals = arrivals.map(|(at, size)| (at + Duration::from_nanos(1), size));
+    assert_eq!(departures(plain(), &arrivals), [2, 3, 3, 6].map(ms));
+}
+
+#[test]
+fn a_direction_of_a_pattern_waits_for_its_slots() {
+    let mut config = plain();
+    config.slots.symbols = vec![14, 14, 0, 0, 7];
+    let late = Duration::from_nanos(1);
+    // slots 0, 1 and half of 4, then 5: the first was missed
+    let arrivals = [(ms(0) + late, 1000), (ms(1), 1000)];
+    assert_eq!(departures(config, &arrivals), [2, 6].map(ms));
+}
+
+#[test]
+fn small_packets_arrive_sooner() {
+    let mut config = plain();
+    config.path.delay = span(10);
+    config.path.per_byte_ps = 2_000_000;
+    let arrivals = [
+        (ms(1), 100),
+        (ms(100), 1000),
+        (ms(200), 1000),
+        (ms(200), 10),
+    ];
+    let departures = departures(config, &arrivals);
+    let after = [(3, 200), (102, 2000), (202, 2000)]
+        .map(|(slot, more)| ms(slot + 10) + Duration::from_micros(more));
+    assert_eq!(departures[..3], after.map(|at| at + span(0)));
+    assert_eq!(departures[3], departures[2].max(ms(213))); // none overtakes
+}
+
+#[test]
+fn blocks_that_fail_hold_up_those_behind_and_take_their_slot() {
+    let mut config = plain();
+    config.harq.first = Probability::ALWAYS;
+    config.harq.round_trip = span(8);
+    config.harq.again = Probability::NEVER;
+    // Each block is there 8 ms late; from the ninth slot on the slots are full of those.
+    let arrivals = vec![(Time::from_nanos(1), 1000); 9];
+    let departures = departures(config, &arrivals);
+    assert_eq!(departures[..8], [10, 11, 12, 13, 14, 15, 16, 17].map(ms));
+    assert_eq!(departures[8], ms(26)); // sent in slot 17, for slots 9 to 16 repeat
+}
+
+#[test]
+fn nothing_passes_during_a_handover_and_nothing_is_lost() {
+    let mut config = plain();
+    config.handover = Some(Handover {
+        every: span(1000),
+        least: span(100),
+        most: span(100),
+        spread_db: 0.0,
+    });
+    let arrivals: Vec<_> = (0..10_000).map(|at| (ms(at), 500)).collect();
+    let departures = departures(config, &arrivals);
+    assert_eq!(departures.len(), arrivals.len());
+    let gaps = departures
+        .windows(2)
+        .filter(|pair| pair[1] - pair[0] >= span(100));
+    assert_eq!(gaps.count(), 10);
+}
+
+#[test]
+fn the_queue_has_its_limit() {
+    let mut config = plain();
+    config.queue = Discipline::DropTail {
+        packets: Some(Packets(2)),
+        bytes: None,
+    };
+    let outcomes = outcomes(config, &[(Time::from_nanos(1), 1000); 4]);
+    let dropped: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| outcome.fate == Fate::Dropped(DropReason::QueueFull))
+        .map(|outcome| outcome.packet)
+        .collect();
+    assert_eq!(dropped, [2, 3]);
+}
+
+#[test]
+fn an_hour_of_idleness_is_one_step() {
+    let mut direction = Direction::new(
+        vec![Profile::LOWBAND_DRIVING.config(Way::Downlink).into()],
+        Time::ZERO,
+    );
+    let mut visits = 0;
+    for hour in 0..1000 {
+        direction.accept(
+            Time::ZERO + Duration::from_secs(3600 * hour),
+            hour,
+            Bytes(100),
+        );
+        while let Some(event) = direction.next_event() {
+            while direction.poll(event).is_some() {}
+            visits += 1;
+        }
+    }
+    assert!(visits <= 4000, "{visits}");
+}
+
+#[test]
+fn packets_stay_when_the_link_changes_or_starts_anew() {
+    let mut direction = Direction::new(vec![plain().into()], Time::ZERO);
+    for packet in 0..4 {
+        direction.accept(ms(0), packet, Bytes(1000));
+    }
+    let slow = RadioConfig {
+        cell: Cell {
+            share: plain().cell.share / 2.0,
+            ..plain().cell
+        },
+        ..plain()
+    };
+    direction.change(ms(2), 0, StageConfig::from(slow)).unwrap();
+    direction.restart(Time::from_micros(5_500), Duration::ZERO);
+    let departed: Vec<_> = std::iter::from_fn(|| direction.poll(ms(100)))
+        .map(|outcome| outcome.departed)
+        .collect();
+    // 1000 bytes in slot 1; 500 in slots 2 to 5; from 5.5 ms on the slots begin at the half
+    assert_eq!(departed[..2], [2, 4].map(ms));
+    assert_eq!(departed[2], ms(6));
+    assert_eq!(departed[3], Time::from_micros(7_500));
+}
+
+#[test]
+fn the_weather_does_not_depend_on_what_is_sent() {
+    let config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
+    let (all, some) = (Surroundings::new(&config), Surroundings::new(&config));
+    let mut known = Known::default();
+    for slot in (0..100_000).filter(|slot| slot % 10 < 8) {
+        let offered = all.capacity(slot, &mut known);
+        if slot % 997 == 0 {
+            assert_eq!(offered, some.capacity(slot, &mut Known::default()));
+        }
+    }
+}
+
+#[test]
+fn a_meter_knows_what_the_slots_could_carry() {
+    let mut config = plain();
+    config.slots.symbols = vec![14, 0];
+    let mut direction = Direction::new(vec![config.into()], ms(3)).with_meter();
+    for _ in 0..7 {
+        direction.accept(ms(3), 0, Bytes(1000));
+    }
+    let bins: Vec<_> = direction.finished_bins(ms(23)).collect();
+    let offered: Vec<_> = bins.iter().map(|bin| bin.capacity).collect();
+    assert_eq!(offered, [Some(Bytes(5000)); 2]);
+    assert_eq!((bins[0].used, bins[1].used), (Bytes(4000), Bytes(3000)));
+}

@@ -1,0 +1,102 @@
+"""A generated mobile link: a radio access network by the name of its profile, where there is no recording."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import Field
+
+from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.fields import Probability
+from cellbed.scenario.forms import EachWay, Ways
+from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.mobile import Change, Offset
+from cellbed.scenario.queues import Queue
+from cellbed.scenario.table import Path, Table, written
+
+Profile = Literal[
+    "midband-good",
+    "midband-weak",
+    "midband-crowded",
+    "midband-walking",
+    "midband-driving",
+    "lowband-good",
+    "lowband-weak",
+    "lowband-crowded",
+    "lowband-walking",
+    "lowband-driving",
+]
+"""Two operators in five conditions (docs/radio.md)."""
+
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+
+Way = Literal["uplink", "downlink"]
+
+
+class Radio(Table):
+    """What one direction of a radio link can carry: as much as the network that the profile names gives it.
+
+    A scenario and a shell have both directions at once; one alone is for a link in virtual time.
+    """
+
+    kind: Literal["radio"]
+    profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.")
+    way: Way = Field(description="Which direction of the radio link it is.")
+
+
+class RadioLink(Table):
+    """A last mile that is generated; each endpoint has one of its own, with surroundings of its own."""
+
+    kind: Literal["radio"]
+    profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.", examples=[PROFILES[-1]])
+    queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
+        None,
+        description="Queue in front of the radio link, each direction its own; left out: the profile's.",
+        examples=[{"kind": "droptail", "limit": "1 MB"}],
+    )
+    loss: Annotated[Ways[Loss], EachWay(Annotated[Any, LOSS_FORM], 0.0)] = Field(
+        written(0.0), description="Loss of packets before the radio link.", examples=[0.01, "1 %"]
+    )
+    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that a packet comes twice.", examples=[0.01, "1 %"]
+    )
+    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that one bit of a packet is turned round.", examples=[0.01, "1 %"]
+    )
+    start: Offset = Field(written("0 s"), description="Where in the course of the surroundings the workload begins.")
+
+    @property
+    def up(self) -> Radio:
+        """The uplink."""
+        return Radio(kind="radio", profile=self.profile, way="uplink")
+
+    @property
+    def down(self) -> Radio:
+        """The downlink."""
+        return Radio(kind="radio", profile=self.profile, way="downlink")
+
+    @property
+    def base_delay(self) -> Ways[int]:
+        """Beside the profile's own."""
+        return Ways(0, 0)
+
+    @property
+    def loop(self) -> bool:
+        """Surroundings have no end."""
+        return True
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """None are known beforehand."""
+        return ()
+
+    def completed(self) -> Self:
+        """The link itself: the profile has a base delay of its own."""
+        return self
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """Keys that do not fit each other or the workload's `duration`: none can."""
+        return []
+
+    def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
+        """Capacities that are to be read from files: none."""
+        return iter(())

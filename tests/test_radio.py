@@ -1,0 +1,216 @@
+"""A generated mobile link: from a scenario, a shell's options and the library to the path model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed import Link
+from cellbed.scenario import Scenario, ScenarioError, parse
+from cellbed.scenario.json_schema import json_schema
+from cellbed.scenario.radio import PROFILES, RadioLink
+from cellbed.scenario.settings import read_settings
+from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.testbed.plan import make_plan
+from cellbed.testbed.setting import RateChangeError, changed
+from cellbed.testbed.words import words
+from scenario_text import GOOD
+
+RADIO = '\n[links.mobile]\nkind = "radio"\nprofile = "lowband-driving"\n'
+MS = 10**6
+SECOND = 10**9
+
+
+def radio(profile: str, way: str, **more: Any) -> Link:
+    """One direction of a link."""
+    return Link(rate={"kind": "radio", "profile": profile, "way": way}, **more)
+
+
+def read(mobile: str) -> Scenario:
+    """The good scenario with another mobile link."""
+    text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: mobile, GOOD)
+    assert mobile in text
+    return parse(text, source="radio.toml", folder=Path())
+
+
+def stages(scenario: Scenario, way: str) -> list[dict[str, Any]]:
+    (direction,) = (each for each in make_plan(scenario).directions if each.name == f"mobile-0.{way}")
+    return direction.stages
+
+
+def test_both_directions_of_a_radio_link_have_one_seed_and_no_other_limit() -> None:
+    scenario = read(RADIO)
+    (up,) = (stage for stage in stages(scenario, "uplink") if stage["kind"] == "radio")
+    (down,) = (stage for stage in stages(scenario, "downlink") if stage["kind"] == "radio")
+    assert up == {"kind": "radio", "profile": "lowband-driving", "way": "uplink", "seed": down["seed"]}
+    assert down["way"] == "downlink"
+    assert {stage["kind"] for stage in stages(scenario, "uplink")} == {"loss", "radio", "delay"}
+
+
+def test_every_endpoint_has_surroundings_of_its_own() -> None:
+    text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: RADIO, GOOD).replace("count = 1", "count = 2")
+    plan = make_plan(parse(text, source="radio.toml", folder=Path()))
+    seeds = {stage["seed"] for each in plan.directions for stage in each.stages if stage["kind"] == "radio"}
+    assert len(seeds) == 2
+
+
+def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
+    more = 'queue = { uplink = { kind = "codel" } }\nloss = "1 %"\nstart = "5 s"\n'
+    scenario = read(RADIO + more)
+    assert isinstance(scenario.links.mobile, RadioLink)
+    loss, up, _ = stages(scenario, "uplink")
+    assert (loss["probability"], up["queue"]["kind"], up["offset_ns"]) == (0.01, "codel", 5_000_000_000)
+    assert "queue" not in stages(scenario, "downlink")[1]
+    description = make_plan(scenario).directions[0].description
+    assert description.startswith("radio lowband-driving from 5 s, CoDel queue")
+
+
+def test_a_resolved_scenario_says_the_same() -> None:
+    resolved = read(RADIO).resolved()["links"]["mobile"]
+    assert (resolved["kind"], resolved["profile"], resolved["start"]) == ("radio", "lowband-driving", "0 s")
+    assert read(RADIO).resolved() == Scenario.model_validate(read(RADIO).model_dump()).resolved()
+
+
+@pytest.mark.parametrize(
+    ("mobile", "message"),
+    [
+        (RADIO.replace("driving", "drivin"), "'lowband-drivin' is not known: did you mean 'lowband-driving'?"),
+        (RADIO.replace('"radio"', '"radar"'), "kind: 'radar' is not known"),
+        (RADIO + 'up = "12 Mbit/s"\n', "up: unknown key, since kind = 'radio' has none of this name"),
+        ('\n[links.mobile]\nkind = "radio"\n', "profile: missing: write profile ="),
+        ("\n[links.mobile]\n", "up: missing"),
+    ],
+)
+def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        read(mobile)
+    assert message in str(error.value)
+    assert str(error.value).startswith("radio.toml:")
+    assert "links.mobile" in str(error.value)
+
+
+def test_the_schema_knows_both_kinds_of_mobile_links() -> None:
+    definitions = json_schema()["$defs"]
+    assert set(definitions["RadioLink"]["properties"]["profile"]["enum"]) == set(PROFILES)
+    assert "up" in definitions["MobileLink"]["required"]
+
+
+def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
+    link = parse_link(radio="midband-crowded", folder=Path())
+    kinds = [stage["kind"] for stage in link.downlink.stages]
+    assert kinds == ["loss", "radio", "delay"]
+    assert "queue" not in link.downlink.stages[1]
+    assert link.uplink.stages[1]["seed"] == link.downlink.stages[1]["seed"]
+    assert link.downlink.description == "radio midband-crowded"
+    waiting = parse_link(radio="midband-crowded", queue=EachWay("100 packets"), folder=Path())
+    assert waiting.uplink.stages[1]["queue"]["packets"] == 100
+
+
+def test_a_shell_refuses_what_does_not_go_together() -> None:
+    with pytest.raises(OptionError, match="did you mean 'lowband-good'"):
+        parse_link(radio="lowband-god", folder=Path())
+    with pytest.raises(OptionError, match="--down: a radio link has a rate of its own"):
+        parse_link(radio="lowband-good", downlink="5 Mbit/s", folder=Path())
+    with pytest.raises(OptionError, match="replays no recording"):
+        parse_link(radio="lowband-good", recorded=(Recorded(light="x", heavy="y"), Recorded()), folder=Path())
+    with pytest.raises(OptionError, match="--up: a radio link has both directions: write --radio lowband-good"):
+        parse_link(uplink="radio profile=lowband-good way=uplink", folder=Path())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_carries_packets_both_ways(profile: str) -> None:
+    for way in ("uplink", "downlink"):
+        outcomes = radio(profile, way, seed=3).run([0] * 50, 1400)
+        assert (outcomes.departed > 5_000_000).all()
+
+
+def test_long_trains_are_delivered_faster_than_short_ones_in_the_low_band() -> None:
+    def rate(length: int) -> float:
+        """Packets per ns in the second half of trains, of which each meets another moment."""
+        starts = [(1 + 2 * train) * SECOND + 37_000 * train for train in range(20)]
+        outcomes = radio("lowband-good", "downlink").run(np.repeat(starts, length), 1400)
+        departed = outcomes.departed.reshape(len(starts), length)
+        return float((length - length // 2 - 1) / (departed[:, -1] - departed[:, length // 2]).mean())
+
+    assert rate(400) > 1.3 * rate(100)
+
+
+def test_what_is_sent_does_not_change_the_surroundings_and_a_seed_brings_them_again() -> None:
+    probes = list(range(30 * SECOND, 60 * SECOND, 50 * MS + 37_000))
+    flood = list(range(0, 5 * SECOND, MS))
+
+    def probed(link: Link, before: list[int]) -> list[int]:
+        return [int(at) for at in link.run([*before, *probes], 100).departed[len(before) :]]
+
+    for way in ("uplink", "downlink"):
+        alone = probed(radio("midband-driving", way), [])
+        assert probed(radio("midband-driving", way), flood) == alone
+        assert probed(radio("midband-driving", way, seed=2), []) != alone
+        later = radio("midband-driving", way, start="30 s").run([at - 30 * SECOND for at in probes], 100).departed
+        assert [int(at) + 30 * SECOND for at in later] == alone
+
+
+def test_both_directions_with_one_seed_meet_the_same_handovers() -> None:
+    probes = list(range(SECOND, 120 * SECOND, 5 * MS))
+
+    def handovers(way: str, seed: int) -> list[int]:
+        """Begins of gaps in the departures, in s."""
+        departed = radio("lowband-driving", way, seed=seed).run(probes, 100).departed
+        return [round(int(departed[at]) / SECOND, 1) for at in np.flatnonzero(np.diff(departed) > 80 * MS)]
+
+    assert handovers("uplink", 1)
+    assert handovers("uplink", 1) == handovers("downlink", 1)
+    assert handovers("uplink", 2) != handovers("uplink", 1)
+
+
+def test_a_radio_link_of_the_library_has_the_profiles_queue_or_one_asked_for() -> None:
+    assert "queue" not in radio("lowband-good", "uplink").stages[0]
+    link = Link(
+        rate="radio profile=lowband-good way=uplink",
+        queue="10 packets",
+        delay="5 ms",
+        changes=[{"at": "1 s", "queue": "5 packets"}],
+    )
+    assert [stage["kind"] for stage in link.stages] == ["radio", "delay"]
+    assert link.stages[0]["queue"]["packets"] == 10
+    assert link.run([0] * 50, 1400).dropped.sum() == 40
+    assert link.run([2 * SECOND] * 50, 1400).dropped.sum() == 45
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate": {"kind": "radio", "profile": "midband", "way": "uplink"}}, "profile: 'midband' is not known"),
+        ({"rate": {"kind": "radio", "profile": "midband-good"}}, "way: missing"),
+        ({"rate": {"kind": "radio", "profile": "midband-good", "way": "up"}}, "way: 'up' is not known"),
+        (
+            {"rate": {"kind": "radio", "profile": "midband-good", "way": "uplink"}, "mahimahi": True},
+            "mahimahi: a radio",
+        ),
+    ],
+)
+def test_the_library_refuses_what_is_no_radio_link(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Link(**settings)
+
+
+def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
+    stages = list(parse_link(radio="lowband-good", folder=Path()).uplink.stages)
+    [(index, after)] = changed(stages, read_settings(["queue=codel"], Path()), "uplink")
+    assert (index, after["kind"], after["queue"]["kind"]) == (1, "radio", "codel")
+    assert words([after]) == "radio lowband-good, CoDel queue of 1 MB at 5 ms"
+    with pytest.raises(RateChangeError, match="neither into nor from a radio link"):
+        changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")
+    with pytest.raises(ValueError, match="neither into nor from a radio link"):
+        Link(rate="5 Mbit/s").change("1 s", rate={"kind": "radio", "profile": "lowband-good", "way": "uplink"})
+
+
+def test_what_the_path_model_refuses_is_told() -> None:
+    with pytest.raises(ValueError, match="known are midband-good"):
+        Link.of_stages([{"kind": "radio", "profile": "midband", "way": "uplink", "seed": 1}])
+    with pytest.raises(ValueError, match="outside -50 to 100"):
+        Link.of_stages([{"kind": "radio", "profile": "midband-good", "way": "uplink", "seed": 1, "signal_db": 1000.0}])
