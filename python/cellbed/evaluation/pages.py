@@ -10,6 +10,14 @@ from typing import Any, Literal
 
 Kind = Literal["document", "stylesheet", "script", "font", "image"]
 
+ENDINGS: dict[Kind, str] = {
+    "document": "",
+    "stylesheet": ".css",
+    "script": ".js",
+    "font": ".woff2",
+    "image": ".svg",
+}
+
 _GROUPS: tuple[tuple[str, Kind], ...] = (
     ("stylesheets", "stylesheet"),
     ("scripts", "script"),
@@ -66,7 +74,7 @@ def _page(name: str, groups: dict[str, Any], spread: float) -> Page:
         parent = {"fonts": parents.get("stylesheets"), "late_images": parents.get("scripts")}.get(group) or 0
         first = len(objects)
         objects += [
-            PageObject(f"/{name}/{group}-{index}", kind, size, parent)
+            PageObject(f"/{name}/{group}-{index}{ENDINGS[kind]}", kind, size, parent)
             for index, size in enumerate(_falling(groups[group][0], groups[group][1], spread))
         ]
         parents[group] = len(objects) - 1 if group == "scripts" else first
