@@ -18,6 +18,10 @@ pub struct Train {
     pub up_bytes: u16,
     /// IP length of each packet of the server, bytes.
     pub down_bytes: u16,
+    /// From its first packet to that of the next train, ns, in place of the plan's `gap_ns`: idle times of several lengths need it. The
+    /// jitter applies to it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ns: Option<u64>,
 }
 
 /// Trains in rotation, or shuffled.
