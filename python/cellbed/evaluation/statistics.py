@@ -23,19 +23,21 @@ class Estimate:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """How a replay differs from the reference in one measure.
+    """How a replay differs from the reference in one measure: what was observed first, then each resample's value.
 
     mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
     wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
+    trials: how many there were.
     """
 
-    mean: Estimate
-    median: Estimate
-    p95: Estimate
-    wasserstein: Estimate
-    relative_wasserstein: Estimate
+    mean: Samples
+    median: Samples
+    p95: Samples
+    wasserstein: Samples
+    relative_wasserstein: Samples
+    trials: int
 
 
 def wasserstein(first: Samples, second: Samples) -> float:
@@ -73,12 +75,23 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: in
         raise ValueError("the reference's mean is zero: there is nothing to relate an error to")
     distance = _distances(of_reference, of_replay)
     return Difference(
-        mean=_estimate(of_replay.mean / of_reference.mean - 1, trials),
-        median=_estimate(_relative(of_replay.quantile(0.5), of_reference.quantile(0.5)), trials),
-        p95=_estimate(_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)), trials),
-        wasserstein=_estimate(distance, trials),
-        relative_wasserstein=_estimate(distance / of_reference.mean, trials),
+        mean=of_replay.mean / of_reference.mean - 1,
+        median=_relative(of_replay.quantile(0.5), of_reference.quantile(0.5)),
+        p95=_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)),
+        wasserstein=distance,
+        relative_wasserstein=distance / of_reference.mean,
+        trials=trials,
     )
+
+
+def estimate(resampled: Samples, trials: int) -> Estimate:
+    """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples."""
+    observed, others = float(resampled[0]), resampled[1:]
+    if trials < 2:
+        return Estimate(observed, None, None)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(others, [tail, 1 - tail])
+    return Estimate(observed, float(low), float(high))
 
 
 class _Weighted:
@@ -114,12 +127,3 @@ def _relative(replay: Samples, reference: Samples) -> Samples:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(reference > 0, replay / reference - 1, np.nan)
 
-
-def _estimate(resampled: Samples, trials: int) -> Estimate:
-    """The first value is the observed one, the others are the resamples'."""
-    observed, others = float(resampled[0]), resampled[1:]
-    if trials < 2:
-        return Estimate(observed, None, None)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(others, [tail, 1 - tail])
-    return Estimate(observed, float(low), float(high))

@@ -65,7 +65,7 @@ def body(page: Page, number: int) -> bytes:
             # A browser asks for a font when there is text in it.
             fonts = (font for font in page.objects if font.kind == "font")
             texts = "".join(f'<p style="font-family:{_family(font)}">x' for font in fonts)
-            head = f"<!doctype html><link rel="icon" href="data:,"><title>{page.name}</title>{''.join(map(_tag, asked))}{texts}<!--"
+            head = f"<!doctype html><link rel=icon href=data:,><title>{page.name}</title>{''.join(map(_tag, asked))}{texts}<!--"
             return _filled(head, "x", "-->", each.bytes)
         case "stylesheet":
             faces = "".join(f"@font-face{{font-family:{_family(font)};src:url({font.name})}}" for font in asked)
