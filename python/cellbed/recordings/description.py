@@ -39,6 +39,9 @@ class Train(Part):
     down: Annotated[int, Field(ge=0, le=65535)]
     up_bytes: Bytes = Field(description="IP length of each packet of the client.")
     down_bytes: Bytes = Field(description="IP length of each packet of the server.")
+    gap_ns: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="From its first packet to that of the next train, in place of the plan's gap."
+    )
 
 
 class TrainPlan(Part):

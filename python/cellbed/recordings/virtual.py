@@ -148,12 +148,15 @@ def _spans(duration_ns: int, span_ns: int, together: bool, saturated: bool) -> t
 def _train_starts(plan: TrainPlan, spans: list[Span]) -> Int64:
     """When each train is sent: the gaps of the plan, from the start of each span on."""
     random = np.random.default_rng(plan.seed)
+    nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
     found: list[Int64] = []
+    sent = 0
     for span in spans:
-        most = int((span.end_ns - span.start_ns) / (plan.gap_ns * (1 - plan.jitter))) + 1
-        gaps = plan.gap_ns * (1 + plan.jitter * random.uniform(-1, 1, most))
+        most = int((span.end_ns - span.start_ns) / (nominal.min() * (1 - plan.jitter))) + 1
+        gaps = nominal[(sent + np.arange(most)) % len(nominal)] * (1 + plan.jitter * random.uniform(-1, 1, most))
         at = span.start_ns + np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(gaps)))]).astype(np.int64)
         found.append(at[at < span.end_ns])
+        sent += len(found[-1])
     starts = np.concatenate(found) if found else np.empty(0, np.int64)
     return starts if plan.count is None else starts[: plan.count]
 
