@@ -63,7 +63,7 @@ def light_rows(recording: Recording, way: Way, train: int | None = None) -> list
     A row is of a train whose packets have the recorder's size and of which at least one arrived. Its time is when the
     train's first uplink packet was sent, whatever the direction. A lost packet is no opportunity, a packet that arrived
     twice is one; order of arrival is what counts. The base delay of a train that was not answered lies on the line
-    between those of its neighbours.
+    between those of its neighbours. Another tool's files do not tell how long trains were: all rows of them count.
 
     Errors: :class:`RecordingError` where there is no such train.
     """
@@ -72,10 +72,11 @@ def light_rows(recording: Recording, way: Way, train: int | None = None) -> list
     trains = full.group_by("train", maintain_order=True).agg(
         length=pl.len(), arrived=pl.col("arrived_ns").drop_nulls().sort()
     )
-    lengths = trains["length"].unique().to_list()
-    wanted = train if train in lengths else max(lengths, default=0)
+    if recording.description.imported is None:
+        lengths = trains["length"].unique().to_list()
+        trains = trains.filter(pl.col("length") == (train if train in lengths else max(lengths, default=0)))
     rows = (
-        trains.filter((pl.col("length") == wanted) & (pl.col("arrived").list.len() > 0))
+        trains.filter(pl.col("arrived").list.len() > 0)
         .join(starts, on="train")
         .drop_nulls("time")
         .sort("time", "train")

@@ -19,6 +19,8 @@ DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the files of packets without their ending."""
+FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
+"""Names of the files that every recording has."""
 
 _LARGEST_DESCRIPTION = 1 << 26
 
