@@ -4,5 +4,7 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+pub mod calibration;
 pub mod packet;
 pub mod plan;
+pub mod virtual_network;
