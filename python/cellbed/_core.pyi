@@ -154,3 +154,7 @@ def toml_positions(text: str) -> dict[str, tuple[int, int]]:
 
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
     """
+
+def calibrate(uplink: str, downlink: str, seed: int) -> str:
+    """Calibrate a network in virtual time; stages as JSON lists, the result as JSON. Errors: ``ValueError``."""
+    ...

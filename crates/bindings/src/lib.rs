@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod calibration;
 mod columns;
 mod link;
 mod positions;
@@ -16,6 +17,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::calibration::calibrate;
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]

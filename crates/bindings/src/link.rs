@@ -187,7 +187,7 @@ impl Direction {
     }
 }
 
-fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
+pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     cellbed_emulator::parse_stages(stages).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -126,4 +126,3 @@ def _distances(first: _Weighted, second: _Weighted) -> Samples:
 def _relative(replay: Samples, reference: Samples) -> Samples:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(reference > 0, replay / reference - 1, np.nan)
-

@@ -196,9 +196,7 @@ _AIMS: dict[tuple[str, str], dict[Statistic, _Aim]] = {
 def _targets(rows: Sequence[Row]) -> Iterable[Target]:
     for whole in (row for row in rows if row.profile == ALL):
         parts = [
-            row
-            for row in rows
-            if row.profile != ALL and (row.measure, row.method) == (whole.measure, whole.method)
+            row for row in rows if row.profile != ALL and (row.measure, row.method) == (whole.measure, whole.method)
         ]
         for statistic, aim in _AIMS.get((whole.method, whole.application), {}).items():
             value = getattr(whole, statistic).value
