@@ -101,6 +101,7 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         down: 1,
         up_bytes: PACKET_BYTES,
         down_bytes: PACKET_BYTES,
+        gap_ns: None,
     };
     let trains = (0..ROUND_TRIPS).map(|_| (train, varied(INTERVAL, random)));
     timed(Purpose::RoundTrips, trains)
@@ -207,6 +208,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 down: 1,
                 up_bytes,
                 down_bytes,
+                gap_ns: None,
             };
             (train, varied(INTERVAL, random))
         }));
@@ -222,12 +224,14 @@ fn train(way: Way, length: u16) -> Train {
             down: 1,
             up_bytes: PACKET_BYTES,
             down_bytes: SMALL_BYTES,
+            gap_ns: None,
         },
         Way::Downlink => Train {
             up: 1,
             down: length,
             up_bytes: SMALL_BYTES,
             down_bytes: PACKET_BYTES,
+            gap_ns: None,
         },
     }
 }
