@@ -52,7 +52,7 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-    """Half the least round-trip time, then the opportunities under saturation (Netravali et al., "Mahimahi", ATC 2015)."""
+    """Half the least round-trip time, then what saturation got (Netravali et al., "Mahimahi", ATC 2015)."""
     delay = fixed_delay(recording)
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
@@ -91,7 +91,7 @@ def _cellreplay(recording: Recording, way: Way, folder: Path) -> list[Stage]:
 
 
 def queue(recording: Recording, way: Way) -> dict[str, Any]:
-    """A drop-tail queue of the calibrated size, or one that never overflows where the calibration found no end of it."""
+    """A drop-tail queue of the calibrated size, or an infinite one where the calibration found no end of it."""
     size = _calibrated(recording.description.calibration, way).queue_bytes
     return {"kind": "infinite"} if size is None else {"kind": "droptail", "packets": None, "bytes": size}
 

@@ -51,9 +51,7 @@ class Results:
             for line in self._read():
                 self._lines[line["profile"], line["trial"], line["network"], line["application"]] = line
         except OSError as error:
-            raise CellbedError(
-                f"{folder}: cannot be written: {error.strerror}; choose another with --results"
-            ) from error
+            raise CellbedError(f"{folder}: cannot be written: {error.strerror}; choose another folder") from error
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         """Note the settings, or hold them against those that are there; the number of trials may change."""

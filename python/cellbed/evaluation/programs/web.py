@@ -65,8 +65,10 @@ def body(page: Page, number: int) -> bytes:
             # A browser asks for a font when there is text in it.
             fonts = (font for font in page.objects if font.kind == "font")
             texts = "".join(f'<p style="font-family:{_family(font)}">x' for font in fonts)
-            head = f"<!doctype html><link rel=icon href=data:,><title>{page.name}</title>{''.join(map(_tag, asked))}{texts}<!--"
-            return _filled(head, "x", "-->", each.bytes)
+            tags = "".join(map(_tag, asked))
+            # Without an icon of its own the browser would ask for one that nobody told of.
+            start = f"<!doctype html><link rel=icon href=data:,><title>{page.name}</title>"
+            return _filled(f"{start}{tags}{texts}<!--", "x", "-->", each.bytes)
         case "stylesheet":
             faces = "".join(f"@font-face{{font-family:{_family(font)};src:url({font.name})}}" for font in asked)
             return _filled(f"{faces}/*", "x", "*/", each.bytes)
