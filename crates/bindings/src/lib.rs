@@ -7,6 +7,7 @@ mod columns;
 mod link;
 mod positions;
 mod replay;
+mod simulation;
 mod trace;
 
 use std::io;
@@ -25,6 +26,8 @@ mod _core {
     use super::positions::toml_positions;
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
+    #[pymodule_export]
+    use super::simulation::{Path, Session};
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]
