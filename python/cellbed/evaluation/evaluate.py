@@ -121,7 +121,7 @@ class Evaluation:
 
     def table(self) -> Table:
         """The table of all samples so far."""
-        return table(self.results.samples(), self.plan.methods)
+        return table(self.results.samples(), self.plan.applications, self.plan.profiles, self.plan.methods)
 
     def _replayed(self, profile: str, name: str) -> Network:
         method = METHODS[name]
