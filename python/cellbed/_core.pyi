@@ -49,6 +49,14 @@ def enter(
     Errors: :class:`OSError` that says what failed.
     """
 
+def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
+    """What a calibration finds of two directions in virtual time, as JSON (:class:`cellbed.calibration.Calibration`).
+
+    uplink, downlink: stages as in ``Direction``. seed: of the order of trains.
+
+    Errors: :class:`ValueError` for stages that are none, and where nothing or too little comes through.
+    """
+
 class TraceFormatError(ValueError):
     """A trace that was refused: ``FILE:LINE: reason``."""
 
@@ -203,7 +211,3 @@ def toml_positions(text: str) -> dict[str, tuple[int, int]]:
 
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
     """
-
-def calibrate(uplink: str, downlink: str, seed: int) -> str:
-    """Calibrate a network in virtual time; stages as JSON lists, the result as JSON. Errors: ``ValueError``."""
-    ...

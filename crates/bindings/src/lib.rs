@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::calibration::calibrate;
+    use super::calibration::calibrate_virtually;
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -116,7 +116,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
 
     Errors: :class:`RecordingError` for a directory with something in it and for what cannot be written.
     """
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    unfinished = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}")
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
