@@ -149,8 +149,61 @@ class Direction:
     def queue(self) -> tuple[int, int]:
         """Packets and bytes in the queue of the first bottleneck."""
 
+Stages = tuple[str, list[tuple[int, int, str]]]
+TcpSettings = tuple[str, bool, bool, int, int, int]
+Int64 = NDArray[np.int64]
+
+@final
+class Path:
+    """Two hosts and the path between them in virtual time; :class:`cellbed.simulation.Path` is its face.
+
+    uplink, downlink: stages as JSON and changes, as for :class:`Direction`. Settings of TCP are the fields of
+    :class:`cellbed.simulation.Tcp`; results are the columns of the classes there.
+
+    Errors: :class:`ValueError` that says which value is wrong.
+    """
+
+    def __new__(cls, uplink: Stages, downlink: Stages) -> Path: ...
+    def copy(self) -> Path: ...
+    @property
+    def now_ns(self) -> int: ...
+    def round_trips(
+        self, at_ns: int, count: int, interval_ns: int, request: int, answer: int, until_ns: int
+    ) -> tuple[Int64, Int64]: ...
+    def trains(
+        self,
+        at_ns: int,
+        lengths: list[int],
+        gap_ns: int,
+        packet_bytes: int,
+        acknowledgement: int,
+        uplink: bool,
+        until_ns: int,
+    ) -> tuple[Int64, Int64, list[Int64]]: ...
+    def downloads(
+        self,
+        at_ns: int,
+        sizes: list[int],
+        thinking_ns: list[int],
+        request: int,
+        keeps_connection: bool,
+        tcp: TcpSettings,
+        until_ns: int,
+    ) -> tuple[Int64, Int64, Int64, Int64]: ...
+
+@final
+class Session:
+    """A client that downloads over one connection; :class:`cellbed.simulation.Session` is its face."""
+
+    def __new__(cls, path: Path, request: int, tcp: TcpSettings) -> Session: ...
+    def fetch(self, at_ns: int, size: int, until_ns: int) -> tuple[Int64, Int64, Int64, Int64]: ...
+
 def toml_positions(text: str) -> dict[str, tuple[int, int]]:
     """Line and column, both from 1, of every key of a TOML document by its path: ``links.mobile.up``, ``a[0].b``.
 
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
     """
+
+def calibrate(uplink: str, downlink: str, seed: int) -> str:
+    """Calibrate a network in virtual time; stages as JSON lists, the result as JSON. Errors: ``ValueError``."""
+    ...

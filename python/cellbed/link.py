@@ -95,8 +95,9 @@ class Link:
 
     def _begin(self, stages: list[Stage], changes: Sequence[tuple[int, int, Stage]]) -> None:
         self._stages = stages
+        self._changes = [(at, _number(index), stage) for at, index, stage in changes]
         self._latest: list[Stage] = list(stages)
-        self._model = _core.Direction(_json(stages), [(at, _number(index), _json(to)) for at, index, to in changes])
+        self._model = _core.Direction(_json(stages), [(at, index, _json(to)) for at, index, to in self._changes])
 
     def __repr__(self) -> str:
         return f"Link.of_stages({self._stages})"
@@ -105,6 +106,11 @@ class Link:
     def stages(self) -> list[dict[str, Any]]:
         """The stages as the link was made with, in the terms of the emulator's configuration."""
         return json.loads(json.dumps(self._stages))  # type: ignore[no-any-return]
+
+    @property
+    def changes(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """The changes that the link was made with: time (ns), number of the stage, and what it is from then on."""
+        return [(at, index, json.loads(json.dumps(stage))) for at, index, stage in self._changes]
 
     @property
     def now(self) -> int:

@@ -106,6 +106,6 @@ fn bit(outcome: &Outcome<u64>) -> i64 {
 }
 
 /// The last instant that fits stands for all later ones.
-fn nanos(time: Time) -> i64 {
+pub fn nanos(time: Time) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod calibration;
 mod columns;
 mod link;
 mod positions;
 mod replay;
+mod simulation;
 mod trace;
 
 use std::io;
@@ -17,11 +19,15 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
+    use super::calibration::calibrate;
+    #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]
     use super::positions::toml_positions;
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
+    #[pymodule_export]
+    use super::simulation::{Path, Session};
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]

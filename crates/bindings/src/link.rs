@@ -79,18 +79,10 @@ impl Running {
 #[pymethods]
 impl Direction {
     #[new]
-    fn new(py: Python<'_>, stages: &str, changes: Vec<(u64, usize, String)>) -> PyResult<Self> {
+    fn new(py: Python<'_>, stages: &str, changes: Vec<LaterStage>) -> PyResult<Self> {
         py.detach(|| {
-            let mut later = Vec::new();
-            for (at_ns, stage, to) in changes {
-                later.push(Change {
-                    at: Duration::from_nanos(at_ns),
-                    stage,
-                    config: parse_one(&to)?,
-                });
-            }
             let resting = Model::new(parse(stages)?, Time::ZERO)
-                .with_changes(later)
+                .with_changes(parse_changes(changes)?)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?;
             let running = Mutex::new(Running::new(resting.clone()));
             Ok(Self { resting, running })
@@ -187,7 +179,21 @@ impl Direction {
     }
 }
 
-fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
+/// Time in ns, number of a stage, and what it is from then on.
+pub type LaterStage = (u64, usize, String);
+
+pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
+    let change = |(at_ns, stage, to): LaterStage| {
+        Ok(Change {
+            at: Duration::from_nanos(at_ns),
+            stage,
+            config: parse_one(&to)?,
+        })
+    };
+    changes.into_iter().map(change).collect()
+}
+
+pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     cellbed_emulator::parse_stages(stages).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! The random numbers of a stage.
+//! Random numbers whose stream never changes.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -28,23 +28,26 @@ pub struct Seed(pub u64);
 /// The state is set from the seed directly rather than through a seeding routine that a later release of the library
 /// might change, and a test pins the stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(Pcg64);
+pub struct Random(Pcg64);
 
 impl Random {
-    pub(crate) fn new(seed: Seed) -> Self {
+    /// The stream of a seed.
+    pub fn new(seed: Seed) -> Self {
         let mut generator = Pcg64::new(u128::from(seed.0), 0);
         generator.next_u64(); // the first output of neighbouring seeds is alike: the state has been stirred only once
         Self(generator)
     }
 
+    /// Any 64 bits.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    #[allow(clippy::should_implement_trait)] // a stream without end is no iterator to collect
+    pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Whether an event of the given probability happens.
     #[inline]
-    pub(crate) fn hits(&mut self, probability: Probability) -> bool {
+    pub fn hits(&mut self, probability: Probability) -> bool {
         // 2⁻⁶⁴ · draw < p, in whole numbers: exact for 0 and 1, and within 2⁻⁵³ between.
         let (draw, probability) = (self.next(), probability.get());
         probability >= 1.0 || draw < (probability * 2f64.powi(64)) as u64
@@ -52,12 +55,12 @@ impl Random {
 
     /// A number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
     #[inline]
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }
 
     /// A whole number below `bound`, which is not zero; uniform but for 2⁻⁶⁴ · bound.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }
 }

@@ -4,5 +4,16 @@
 //! as arguments. Sockets, clocks and files are at the edge.
 #![deny(unsafe_code)]
 
+pub mod calibration;
+pub mod client;
+pub mod clock;
+mod error;
 pub mod packet;
 pub mod plan;
+pub mod secure;
+pub mod socket;
+pub mod virtual_network;
+pub mod wire;
+pub mod workload;
+
+pub use error::{Error, Result};

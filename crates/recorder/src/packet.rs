@@ -1,5 +1,7 @@
 //! What is known of a packet that a recorder sent.
 
+use std::fmt;
+
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
@@ -7,6 +9,20 @@ pub enum Way {
     Uplink,
     /// From the server to the client.
     Downlink,
+}
+
+impl Way {
+    /// Either.
+    pub const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        })
+    }
 }
 
 /// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the client's clock;

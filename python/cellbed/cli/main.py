@@ -19,6 +19,7 @@ VERBS = {
     "shell": "Run any program behind an emulated link.",
     "mahimahi": "Install commands that stand in for Mahimahi's.",
     "link": "See and change the links of what is running.",
+    "evaluate": "Hold replays of a recorded network against the network itself.",
     "meter": "Show what the links of live runs and shells do.",
     "traces": "List and show the traces of the archive.",
     "schema": "Print the JSON Schema of scenario files.",

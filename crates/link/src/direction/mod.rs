@@ -235,6 +235,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// The stage in which something happens next, and when; of several at one instant the last one.
+    #[inline]
     fn next_internal(&self) -> Option<(usize, Time)> {
         let mut next: Option<(usize, Time)> = None;
         for (index, stage) in self.stages.iter().enumerate() {
@@ -365,8 +366,11 @@ impl<P: Clone> Direction<P> {
     /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
-        match (stage.level(), self.pending.front()) {
-            (Some(level), Some(pending)) if level.packets > Packets(0) => {
+        let Some(pending) = self.pending.front() else {
+            return event;
+        };
+        match stage.level() {
+            Some(level) if level.packets > Packets(0) => {
                 Some(event.map_or(pending.at, |event| event.min(pending.at)))
             }
             _ => event,

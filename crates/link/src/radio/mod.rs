@@ -112,6 +112,7 @@ impl<P> Radio<P> {
     }
 
     /// Events up to and including `now` must have been taken.
+    #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
         let surcharge = self.surcharge();
@@ -128,6 +129,7 @@ impl<P> Radio<P> {
     }
 
     /// When something happens within, or a packet leaves.
+    #[inline(never)]
     pub(crate) fn next_event(&self) -> Option<Time> {
         let slot = self.slot.map(|(_, begin)| begin);
         earlier(self.flight.next(), slot)
@@ -143,6 +145,7 @@ impl<P> Radio<P> {
     }
 
     /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    #[inline(never)]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         if self.flight.next().is_some_and(|left| left <= now) {
             return self.flight.pop().map(Step::Left);

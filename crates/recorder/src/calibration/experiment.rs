@@ -1,0 +1,110 @@
+//! What a calibration asks for.
+
+use std::fmt;
+
+use cellbed_link::Duration;
+
+use crate::packet::Way;
+use crate::plan::{Saturation, Train};
+
+/// One experiment of a calibration: what is to be sent, and how long to listen afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// What is sent.
+    pub workload: Workload,
+    /// The experiment is over when everything has been sent and nothing has arrived for so long.
+    pub quiet: Duration,
+}
+
+/// What an experiment is for. In words: "rate of both directions", "downlink trains of 5 to 275 packets".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To find out roughly what each direction carries.
+    Search,
+    /// To measure what each direction carries under saturation.
+    Saturation,
+    /// To fill each direction's queue until it overflows.
+    Queue,
+    /// To measure round trips.
+    RoundTrips,
+    /// To measure trains of many lengths.
+    Trains(Way),
+    /// To measure trains of the chosen length after gaps of many lengths.
+    Gaps(Way),
+    /// To measure packets of many sizes.
+    Sizes(Way),
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Trains, each at its time. A packet's [`train`](crate::packet::PacketRecord::train) is the train's place in this list.
+    Trains(Vec<TimedTrain>),
+    /// Saturation of either direction or both at once, with packets of [`PACKET_BYTES`](super::PACKET_BYTES).
+    Saturation {
+        /// From the client.
+        uplink: Option<Saturation>,
+        /// From the server.
+        downlink: Option<Saturation>,
+        /// How long each sends.
+        span: Duration,
+    },
+}
+
+/// A train and when its first packet is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedTrain {
+    /// Since the experiment's start; never less than that of the train before.
+    pub at: Duration,
+    /// What is sent then.
+    pub train: Train,
+}
+
+impl Purpose {
+    /// All, as they follow each other. The first two may be repeated.
+    pub const ORDER: [Self; 10] = [
+        Self::Search,
+        Self::Saturation,
+        Self::Queue,
+        Self::RoundTrips,
+        Self::Trains(Way::Uplink),
+        Self::Trains(Way::Downlink),
+        Self::Gaps(Way::Uplink),
+        Self::Gaps(Way::Downlink),
+        Self::Sizes(Way::Uplink),
+        Self::Sizes(Way::Downlink),
+    ];
+}
+
+impl Experiment {
+    /// How long it takes, if the network delivers at once.
+    pub fn span(&self) -> Duration {
+        self.workload.span() + self.quiet
+    }
+}
+
+impl Workload {
+    /// From the first packet to the last, about.
+    pub fn span(&self) -> Duration {
+        match self {
+            Self::Trains(trains) => trains.last().map_or(Duration::ZERO, |last| last.at),
+            Self::Saturation { span, .. } => *span,
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Search => f.write_str("what each direction carries, roughly"),
+            Self::Saturation => f.write_str("saturated rates"),
+            Self::Queue => f.write_str("bottleneck queues"),
+            Self::RoundTrips => f.write_str("round trips"),
+            Self::Trains(way) => write!(f, "{way} trains by length"),
+            Self::Gaps(way) => write!(f, "{way} trains by gap"),
+            Self::Sizes(way) => write!(f, "{way} packets by size"),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What a direction carries, and what its queue holds, from saturation.
+
+use super::estimate::Estimate;
+use crate::packet::PacketRecord;
+
+/// At first the queue fills and the scheduler warms up.
+const WARM_UP_NS: i64 = 500_000_000;
+const BATCH_NS: i64 = 1_000_000_000;
+
+/// The rate at which packets arrived, bit/s, from `warm_up` after the first on, with the standard error of batches of a second.
+/// `None` if hardly any arrived.
+pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
+    let arrivals = arrivals(records);
+    let (first, last) = (arrivals.first()?.0, arrivals.last()?.0);
+    let warm_up = WARM_UP_NS.min((last - first) / 2);
+    let from = arrivals.partition_point(|&(at, _)| at < first + warm_up);
+    let counted = &arrivals[from..];
+    let mean = rate_of(counted)?;
+    let batches: Vec<f64> = counted
+        .chunk_by(|(one, _), (other, _)| (one - first) / BATCH_NS == (other - first) / BATCH_NS)
+        .filter(|batch| batch[batch.len() - 1].0 - batch[0].0 > BATCH_NS / 2)
+        .filter_map(rate_of)
+        .collect();
+    Some(Estimate {
+        mean,
+        error: Estimate::of(&batches).map_or(0.0, |batches| batches.error),
+        samples: batches.len(),
+    })
+}
+
+/// The share of what was sent at `rate_bps` that arrived in as long as sending took; 1 for a link that is not filled.
+pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span_ns: i64) -> f64 {
+    let arrivals = arrivals(records);
+    let Some(&(first, _)) = arrivals.first() else {
+        return 0.0;
+    };
+    let bytes: u64 = arrivals
+        .iter()
+        .take_while(|(at, _)| *at < first + span_ns)
+        .map(|(_, bytes)| bytes)
+        .sum();
+    8.0 * bytes as f64 / (rate_bps * span_ns as f64 / 1e9)
+}
+
+/// What a queue holds, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueLimit {
+    /// So much, then packets were lost.
+    Bytes(u64),
+    /// At least so much: nothing was lost.
+    AtLeast(u64),
+}
+
+/// Of a queue that overflows, a quarter of the next packets are lost as well; others get lost one by one.
+const OVERFLOW_WINDOW: usize = 48;
+const OVERFLOW_SHARE: usize = 4;
+
+/// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
+pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
+    let delays = records
+        .iter()
+        .filter_map(|record| Some(record.arrived_ns? - record.sent_ns?));
+    delays.min()
+}
+
+/// What the bottleneck queue holds: what was ahead of the packets that it refused (the max-min method: delay at the loss × rate).
+///
+/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way delay](least_delay) of
+/// packets that came one by one: under overload all wait. What arrives later than that, and was sent before, was ahead of it.
+pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
+    let mut records = records.to_vec();
+    records.sort_unstable_by_key(|record| record.index);
+    let sent = sending_times(&records)?;
+    let mut departures: Vec<(i64, u64)> = arrivals(&records);
+    let mut gone = 0;
+    for (_, bytes) in &mut departures {
+        gone += *bytes;
+        *bytes = gone;
+    }
+    let departed = |at: i64| {
+        let behind = departures.partition_point(|&(arrived, _)| arrived <= at);
+        behind.checked_sub(1).map_or(0, |last| departures[last].1)
+    };
+    let mut accepted = 0;
+    let (mut ahead, mut most) = (Vec::new(), 0);
+    for (place, record) in records.iter().enumerate() {
+        let waiting = accepted - departed(sent[place] + least).min(accepted);
+        if record.arrived_ns.is_some() {
+            accepted += u64::from(record.bytes);
+            most = most.max(waiting + u64::from(record.bytes));
+        } else if overflows(&records[place..]) {
+            ahead.push(waiting);
+        }
+    }
+    if ahead.is_empty() {
+        return Some(QueueLimit::AtLeast(most));
+    }
+    ahead.sort_unstable();
+    Some(QueueLimit::Bytes(ahead[ahead.len() / 2]))
+}
+
+fn overflows(records: &[PacketRecord]) -> bool {
+    let window = &records[..records.len().min(OVERFLOW_WINDOW)];
+    let lost = window.iter().filter(|record| record.arrived_ns.is_none());
+    window.len() >= OVERFLOW_WINDOW / 2 && lost.count() * OVERFLOW_SHARE >= window.len()
+}
+
+/// When each packet was sent; that of a lost packet whose time is not known lies between those of its neighbours. `None` if none is known.
+fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
+    let known: Vec<(usize, i64)> = records
+        .iter()
+        .enumerate()
+        .filter_map(|(place, record)| Some((place, record.sent_ns?)))
+        .collect();
+    let (first, last) = (*known.first()?, *known.last()?);
+    let pace = (last.1 - first.1) as f64 / (last.0 - first.0).max(1) as f64;
+    let mut times = Vec::with_capacity(records.len());
+    let mut behind = known.iter().copied().peekable();
+    let mut before = first;
+    for (place, record) in records.iter().enumerate() {
+        while let Some(next) = behind.next_if(|(other, _)| *other <= place) {
+            before = next;
+        }
+        let time = record.sent_ns.unwrap_or_else(|| match behind.peek() {
+            Some(&next) if next.0 > before.0 && place > before.0 => {
+                before.1
+                    + (next.1 - before.1) * (place - before.0) as i64 / (next.0 - before.0) as i64
+            }
+            _ => before.1 + (pace * (place as f64 - before.0 as f64)) as i64,
+        });
+        times.push(time);
+    }
+    Some(times)
+}
+
+/// Arrivals in order of time, with their bytes.
+fn arrivals(records: &[PacketRecord]) -> Vec<(i64, u64)> {
+    let mut arrivals: Vec<(i64, u64)> = records
+        .iter()
+        .filter_map(|record| Some((record.arrived_ns?, u64::from(record.bytes))))
+        .collect();
+    arrivals.sort_unstable();
+    arrivals
+}
+
+/// bit/s between the first and the last of them.
+fn rate_of(arrivals: &[(i64, u64)]) -> Option<f64> {
+    let span = arrivals.last()?.0 - arrivals.first()?.0;
+    let bytes: u64 = arrivals[1..].iter().map(|(_, bytes)| bytes).sum();
+    (span > 0).then(|| 8e9 * bytes as f64 / span as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// Packets of 1000 bytes each ms, over a link that takes one each 4 ms and holds `limit` of them, 20 ms away.
+    fn overload(limit: usize, count: u32) -> Vec<PacketRecord> {
+        let mut waiting: Vec<i64> = Vec::new();
+        (0..count)
+            .map(|index| {
+                let sent = i64::from(index) * MS;
+                waiting.retain(|&left| left > sent);
+                let arrived = (waiting.len() < limit).then(|| {
+                    let left = waiting.last().copied().unwrap_or(sent) + 4 * MS;
+                    waiting.push(left);
+                    left + 20 * MS
+                });
+                PacketRecord {
+                    train: 0,
+                    index,
+                    bytes: 1000,
+                    sent_ns: Some(sent),
+                    arrived_ns: arrived,
+                    copies: u8::from(arrived.is_some()),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_bottleneck() {
+        let estimate = saturated(&overload(100, 5000)).unwrap();
+        assert!((estimate.mean - 2e6).abs() < 2e4, "{}", estimate.mean);
+        assert!(estimate.error < 1e4);
+        assert_eq!(saturated(&[]), None);
+    }
+
+    #[test]
+    fn a_full_queue_is_told_from_packets_that_get_lost() {
+        let mut records = overload(100, 5000);
+        assert!(matches!(
+            queue_limit(&records, 20 * MS),
+            Some(QueueLimit::Bytes(98_000..=102_000))
+        ));
+        for record in records.iter_mut().step_by(100) {
+            record.arrived_ns = None;
+        }
+        assert!(matches!(
+            queue_limit(&records, 20 * MS),
+            Some(QueueLimit::Bytes(90_000..=102_000))
+        ));
+        let mut wide = overload(10_000, 1000);
+        for record in wide.iter_mut().step_by(50) {
+            record.arrived_ns = None;
+        }
+        assert!(matches!(
+            queue_limit(&wide, 20 * MS),
+            Some(QueueLimit::AtLeast(600_000..=800_000))
+        ));
+    }
+
+    #[test]
+    fn sending_times_of_lost_packets_are_guessed() {
+        let mut records = overload(100, 3000);
+        for record in &mut records {
+            if record.arrived_ns.is_none() {
+                record.sent_ns = None;
+            }
+        }
+        assert!(matches!(
+            queue_limit(&records, 20 * MS),
+            Some(QueueLimit::Bytes(98_000..=102_000))
+        ));
+    }
+
+    #[test]
+    fn a_link_that_is_not_filled_delivers_what_is_sent() {
+        assert!(delivered(&overload(100, 2000), 8e6, 2_000 * MS) < 0.3);
+        let sparse: Vec<PacketRecord> = (0..200)
+            .map(|index| PacketRecord {
+                train: 0,
+                index,
+                bytes: 1000,
+                sent_ns: Some(i64::from(index) * 10 * MS),
+                arrived_ns: Some(i64::from(index) * 10 * MS + 20 * MS),
+                copies: 1,
+            })
+            .collect();
+        assert!((delivered(&sparse, 8e5, 2_000 * MS) - 1.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a calibration has found.
+
+use serde::{Deserialize, Serialize};
+
+use crate::packet::Way;
+
+/// What a network does to packet trains and under saturation, by the procedures of Sentosa et al. ("CellReplay: Towards accurate
+/// record-and-replay for cellular networks", NSDI 2025, §4.4): the parameters of a recording of this network and of its replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Trains, gaps, rate and queue.
+    pub directions: Both<DirectionCalibration>,
+    /// comp(s): packet size in bytes, and how much later than one of 1400 bytes a packet of that size arrives, ns (sooner: negative).
+    pub compensation: Both<Vec<(u16, i64)>>,
+    /// Standard errors of these, ns, in the same order.
+    pub compensation_error_ns: Both<Vec<u64>>,
+    /// Of packets of 1400 bytes answered by such.
+    pub round_trip_ns: RoundTrips,
+    /// The same in sentences.
+    pub verdict: Vec<String>,
+}
+
+/// One of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Both<T> {
+    /// From the client to the server.
+    pub uplink: T,
+    /// From the server to the client.
+    pub downlink: T,
+}
+
+impl<T> Both<T> {
+    /// The one of a direction.
+    pub fn of(&self, way: Way) -> &T {
+        match way {
+            Way::Uplink => &self.uplink,
+            Way::Downlink => &self.downlink,
+        }
+    }
+
+    pub(super) fn of_mut(&mut self, way: Way) -> &mut T {
+        match way {
+            Way::Uplink => &mut self.uplink,
+            Way::Downlink => &mut self.downlink,
+        }
+    }
+}
+
+/// What has been found out of one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectionCalibration {
+    /// U or D: the train length that predicts the others best.
+    pub train: u16,
+    /// G_min: the least gap between the starts of two trains after which the second is delivered like the first.
+    pub least_gap_ns: u64,
+    /// F = G_min − r_last(G_min): how long the link must be empty to be as if never used; 0 if trains of this length and gap follow
+    /// each other without a pause.
+    pub idle_ns: u64,
+    /// B: the bytes that the bottleneck queue holds; `None` if it did not overflow.
+    pub queue_bytes: Option<u64>,
+    /// The bytes that it held without a loss, where it did not overflow.
+    pub queue_at_least_bytes: Option<u64>,
+    /// Rate under saturation, counting IP lengths.
+    pub saturated_bps: u64,
+    /// Its standard error.
+    pub saturated_error_bps: u64,
+    /// What trains of each length got, by length.
+    pub lengths: Vec<LengthProfile>,
+    /// How well trains of each length predict the others, by length; without the lengths that were not to be chosen.
+    pub errors: Vec<PredictionError>,
+    /// What trains of the chosen length got after each gap, from the longest gap to the shortest.
+    pub gaps: Vec<GapProfile>,
+}
+
+/// R_N: what trains of one length got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LengthProfile {
+    /// N, packets.
+    pub length: u16,
+    /// How many trains are behind it.
+    pub trials: u32,
+    /// R_N(i): mean arrival of each packet after that of the first.
+    pub mean_arrival_ns: Vec<i64>,
+    /// Standard error of the last of them.
+    pub last_error_ns: u64,
+}
+
+/// How well trains of one length predict the completion of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictionError {
+    /// L, packets.
+    pub length: u16,
+    /// Mean of |R*_L(N) − R_N(N)| / R_N(N) over all other lengths N.
+    pub mean_error: f64,
+}
+
+/// What trains of the chosen length got after gaps of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GapProfile {
+    /// From one train's start to the next one's.
+    pub gap_ns: u64,
+    /// How many trains are behind it.
+    pub trials: u32,
+    /// r_last: mean arrival of the last packet after that of the first.
+    pub last_ns: i64,
+    /// Its standard error.
+    pub last_error_ns: u64,
+}
+
+/// Quantiles of round-trip times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// One in twenty is shorter.
+    pub p5: i64,
+    /// One half is shorter.
+    pub median: i64,
+    /// One in twenty is longer.
+    pub p95: i64,
+}
+
+impl LengthProfile {
+    /// R_N(N): when the last packet was there.
+    pub fn last_ns(&self) -> i64 {
+        self.mean_arrival_ns.last().copied().unwrap_or(0)
+    }
+
+    /// Rate at which the packets behind the first were delivered, bit/s; `None` for a single packet.
+    pub fn rate_bps(&self) -> Option<f64> {
+        let bits = f64::from(self.length.saturating_sub(1)) * super::PACKET_BITS;
+        (self.last_ns() > 0).then(|| bits / (self.last_ns() as f64 / 1e9))
+    }
+}
+
+impl DirectionCalibration {
+    /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the nearest lengths, linear
+    /// in between, at the saturated rate beyond.
+    pub fn completion_ns(&self, packets: u16) -> f64 {
+        let (mut below_length, mut below) = (1.0, 0.0);
+        for profile in &self.lengths {
+            let (length, last) = (f64::from(profile.length), profile.last_ns() as f64);
+            if profile.length >= packets {
+                let share = (f64::from(packets) - below_length) / (length - below_length);
+                return below + (last - below) * share;
+            }
+            (below_length, below) = (length, last);
+        }
+        below + self.heavy_ns(f64::from(packets) - below_length)
+    }
+
+    /// heavy(x): how long `packets` packets take at the saturated rate, ns.
+    pub fn heavy_ns(&self, packets: f64) -> f64 {
+        packets * super::PACKET_BITS * 1e9 / self.saturated_bps as f64
+    }
+}

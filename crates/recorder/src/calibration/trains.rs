@@ -1,0 +1,382 @@
+//! What trains of various lengths and gaps got: R_N, the length that predicts the others best, G_min and F (§4.4).
+
+use cellbed_link::Duration;
+
+use super::PACKET_BITS;
+use super::Purpose;
+use super::design::{BLOCK, SHORT};
+use super::error::CalibrationError;
+use super::estimate::Estimate;
+use super::experiment::TimedTrain;
+use super::result::{GapProfile, LengthProfile, PredictionError};
+use crate::packet::{PacketRecord, Way};
+use crate::plan::Train;
+
+/// r_last may differ by this share from that after the longest gap (§4.4).
+const TOLERANCE: f64 = 0.2;
+
+/// When each packet of each train arrived, in the direction of the records.
+pub(super) struct Arrivals(Vec<Vec<Option<i64>>>);
+
+impl Arrivals {
+    pub fn new(way: Way, trains: &[TimedTrain], records: &[PacketRecord]) -> Self {
+        let length = |train: &Train| match way {
+            Way::Uplink => train.up,
+            Way::Downlink => train.down,
+        };
+        let mut arrivals: Vec<Vec<Option<i64>>> = trains
+            .iter()
+            .map(|timed| vec![None; length(&timed.train).into()])
+            .collect();
+        for record in records {
+            let place = arrivals
+                .get_mut(record.train as usize)
+                .and_then(|train| train.get_mut(record.index as usize));
+            if let Some(place) = place {
+                *place = record.arrived_ns;
+            }
+        }
+        Self(arrivals)
+    }
+
+    /// When the first packet of each train arrived.
+    pub fn firsts(&self) -> impl Iterator<Item = Option<i64>> + '_ {
+        self.0.iter().map(|train| *train.first()?)
+    }
+
+    /// Trains of one length: arrival of each packet after the first, ns. Of trains without a first packet nothing is known.
+    fn relative(&self, length: u16) -> impl Iterator<Item = Vec<Option<f64>>> + '_ {
+        let trains = self
+            .0
+            .iter()
+            .filter(move |train| train.len() == length.into());
+        trains.filter_map(|train| relative(train))
+    }
+}
+
+fn relative(train: &[Option<i64>]) -> Option<Vec<Option<f64>>> {
+    let first = (*train.first()?)?;
+    let since = |arrived: &Option<i64>| arrived.map(|arrived| (arrived - first) as f64);
+    Some(train.iter().map(since).collect())
+}
+
+/// Of so many trains in so many the last packet must have arrived.
+const NEEDED_SHARE: usize = 4;
+
+/// R_N of each length. A train that has lost packets counts for those that arrived.
+pub(super) fn profiles(
+    way: Way,
+    lengths: &[u16],
+    arrivals: &Arrivals,
+) -> Result<Vec<LengthProfile>, CalibrationError> {
+    lengths
+        .iter()
+        .map(|&length| {
+            let trains: Vec<_> = arrivals.relative(length).collect();
+            let each: Vec<Option<Estimate>> = (0..usize::from(length))
+                .map(|place| {
+                    let samples: Vec<f64> =
+                        trains.iter().filter_map(|train| train[place]).collect();
+                    Estimate::of(&samples)
+                })
+                .collect();
+            let sent = arrivals
+                .0
+                .iter()
+                .filter(|train| train.len() == length.into())
+                .count();
+            let last = each.last().copied().flatten();
+            let (usable, needed) = (
+                last.map_or(0, |last| last.samples),
+                sent.div_ceil(NEEDED_SHARE),
+            );
+            let what = || format!("trains of {length} packets");
+            let last = last
+                .filter(|_| usable >= needed)
+                .ok_or_else(|| lost(way, what(), sent, usable, needed))?;
+            Ok(LengthProfile {
+                length,
+                trials: usable as u32,
+                mean_arrival_ns: filled(&each),
+                last_error_ns: last.error as u64,
+            })
+        })
+        .collect()
+}
+
+fn lost(way: Way, what: String, sent: usize, usable: usize, needed: usize) -> CalibrationError {
+    CalibrationError::Lost {
+        way,
+        what,
+        sent,
+        usable,
+        needed,
+    }
+}
+
+/// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing: where different trains
+/// make up neighbouring means, the earlier one may be the larger.
+fn filled(each: &[Option<Estimate>]) -> Vec<i64> {
+    let mut means = Vec::with_capacity(each.len());
+    let (mut before, mut most) = ((0, 0.0), 0);
+    for (place, estimate) in each.iter().enumerate() {
+        let mean = match estimate {
+            Some(estimate) => {
+                before = (place, estimate.mean);
+                estimate.mean
+            }
+            None => {
+                let next = each[place..]
+                    .iter()
+                    .position(Option::is_some)
+                    .map(|more| place + more);
+                let behind = next.and_then(|next| Some((next, each[next]?.mean)));
+                behind.map_or(before.1, |(next, mean)| {
+                    before.1
+                        + (mean - before.1) * (place - before.0) as f64 / (next - before.0) as f64
+                })
+            }
+        };
+        most = most.max(mean as i64);
+        means.push(most);
+    }
+    means
+}
+
+/// R*_L(N): when the last of N packets is there according to trains of L, ns. Light opportunities first, then heavy ones (§4.4).
+pub(super) fn predicted(chosen: &LengthProfile, length: u16, saturated_bps: f64) -> f64 {
+    match chosen.mean_arrival_ns.get(usize::from(length) - 1) {
+        Some(&arrival) => arrival as f64,
+        None => {
+            let more = f64::from(length - chosen.length);
+            chosen.last_ns() as f64 + more * PACKET_BITS * 1e9 / saturated_bps
+        }
+    }
+}
+
+/// How well each length predicts the others, and the best.
+pub(super) fn choice(
+    profiles: &[LengthProfile],
+    saturated_bps: f64,
+) -> (u16, Vec<PredictionError>) {
+    let candidates = || profiles.iter().filter(|profile| profile.length != SHORT);
+    let errors: Vec<PredictionError> = candidates()
+        .map(|chosen| {
+            let others = candidates().filter(|other| other.length != chosen.length);
+            let errors: Vec<f64> = others
+                .filter(|other| other.last_ns() > 0)
+                .map(|other| {
+                    let live = other.last_ns() as f64;
+                    (predicted(chosen, other.length, saturated_bps) - live).abs() / live
+                })
+                .collect();
+            PredictionError {
+                length: chosen.length,
+                mean_error: Estimate::of(&errors).map_or(0.0, |errors| rounded(errors.mean)),
+            }
+        })
+        .collect();
+    let best = errors
+        .iter()
+        .min_by(|one, other| one.mean_error.total_cmp(&other.mean_error));
+    (best.map_or(5, |best| best.length), errors)
+}
+
+/// To as many digits as mean anything.
+fn rounded(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
+/// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of a block came after
+/// another gap and does not count. Short gaps at which the queue overflows, so that too many last packets are lost, are left out.
+pub(super) fn gap_profiles(
+    way: Way,
+    gaps: &[Duration],
+    blocks: &[Duration],
+    arrivals: &Arrivals,
+) -> Result<Vec<GapProfile>, CalibrationError> {
+    let mut profiles = Vec::new();
+    for gap in gaps {
+        let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
+        let of_gap: Vec<Vec<f64>> = members
+            .filter(|(of_block, _)| *of_block == gap)
+            .map(|(_, members)| {
+                let trains = members.iter().skip(1);
+                trains
+                    .filter_map(|train| *relative(train)?.last()?)
+                    .collect()
+            })
+            .collect();
+        let (sent, samples) = (of_gap.len() * (BLOCK - 1), of_gap.concat());
+        let needed = sent.div_ceil(NEEDED_SHARE);
+        let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed) else {
+            if !profiles.is_empty() {
+                break;
+            }
+            let what = format!("trains with gaps of {gap}");
+            return Err(lost(way, what, sent, samples.len(), needed));
+        };
+        profiles.push(GapProfile {
+            gap_ns: gap.as_nanos(),
+            trials: last.samples as u32,
+            last_ns: last.mean as i64,
+            last_error_ns: error_of_blocks(&of_gap).unwrap_or(last.error) as u64,
+        });
+    }
+    Ok(profiles)
+}
+
+/// Trains of one block have met the same weather: it is the blocks that are independent.
+fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
+    let means: Vec<f64> = blocks
+        .iter()
+        .filter_map(|block| Some(Estimate::of(block)?.mean))
+        .collect();
+    Estimate::of(&means)
+        .filter(|means| means.samples > 1)
+        .map(|means| means.error)
+}
+
+/// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min − r_last(G_min), at least 0.
+///
+/// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
+/// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
+/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree.
+pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
+    let Some(longest) = gaps.first() else {
+        return (0, 0);
+    };
+    let mut least = longest;
+    let (mut lasts, mut squares) = (
+        vec![longest.last_ns as f64],
+        (longest.last_error_ns as f64).powi(2),
+    );
+    let mut warm_before = false;
+    for gap in &gaps[1..] {
+        let count = lasts.len() as f64;
+        let cold = lasts.iter().sum::<f64>() / count;
+        let error = (squares.sqrt() / count).hypot(gap.last_error_ns as f64);
+        let warm = (gap.last_ns as f64 - cold).abs() > TOLERANCE * cold + error;
+        if warm && warm_before {
+            break;
+        }
+        warm_before = warm;
+        if !warm {
+            least = gap;
+            lasts.push(gap.last_ns as f64);
+            squares += (gap.last_error_ns as f64).powi(2);
+        }
+    }
+    let idle = least.gap_ns as i64 - least.last_ns;
+    (least.gap_ns, idle.max(0) as u64)
+}
+
+/// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer. `None` where either
+/// was lost.
+pub(super) fn round_trips(
+    up: &[PacketRecord],
+    trains: &[TimedTrain],
+    down: &Arrivals,
+) -> Vec<Option<f64>> {
+    let mut sent = vec![None; trains.len()];
+    for record in up.iter().filter(|record| record.index == 0) {
+        if let Some(place) = sent.get_mut(record.train as usize) {
+            *place = record.sent_ns;
+        }
+    }
+    let pairs = sent.into_iter().zip(down.firsts());
+    pairs
+        .map(|(sent, arrived)| Some((arrived? - sent?) as f64))
+        .collect()
+}
+
+/// Enough of the answers came.
+pub(super) fn enough(
+    way: Way,
+    purpose: Purpose,
+    sent: usize,
+    usable: usize,
+) -> Result<(), CalibrationError> {
+    let needed = sent.div_ceil(NEEDED_SHARE);
+    match usable {
+        0 => Err(CalibrationError::Nothing { way, purpose, sent }),
+        _ if usable < needed => Err(lost(way, "round trips".into(), sent, usable, needed)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(lasts: &[(u64, i64, u64)]) -> Vec<GapProfile> {
+        let profile = |&(gap, last, error): &(u64, i64, u64)| GapProfile {
+            gap_ns: gap,
+            trials: 50,
+            last_ns: last,
+            last_error_ns: error,
+        };
+        lasts.iter().map(profile).collect()
+    }
+
+    #[test]
+    fn the_least_gap_is_the_last_after_which_trains_are_as_slow() {
+        let exact = gaps(&[
+            (100, 20, 0),
+            (80, 19, 0),
+            (60, 17, 0),
+            (40, 12, 0),
+            (30, 12, 0),
+            (20, 18, 0),
+        ]);
+        assert_eq!(least_gap(&exact), (60, 43));
+        let busy = gaps(&[(100, 20, 0), (10, 20, 0)]);
+        assert_eq!(least_gap(&busy), (10, 0));
+        // 13 might be 16
+        let unsure = gaps(&[(100, 20, 2), (80, 14, 3), (60, 8, 3), (40, 8, 3)]);
+        assert_eq!(least_gap(&unsure).0, 80);
+        let outlier = gaps(&[(100, 20, 1), (80, 12, 1), (60, 20, 1), (40, 12, 1)]);
+        assert_eq!(least_gap(&outlier).0, 60);
+    }
+
+    fn profile(length: u16, arrival: impl Fn(i64) -> i64) -> LengthProfile {
+        LengthProfile {
+            length,
+            trials: 20,
+            mean_arrival_ns: (0..length.into()).map(arrival).collect(),
+            last_error_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_length_is_chosen_that_predicts_the_others() {
+        // The first 50 packets take 2 ms each, all others as long as under saturation, 1 ms.
+        let arrival = |packet: i64| 2_000_000 * packet.min(49) + 1_000_000 * (packet - 49).max(0);
+        let profiles: Vec<_> = [5, 10, 25, 50, 75]
+            .map(|length| profile(length, arrival))
+            .into();
+        let (best, errors) = choice(&profiles, PACKET_BITS * 1000.0);
+        assert_eq!(best, 50);
+        let short = errors[0];
+        // 25: 8 + 20 instead of 48 ms; 50: 8 + 45 of 98; 75: 8 + 70 of 123
+        let expected = (20.0 / 48.0 + 45.0 / 98.0 + 45.0 / 123.0) / 3.0;
+        assert!((short.mean_error - expected).abs() < 1e-6, "{short:?}");
+        assert_eq!(errors.len(), 4); // 10 is not among them
+    }
+
+    #[test]
+    fn what_never_arrived_lies_between_its_neighbours() {
+        let known = |mean| {
+            Some(Estimate {
+                mean,
+                error: 0.0,
+                samples: 3,
+            })
+        };
+        assert_eq!(
+            filled(&[known(0.0), None, None, known(30.0)]),
+            [0, 10, 20, 30]
+        );
+        assert_eq!(filled(&[known(0.0), known(20.0), known(10.0)]), [0, 20, 20]);
+    }
+}

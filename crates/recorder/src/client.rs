@@ -1,0 +1,18 @@
+//! The client's end: sessions that survive broken connections, runs of a workload, and what became of their packets.
+//!
+//! [`Path`] is the core, without a socket: say [`Path::step`] when [`Path::next_event`] has come, hand over what arrives, take what it has
+//! learnt as [`Event`]s. [`PathThread`] drives one over a socket in a thread of its own.
+
+mod event;
+mod fetcher;
+mod path;
+mod run;
+mod session;
+mod thread;
+mod traffic;
+
+pub use event::{Event, RunEnd};
+pub use path::{Path, RunRequest};
+pub use session::SessionError;
+pub use thread::{Message, Order, PathThread};
+pub use traffic::{Role, Workload};

@@ -1,0 +1,323 @@
+//! One session with a server: handshake, requests repeated until they are answered, and the way back after a broken connection.
+
+use std::net::SocketAddr;
+
+use cellbed_link::{Duration, Time};
+
+use crate::secure::{Channel, Filler, Opening, Progress, Secret};
+use crate::socket::Outbox;
+use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
+
+/// Who is not heard of for so long may have lost us, or we our address.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// How often to ask for the time where nothing else is asked.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+/// Bounds of the time after which a request is repeated.
+const LEAST_REPEAT: Duration = Duration::from_millis(250);
+const MOST_REPEAT: Duration = Duration::from_secs(3);
+
+/// Why a session cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Its numbers are used up.
+    #[error("the session has sent as many messages as one may")]
+    Spent,
+}
+
+/// A handshake with a server, then a session, then perhaps another.
+pub(super) struct Session {
+    server: SocketAddr,
+    secret: Secret,
+    draw: Box<dyn FnMut() -> [u8; 32] + Send>,
+    channel: Option<Channel>,
+    opening: Option<Opening>,
+    filler: Filler,
+    pending: Vec<Pending>,
+    repeat: Duration,
+    smoothed: Option<f64>,
+    heard: Time,
+    asked: Time,
+    silent: bool,
+}
+
+struct Pending {
+    request: Request,
+    /// The sequence numbers under which it was sent, and when.
+    sent: Vec<(u64, Time)>,
+    due: Time,
+}
+
+/// What a datagram meant.
+pub(super) enum Incoming {
+    /// Nothing that matters, or nothing at all.
+    Nothing,
+    /// There is a new session; whatever was before is lost.
+    Begun(Offer),
+    /// The session goes on.
+    Resumed,
+    /// The server lets nobody in, or not us.
+    Rejected(Refusal),
+    /// A request was answered.
+    Answered(Request, Result<(), Refusal>, Duration),
+    /// Arrivals at the server.
+    Report(Report),
+    /// A packet of the server.
+    Probe(Probe),
+}
+
+impl Session {
+    pub(super) fn new(
+        server: SocketAddr,
+        secret: Secret,
+        mut draw: Box<dyn FnMut() -> [u8; 32] + Send>,
+        now: Time,
+    ) -> Self {
+        let opening = Opening::new(&secret, draw(), None, now);
+        let filler = Filler::new(&draw());
+        Self {
+            server,
+            secret,
+            draw,
+            channel: None,
+            opening: Some(opening),
+            filler,
+            pending: Vec::new(),
+            repeat: LEAST_REPEAT,
+            smoothed: None,
+            heard: now,
+            asked: now,
+            silent: false,
+        }
+    }
+
+    /// Which session there is, if there is one.
+    pub(super) fn id(&self) -> Option<SessionId> {
+        self.channel.as_ref().map(Channel::session)
+    }
+
+    /// How long to wait for an answer before asking again.
+    pub(super) fn repeat_after(&self) -> Duration {
+        self.repeat
+    }
+
+    /// Asks until there is an answer.
+    pub(super) fn request(&mut self, request: Request, now: Time) {
+        self.pending.push(Pending {
+            request,
+            sent: Vec::new(),
+            due: now,
+        });
+    }
+
+    /// Forgets requests of a kind that a later one replaces.
+    pub(super) fn forget(&mut self, which: impl Fn(&Request) -> bool) {
+        self.pending.retain(|pending| !which(&pending.request));
+    }
+
+    /// Whether a request of a kind waits for its answer.
+    pub(super) fn is_asking(&self, which: impl Fn(&Request) -> bool) -> bool {
+        self.pending.iter().any(|pending| which(&pending.request))
+    }
+
+    pub(super) fn next_event(&self) -> Time {
+        let opening = self.opening.as_ref().map(Opening::next_event);
+        let requests = self.pending.iter().map(|pending| pending.due);
+        let session = self
+            .channel
+            .is_some()
+            .then(|| (self.asked + KEEP_ALIVE).min(self.next_silence()));
+        let requests = requests.filter(|_| self.channel.is_some());
+        opening
+            .into_iter()
+            .chain(requests)
+            .chain(session)
+            .min()
+            .unwrap_or(Time::MAX)
+    }
+
+    fn next_silence(&self) -> Time {
+        match self.opening {
+            Some(_) => Time::MAX,
+            None => self.heard + SILENCE,
+        }
+    }
+
+    /// Puts into `outbox` what is due; says whether the server has just become silent.
+    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, SessionError> {
+        let mut fell_silent = false;
+        if let Some(channel) = &self.channel
+            && now >= self.next_silence()
+        {
+            let random = (self.draw)();
+            self.opening = Some(Opening::new(&self.secret, random, Some(channel), now));
+            fell_silent = !std::mem::replace(&mut self.silent, true);
+        }
+        if let Some(opening) = &mut self.opening
+            && now >= opening.next_event()
+        {
+            outbox.push(self.server, |bytes| {
+                opening.step(now, bytes);
+            });
+        }
+        if self.channel.is_none() {
+            return Ok(fell_silent);
+        }
+        if now >= self.asked + KEEP_ALIVE && self.pending.is_empty() {
+            let client_ns = now.as_nanos();
+            self.request(Request::ClockPing { client_ns }, now);
+        }
+        for index in 0..self.pending.len() {
+            if self.pending[index].due > now {
+                continue;
+            }
+            let number = self.seal(&self.pending[index].request.clone(), now, outbox)?;
+            let tries = self.pending[index].sent.len() as u64;
+            let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
+            let pending = &mut self.pending[index];
+            pending.sent.push((number, now));
+            pending.due = now + pause.min(MOST_REPEAT);
+        }
+        Ok(fell_silent)
+    }
+
+    /// Sends a request once, without waiting for an answer; its number.
+    pub(super) fn seal(
+        &mut self,
+        request: &Request,
+        now: Time,
+        outbox: &mut Outbox,
+    ) -> Result<u64, SessionError> {
+        let Some(channel) = &mut self.channel else {
+            return Ok(0);
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body);
+        self.asked = now;
+        let mut number = Err(SessionError::Spent);
+        outbox.push(self.server, |bytes| {
+            number = channel
+                .seal_control(&body, bytes)
+                .map_err(|_| SessionError::Spent);
+        });
+        number
+    }
+
+    /// Puts a probe of so many bytes of payload into `outbox`.
+    pub(super) fn seal_probe(
+        &mut self,
+        kind: Kind,
+        probe: &Probe,
+        payload: usize,
+        outbox: &mut Outbox,
+    ) {
+        if let Some(channel) = &mut self.channel {
+            outbox.push(self.server, |bytes| {
+                // Of a session whose 2⁴⁸ numbers are spent nothing leaves any more; the next request says so.
+                let _ = channel.seal_probe(kind, probe, payload, &self.filler, bytes);
+            });
+        }
+    }
+
+    pub(super) fn receive(&mut self, now: Time, datagram: &mut [u8]) -> Incoming {
+        match Kind::of(datagram) {
+            Ok(kind) if kind.is_sealed() => self.open(now, datagram),
+            Ok(_) => self.shake_hands(now, datagram),
+            Err(_) => Incoming::Nothing,
+        }
+    }
+
+    fn shake_hands(&mut self, now: Time, datagram: &[u8]) -> Incoming {
+        let Some(opening) = &mut self.opening else {
+            return Incoming::Nothing;
+        };
+        match opening.receive(now, datagram) {
+            Progress::Waiting => Incoming::Nothing,
+            Progress::Begun(channel, offer) => {
+                self.channel = Some(*channel);
+                self.opening = None;
+                self.pending.clear();
+                self.hear(now);
+                Incoming::Begun(offer)
+            }
+            Progress::Resumed(_) => {
+                self.opening = None;
+                self.hear(now);
+                self.pending
+                    .iter_mut()
+                    .for_each(|pending| pending.due = now);
+                Incoming::Resumed
+            }
+            Progress::Rejected(Refusal::NoSuchSession) if self.channel.is_some() => {
+                self.channel = None;
+                self.opening = Some(Opening::new(&self.secret, (self.draw)(), None, now));
+                Incoming::Nothing
+            }
+            Progress::Rejected(reason) => Incoming::Rejected(reason),
+        }
+    }
+
+    fn open(&mut self, now: Time, datagram: &mut [u8]) -> Incoming {
+        let Some(channel) = &mut self.channel else {
+            return Incoming::Nothing;
+        };
+        let Ok(opened) = channel.open(datagram) else {
+            return Incoming::Nothing;
+        };
+        let Header { kind, .. } = opened.header;
+        if kind != Kind::Control {
+            let probe = Probe::decode(opened.body);
+            self.hear(now);
+            return probe.map_or(Incoming::Nothing, Incoming::Probe);
+        }
+        let reply = Reply::decode(opened.body);
+        self.hear(now);
+        match reply {
+            Ok(Reply::Done { to } | Reply::ClockPong { to, .. }) => self.answer(now, to, Ok(())),
+            Ok(Reply::Refused { to, reason }) => self.answer(now, to, Err(reason)),
+            Ok(Reply::Report(report)) => Incoming::Report(report),
+            Err(_) => Incoming::Nothing,
+        }
+    }
+
+    fn answer(&mut self, now: Time, to: u64, result: Result<(), Refusal>) -> Incoming {
+        let found = self
+            .pending
+            .iter()
+            .enumerate()
+            .find_map(|(index, pending)| {
+                let sent = pending.sent.iter().find(|(number, _)| *number == to)?;
+                Some((index, now - sent.1))
+            });
+        let Some((index, round_trip)) = found else {
+            return Incoming::Nothing;
+        };
+        self.measure(round_trip);
+        let pending = self.pending.swap_remove(index);
+        Incoming::Answered(pending.request, result, round_trip)
+    }
+
+    /// Takes a round trip into the time after which to ask again: twice a smoothed one.
+    fn measure(&mut self, round_trip: Duration) {
+        let sample = round_trip.as_secs_f64();
+        let smoothed = self
+            .smoothed
+            .map_or(sample, |old| old + (sample - old) / 4.0);
+        self.smoothed = Some(smoothed);
+        self.repeat = Duration::from_secs_f64(2.0 * smoothed)
+            .max(LEAST_REPEAT)
+            .min(MOST_REPEAT);
+    }
+
+    fn hear(&mut self, now: Time) {
+        self.heard = now;
+        self.opening = None;
+        self.silent = false;
+    }
+
+    /// Whether the server has been silent for a while.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+}

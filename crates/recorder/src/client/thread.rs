@@ -1,0 +1,236 @@
+//! A path over a socket, in a thread of its own: nothing that a disk or a terminal does may delay a packet.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use cellbed_link::{Duration, Time};
+
+use super::{Event, Path, RunRequest};
+use crate::error::{Error, Result, Trying};
+use crate::secure::Secret;
+use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
+
+/// A thread looks for orders at least as often.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Saturation leaves in bursts of what is due in this time: each wake-up costs more than a packet.
+const QUANTUM: Duration = Duration::from_micros(250);
+
+/// Who receives many packets looks only so often: the kernel has stamped them, and each look costs more than a packet.
+const PAUSE: Duration = Duration::from_micros(100);
+const MANY_IN: Duration = Duration::from_millis(10);
+const MANY: usize = 100;
+
+/// A socket whose packets the kernel has refused for so long, and which hears nothing, is replaced: a modem that went away and came back is
+/// another interface of the same name.
+const REPLACE: Duration = Duration::from_secs(3);
+
+/// What a path is told.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Begin a run.
+    Run(RunRequest),
+    /// End the sending of a run.
+    Stop(u32),
+}
+
+/// What comes from a path's thread.
+pub enum Message {
+    /// What was learnt.
+    Events(Vec<Event>),
+    /// Packets that found this machine's buffer full, so far, and packets that the kernel refused to send.
+    Lost {
+        /// By the receive buffer.
+        overflows: u64,
+        /// For lack of a way.
+        refused: u64,
+    },
+    /// The thread has ended with an error.
+    Failed(Error),
+}
+
+/// A path in its thread. It ends when this is dropped.
+pub struct PathThread {
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PathThread {
+    /// Opens the socket and starts the thread. What is learnt goes to `messages`, together with `name`.
+    pub fn start<Name: Copy + Send + 'static>(
+        name: Name,
+        server: SocketAddr,
+        interface: Option<&str>,
+        secret: &Secret,
+        draw: Box<dyn FnMut() -> [u8; 32] + Send>,
+        messages: Sender<(Name, Message)>,
+    ) -> Result<Self> {
+        let local = Local::towards(server, interface);
+        let socket = Socket::bind(&local)?;
+        let path = Path::new(server, secret.clone(), draw, now());
+        let (orders, receiver) = channel();
+        let mut loop_ = Loop {
+            server,
+            local,
+            socket,
+            path,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            orders: receiver,
+            lost: (0, 0),
+            refused: 0,
+            refused_since: None,
+            recent: (Time::ZERO, 0),
+            busy: false,
+        };
+        let run = move || {
+            sharpen_timers();
+            let send = |message| messages.send((name, message)).is_ok();
+            if let Err(error) = loop_.run(&send) {
+                send(Message::Failed(error));
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("path".into())
+            .spawn(run)
+            .trying(|| "start the thread of a path".into())?;
+        Ok(Self {
+            orders: Some(orders),
+            thread: Some(thread),
+        })
+    }
+
+    /// Tells the path something. A thread that has ended with an error has said so.
+    pub fn tell(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+}
+
+impl Drop for PathThread {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Loop {
+    server: SocketAddr,
+    local: Local,
+    socket: Socket,
+    path: Path,
+    inbox: Inbox,
+    outbox: Outbox,
+    orders: Receiver<Order>,
+    /// What was last told of overflows and refusals.
+    lost: (u64, u64),
+    refused: u64,
+    refused_since: Option<Time>,
+    /// Since when packets are counted, and how many came.
+    recent: (Time, usize),
+    busy: bool,
+}
+
+impl Loop {
+    fn run(&mut self, tell: &dyn Fn(Message) -> bool) -> Result<()> {
+        loop {
+            let start = now();
+            if !self.take_orders(start) {
+                self.path.leave(start, &mut self.outbox)?;
+                let _ = self.socket.send(&mut self.outbox);
+                return Ok(());
+            }
+            self.send(start)?;
+            let deadline = self
+                .path
+                .next_event()
+                .max(start + QUANTUM)
+                .min(start + LOOK);
+            self.socket.wait(Some(deadline))?;
+            if self.busy {
+                sleep_until((start + PAUSE).min(deadline));
+            }
+            self.receive()?;
+            let events: Vec<Event> = self.path.events().collect();
+            if !events.is_empty() && !tell(Message::Events(events)) {
+                return Ok(());
+            }
+            let lost = (self.inbox.overflows(), self.refused);
+            if lost != self.lost {
+                self.lost = lost;
+                let (overflows, refused) = lost;
+                tell(Message::Lost { overflows, refused });
+            }
+        }
+    }
+
+    /// Does as it was told; `false` when there is nobody any more who could tell.
+    fn take_orders(&mut self, now: Time) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Run(request)) => self.path.run(request, now),
+                Ok(Order::Stop(number)) => self.path.stop(number, now),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn send(&mut self, start: Time) -> Result<()> {
+        self.path.step(start, &mut self.outbox)?;
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        let departed = now();
+        let sent = self.socket.send(&mut self.outbox)?;
+        self.path.departed(departed);
+        self.refused += sent.refused as u64;
+        match sent.refused {
+            0 => self.refused_since = None,
+            _ => self.replace_socket(departed),
+        }
+        Ok(())
+    }
+
+    /// Opens another socket if this one has been of no use for a while; where that is not possible yet, the old one stays.
+    fn replace_socket(&mut self, now: Time) {
+        let since = *self.refused_since.get_or_insert(now);
+        if now.since(since) >= REPLACE && self.path.is_silent() {
+            self.refused_since = Some(now);
+            if let Ok(socket) = Socket::bind(&self.local) {
+                self.socket = socket;
+                self.inbox = Inbox::new();
+            }
+        }
+    }
+
+    fn count(&mut self, packets: usize, now: Time) {
+        self.recent.1 += packets;
+        if now.since(self.recent.0) >= MANY_IN {
+            self.busy = self.recent.1 >= MANY;
+            self.recent = (now, 0);
+        }
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        // As many rounds as a full buffer has: afterwards it is time to send again.
+        for _ in 0..16 {
+            let count = self.socket.receive(&mut self.inbox)?;
+            let now = now();
+            self.count(count, now);
+            for packet in self.inbox.packets() {
+                if packet.from == self.server {
+                    self.path.receive(packet.arrived, now, packet.bytes);
+                }
+            }
+            if count == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

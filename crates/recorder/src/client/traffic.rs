@@ -1,0 +1,125 @@
+//! What a run sends, and when.
+
+use cellbed_link::{BitRate, Bytes, Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::calibration::TimedTrain;
+use crate::plan::{Saturation, Train, TrainPlan};
+use crate::workload::{AdaptiveSaturator, FixedRateSaturator, TrainScheduler};
+
+/// What a run sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Trains in rotation.
+    Trains(TrainPlan),
+    /// Each train at its time; a train's number is its place.
+    Timed(Vec<TimedTrain>),
+    /// Saturation of either direction or both.
+    Saturation {
+        /// From the client.
+        uplink: Option<Saturation>,
+        /// From the server.
+        downlink: Option<Saturation>,
+        /// IP length of the packets.
+        bytes: u16,
+    },
+}
+
+/// Which of the workloads of a recording a run belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Packet trains.
+    Light,
+    /// Saturation.
+    Heavy,
+}
+
+/// The packets of the client that are due together: a train, or some of a saturation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Burst {
+    /// A whole train.
+    Train(u32, Train),
+    /// One packet of a saturation.
+    Packet(u32),
+}
+
+/// Emits the uplink of a workload.
+pub(super) enum Traffic {
+    Trains(TrainScheduler),
+    Timed {
+        trains: Vec<TimedTrain>,
+        start: Time,
+        next: usize,
+    },
+    Fixed(FixedRateSaturator),
+    Adaptive(AdaptiveSaturator),
+    Silence,
+}
+
+impl Traffic {
+    pub(super) fn new(workload: &Workload, start: Time, end: Time) -> Self {
+        match workload {
+            Workload::Trains(plan) => Self::Trains(TrainScheduler::new(plan.clone(), start)),
+            Workload::Timed(trains) => Self::Timed {
+                trains: trains.clone(),
+                start,
+                next: 0,
+            },
+            Workload::Saturation { uplink, bytes, .. } => match uplink {
+                None => Self::Silence,
+                Some(Saturation::Fixed { rate_bps }) => {
+                    let (rate, bytes) = (BitRate(*rate_bps), Bytes(u64::from(*bytes)));
+                    Self::Fixed(FixedRateSaturator::new(rate, bytes, start, end))
+                }
+                Some(Saturation::Adaptive {
+                    least_delay_ns,
+                    most_delay_ns,
+                }) => Self::Adaptive(AdaptiveSaturator::new(
+                    Duration::from_nanos(*least_delay_ns),
+                    Duration::from_nanos(*most_delay_ns),
+                    start,
+                    end,
+                )),
+            },
+        }
+    }
+
+    /// When the next packet is due; `None` if there will be none.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        match self {
+            Self::Trains(trains) => trains.next_event(),
+            Self::Timed {
+                trains,
+                start,
+                next,
+            } => trains.get(*next).map(|timed| *start + timed.at),
+            Self::Fixed(saturator) => saturator.next_event(),
+            Self::Adaptive(saturator) => saturator.next_event(),
+            Self::Silence => None,
+        }
+    }
+
+    pub(super) fn emit(&mut self, now: Time) -> Option<Burst> {
+        match self {
+            Self::Trains(trains) => trains
+                .emit(now)
+                .map(|(number, train)| Burst::Train(number, train)),
+            Self::Timed {
+                trains,
+                start,
+                next,
+            } => {
+                let timed = trains.get(*next)?;
+                if *start + timed.at > now {
+                    return None;
+                }
+                *next += 1;
+                Some(Burst::Train(*next as u32 - 1, timed.train))
+            }
+            Self::Fixed(saturator) => saturator.emit(now).map(Burst::Packet),
+            Self::Adaptive(saturator) => saturator.emit(now).map(Burst::Packet),
+            Self::Silence => None,
+        }
+    }
+}

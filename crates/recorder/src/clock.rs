@@ -1,0 +1,92 @@
+//! The server's clock against the client's, from one-way stamps in both directions.
+//!
+//! With θ(t) what the server's clock is ahead of the client's at t, a packet that goes up in d shows a difference of stamps of
+//! θ + d, one that comes down one of θ − d. The line θ(t) = offset + drift · t therefore lies below all points of the uplink and above all of the
+//! downlink: between the lower convex hull of the ones and the upper hull of the others. Moon, Skelly & Towsley ("Estimation and
+//! removal of clock skew from network delay measurements", INFOCOM 1999, §III) lay a line against one hull; here both directions are known, and
+//! the drift is that of the widest strip between the hulls, which queues and steps of the delay of one direction alone do not bend.
+//! As in Paxson ("On calibrating measurements of packet transit times", SIGMETRICS 1998, §4), the offset lies in the middle: how the least
+//! round trip is divided between the directions cannot be known from stamps, and so half of it is uncertain.
+
+mod hull;
+
+use serde::{Deserialize, Serialize};
+
+use hull::Hull;
+
+/// What is known of the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockEstimate {
+    /// What the server's clock shows when the client's shows 0, ns.
+    pub offset_ns: i64,
+    /// How much faster the server's clock goes, millionths.
+    pub drift_ppm: f64,
+    /// No line that agrees with all stamps is farther from this one at any time that was observed, ns. The true one may be as far off only if
+    /// all of the least round-trip time is on one direction.
+    pub uncertainty_ns: u64,
+}
+
+impl ClockEstimate {
+    /// What the client's clock shows when the server's shows `server_ns`.
+    pub fn to_client(&self, server_ns: i64) -> i64 {
+        let since = server_ns.saturating_sub(self.offset_ns);
+        // of the span's drift only, so that no precision of the span itself is lost
+        let drift = self.drift_ppm * 1e-6;
+        since.saturating_sub((since as f64 * (drift / (1.0 + drift))).round() as i64)
+    }
+
+    /// What the server's clock shows when the client's shows `client_ns`.
+    pub fn to_server(&self, client_ns: i64) -> i64 {
+        let drift = (client_ns as f64 * self.drift_ppm * 1e-6).round() as i64;
+        client_ns
+            .saturating_add(self.offset_ns)
+            .saturating_add(drift)
+    }
+}
+
+/// Gathers stamps and gives an estimate at any time. Keeps only what can still count, a few hundred points.
+#[derive(Clone, Debug, Default)]
+pub struct ClockEstimator {
+    /// Difference of the first stamps, server − client: taken off all, so that floating point has nothing large to carry.
+    origin: Option<i64>,
+    uplink: Hull,
+    downlink: Hull,
+}
+
+impl ClockEstimator {
+    /// One that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A packet left at `sent_ns` of the client's clock and came at `arrived_ns` of the server's.
+    pub fn uplink(&mut self, sent_ns: i64, arrived_ns: i64) {
+        let difference = self.difference(arrived_ns, sent_ns);
+        self.uplink.add(sent_ns as f64, difference);
+    }
+
+    /// A packet left at `sent_ns` of the server's clock and came at `arrived_ns` of the client's.
+    pub fn downlink(&mut self, sent_ns: i64, arrived_ns: i64) {
+        let difference = self.difference(sent_ns, arrived_ns);
+        self.downlink.add(arrived_ns as f64, -difference); // mirrored: its upper hull is a lower one
+    }
+
+    fn difference(&mut self, server_ns: i64, client_ns: i64) -> f64 {
+        let difference = server_ns.wrapping_sub(client_ns);
+        let origin = *self.origin.get_or_insert(difference);
+        difference.wrapping_sub(origin) as f64
+    }
+
+    /// The estimate, once there were packets in both directions.
+    pub fn estimate(&self) -> Option<ClockEstimate> {
+        let strip = hull::widest_strip(&self.uplink.points(), &self.downlink.points())?;
+        Some(ClockEstimate {
+            offset_ns: self.origin?.wrapping_add(strip.middle.round() as i64),
+            drift_ppm: strip.slope * 1e6,
+            uncertainty_ns: strip.uncertainty.ceil() as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use cellbed_link::Seed;
+use cellbed_link::random::Random;
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: f64 = 1e6;
+
+/// Two clocks and a path between them.
+struct World {
+    offset_ns: i64,
+    drift_ppm: f64,
+    /// Least one-way delays, ms.
+    least: (f64, f64),
+    /// Mean queueing, ms; most packets of a direction meet a queue.
+    queue: (f64, f64),
+    /// What the uplink's least delay grows by half-way, ms.
+    step: f64,
+    seconds: u32,
+    seed: u64,
+}
+
+impl World {
+    fn server(&self, client_ns: f64) -> i64 {
+        self.offset_ns + (client_ns * (1.0 + self.drift_ppm * 1e-6)) as i64
+    }
+
+    /// A probe each 50 ms and its answer.
+    fn estimate(&self) -> ClockEstimate {
+        let mut random = Random::new(Seed(self.seed));
+        let mut estimator = ClockEstimator::new();
+        let probes = self.seconds * 20;
+        for probe in 0..probes {
+            let mut queue = |mean: f64| {
+                let empty = random.unit() < 0.1;
+                let wait = -mean * random.unit().max(1e-9).ln();
+                if empty { 0.0 } else { wait }
+            };
+            let sent = f64::from(probe) * 50.0 * MS;
+            let step = if probe > probes / 2 { self.step } else { 0.0 };
+            let reached = sent + (self.least.0 + step + queue(self.queue.0)) * MS;
+            let back = reached + (self.least.1 + queue(self.queue.1)) * MS;
+            estimator.uplink(sent as i64, self.server(reached));
+            estimator.downlink(self.server(reached), back as i64);
+        }
+        estimator.estimate().unwrap()
+    }
+
+    /// By how much an estimate is off at a time of the client, ns.
+    fn error(&self, estimate: &ClockEstimate, client_ns: f64) -> f64 {
+        (estimate.to_server(client_ns as i64) - self.server(client_ns)) as f64
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn drift_and_offset_come_out_of_queues(
+        offset_ns in -1_800_000_000_000_000_000i64..1_800_000_000_000_000_000,
+        drift_ppm in -200.0..200.0f64,
+        up in 1.0..80.0f64, down in 1.0..80.0f64,
+        queues in (0.0..50.0f64, 0.0..500.0f64),
+        step in 0.0..40.0f64,
+        seed: u64,
+    ) {
+        let world = World {
+            offset_ns, drift_ppm, least: (up, down), queue: queues, step, seconds: 120, seed,
+        };
+        let estimate = world.estimate();
+        // Half of what the least delays differ by cannot be known; the rest is error.
+        let asymmetry = (up - down) / 2.0 * MS;
+        let last = 120e9;
+        for time in [0.0, last / 2.0, last] {
+            let error = world.error(&estimate, time);
+            prop_assert!(error.abs() <= estimate.uncertainty_ns as f64 + 1e3,
+                "off by {error} ns, said to be within {} ns", estimate.uncertainty_ns);
+            if step == 0.0 || time < last / 2.0 {
+                prop_assert!((error - asymmetry).abs() < 3.0 * MS, "off by {error} ns, {asymmetry} of it unknowable");
+            }
+        }
+        prop_assert!((estimate.drift_ppm - drift_ppm).abs() < 20.0, "{} for {drift_ppm}", estimate.drift_ppm);
+        prop_assert!(estimate.uncertainty_ns as f64 <= ((up + down) / 2.0 + step + 8.0) * MS);
+    }
+
+    #[test]
+    fn both_ways_between_the_clocks_are_one_way_and_back(
+        offset_ns in -1_800_000_000_000_000_000i64..1_800_000_000_000_000_000,
+        drift_ppm in -500.0..500.0f64, client in -1_000_000_000i64..100_000_000_000_000,
+    ) {
+        let estimate = ClockEstimate { offset_ns, drift_ppm, uncertainty_ns: 0 };
+        prop_assert!((estimate.to_client(estimate.to_server(client)) - client).abs() <= 2);
+    }
+}
+
+#[test]
+fn a_quiet_symmetric_path_gives_microseconds() {
+    let world = World {
+        offset_ns: 123_456_789_012,
+        drift_ppm: -31.7,
+        least: (20.0, 20.0),
+        queue: (0.0, 0.0),
+        step: 0.0,
+        seconds: 60,
+        seed: 1,
+    };
+    let estimate = world.estimate();
+    assert!((estimate.drift_ppm + 31.7).abs() < 0.1, "{estimate:?}");
+    assert!(world.error(&estimate, 60e9).abs() < 5e3, "{estimate:?}");
+    assert!((20_000_000..20_100_000).contains(&estimate.uncertainty_ns));
+}
+
+#[test]
+fn one_direction_alone_tells_nothing() {
+    let mut estimator = ClockEstimator::new();
+    estimator.uplink(0, 5);
+    assert_eq!(estimator.estimate(), None);
+    estimator.downlink(7, 4);
+    let estimate = estimator.estimate().unwrap();
+    assert_eq!(estimate.offset_ns, 4);
+    assert!((1..=2).contains(&estimate.uncertainty_ns));
+}
+
+#[test]
+fn clocks_that_no_line_describes_are_as_uncertain_as_the_line_is_wrong() {
+    // Half-way the server's clock is set ahead by 100 ms; the path takes 1 ms.
+    let mut estimator = ClockEstimator::new();
+    for probe in 0..1_000i64 {
+        let sent = probe * 50_000_000;
+        let ahead = if probe < 500 { 0 } else { 100_000_000 };
+        estimator.uplink(sent, sent + 1_000_000 + ahead);
+        estimator.downlink(sent + 1_000_000 + ahead, sent + 2_000_000);
+    }
+    let estimate = estimator.estimate().unwrap();
+    assert!(estimate.uncertainty_ns > 10_000_000, "{estimate:?}");
+}

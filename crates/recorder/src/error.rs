@@ -1,0 +1,68 @@
+//! What can go wrong, in sentences that name the thing, the place and the remedy.
+
+use std::io;
+
+/// Everything that stops the recorder, or one of its commands.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused something.
+    #[error("cannot {what}: {source}{remedy}")]
+    System {
+        /// What was tried, such as `bind a socket to usb0`.
+        what: String,
+        /// The kernel's reason.
+        source: io::Error,
+        /// What the user can do; empty, or begins with a separator.
+        remedy: String,
+    },
+
+    /// A session cannot go on.
+    #[error(transparent)]
+    Session(#[from] crate::client::SessionError),
+
+    /// No secret.
+    #[error(transparent)]
+    Secret(#[from] crate::secure::SecretError),
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says what was tried when the kernel refuses.
+pub(crate) trait Trying<T> {
+    /// Names the attempt.
+    fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
+    /// Names the attempt and the remedy.
+    fn trying_or(
+        self,
+        what: impl FnOnce() -> String,
+        remedy: impl FnOnce(&io::Error) -> String,
+    ) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Trying<T> for std::result::Result<T, E> {
+    fn trying(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.trying_or(what, |_| String::new())
+    }
+
+    fn trying_or(
+        self,
+        what: impl FnOnce() -> String,
+        remedy: impl FnOnce(&io::Error) -> String,
+    ) -> Result<T> {
+        self.map_err(|error| {
+            let source = error.into();
+            let remedy = remedy(&source);
+            let remedy = if remedy.is_empty() {
+                remedy
+            } else {
+                format!(". {remedy}")
+            };
+            Error::System {
+                what: what(),
+                source,
+                remedy,
+            }
+        })
+    }
+}

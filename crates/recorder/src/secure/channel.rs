@@ -1,0 +1,284 @@
+//! Sealed messages of a session (ChaCha20-Poly1305, RFC 8439).
+
+use chacha20poly1305::ChaCha20Poly1305;
+use chacha20poly1305::aead::AeadInOut;
+
+use crate::wire::{
+    HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, SEQUENCES, SessionId, TAG_BYTES,
+};
+
+use super::{Filler, ReplayWindow, SessionKeys, Standing};
+
+/// Which end of a session this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It seals for the uplink.
+    Client,
+    /// It seals for the downlink.
+    Server,
+}
+
+/// One end of a session: seals what it sends, each message under a sequence number of its own, and opens what the other end sent.
+pub struct Channel {
+    session: SessionId,
+    sending: ChaCha20Poly1305,
+    receiving: ChaCha20Poly1305,
+    keys: SessionKeys,
+    next: u64,
+    seen: ReplayWindow,
+}
+
+/// A message that the other end sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// In clear, but vouched for.
+    pub header: Header,
+    /// What was sealed, without filler.
+    pub body: &'a [u8],
+    /// Whether it came before: the network made a copy of it, or somebody replays it. Only of probes; other messages are rejected then.
+    pub again: bool,
+}
+
+/// Why a message is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// Not a sealed message at all, or too short.
+    #[error("a message that is none")]
+    Malformed,
+    /// Of another session.
+    #[error("a message of another session")]
+    OtherSession,
+    /// Not sealed by the other end of this session, or changed under way.
+    #[error("a forged message")]
+    Forged,
+    /// It came before, or so late that nobody knows.
+    #[error("a replayed message")]
+    Replayed,
+}
+
+/// The session has used up its 2⁴⁸ sequence numbers, and none is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session has sent 2^48 messages and can send no more; begin another")]
+pub struct Unsealable;
+
+impl Channel {
+    /// This end of the session with these keys.
+    pub fn new(end: End, session: SessionId, keys: SessionKeys) -> Self {
+        let (sending, receiving) = match end {
+            End::Client => (keys.uplink.clone(), keys.downlink.clone()),
+            End::Server => (keys.downlink.clone(), keys.uplink.clone()),
+        };
+        Self {
+            session,
+            sending,
+            receiving,
+            keys,
+            next: 0,
+            seen: ReplayWindow::default(),
+        }
+    }
+
+    /// Which session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Its keys, which prove that a handshake that resumes it comes from one of its ends.
+    pub fn keys(&self) -> &SessionKeys {
+        &self.keys
+    }
+
+    /// Appends a control message; its sequence number.
+    pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<u64, Unsealable> {
+        self.seal(Kind::Control, body, out)
+    }
+
+    /// Appends a probe of this many bytes of payload in all, or with no filler if it is not that short; its sequence number.
+    pub fn seal_probe(
+        &mut self,
+        kind: Kind,
+        probe: &Probe,
+        payload_bytes: usize,
+        filler: &Filler,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, Unsealable> {
+        let sequence = self.seal(kind, &probe.to_bytes(), out)?;
+        let missing = payload_bytes.saturating_sub(HEADER_BYTES + PROBE_BYTES + TAG_BYTES);
+        filler.append(sequence, missing, out);
+        Ok(sequence)
+    }
+
+    fn seal(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Result<u64, Unsealable> {
+        let sequence = self.next;
+        if sequence >= SEQUENCES {
+            return Err(Unsealable);
+        }
+        self.next += 1;
+        let header = Header {
+            kind,
+            session: self.session,
+            sequence,
+        }
+        .to_bytes();
+        out.extend_from_slice(&header);
+        let start = out.len();
+        out.extend_from_slice(body);
+        let tag = self
+            .sending
+            .encrypt_inout_detached(&nonce(sequence), &header, (&mut out[start..]).into())
+            .map_err(|_| Unsealable)?; // only of bodies over 256 GiB
+        out.extend_from_slice(&tag);
+        Ok(sequence)
+    }
+
+    /// Opens a message of the other end in place. One that it rejects changes nothing here.
+    pub fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Result<Opened<'a>, Rejected> {
+        let (header, _) = Header::decode(datagram).map_err(|_| Rejected::Malformed)?;
+        if header.session != self.session {
+            return Err(Rejected::OtherSession);
+        }
+        let is_probe = header.kind != Kind::Control;
+        let sealed = &mut datagram[HEADER_BYTES..];
+        let length = if is_probe {
+            PROBE_BYTES
+        } else {
+            sealed.len().saturating_sub(TAG_BYTES)
+        };
+        let (body, rest) = sealed
+            .split_at_mut_checked(length)
+            .ok_or(Rejected::Malformed)?;
+        let tag = rest.first_chunk::<TAG_BYTES>().ok_or(Rejected::Malformed)?;
+        if self.seen.standing(header.sequence) == Standing::TooOld {
+            return Err(Rejected::Replayed);
+        }
+        self.receiving
+            .decrypt_inout_detached(
+                &nonce(header.sequence),
+                &header.to_bytes(),
+                (&mut *body).into(),
+                tag.into(),
+            )
+            .map_err(|_| Rejected::Forged)?;
+        let again = self.seen.see(header.sequence) != Standing::New;
+        if again && !is_probe {
+            return Err(Rejected::Replayed);
+        }
+        Ok(Opened {
+            header,
+            body,
+            again,
+        })
+    }
+}
+
+/// Each key seals in one direction of one session only, so the sequence number alone makes a nonce that never comes again.
+fn nonce(sequence: u64) -> chacha20poly1305::Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&sequence.to_be_bytes());
+    nonce.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secure::Secret;
+
+    fn ends() -> (Channel, Channel) {
+        let keys = SessionKeys::new(&Secret::new([1; 32]), &[2; 32], &[3; 32], SessionId(4));
+        (
+            Channel::new(End::Client, SessionId(4), keys.clone()),
+            Channel::new(End::Server, SessionId(4), keys),
+        )
+    }
+
+    const PROBE: Probe = Probe {
+        run: 1,
+        train: 2,
+        index: 3,
+        answer_packets: 4,
+        answer_bytes: 1400,
+        sent_ns: 6,
+    };
+
+    #[test]
+    fn a_message_is_opened_once_by_the_other_end_only() {
+        let (mut client, mut server) = ends();
+        let mut sent = Vec::new();
+        assert_eq!(client.seal_control(b"hello", &mut sent), Ok(0));
+        assert!(!sent.windows(5).any(|five| five == b"hello"));
+        assert_eq!(client.open(&mut sent.clone()), Err(Rejected::Forged));
+        assert_eq!(server.open(&mut sent.clone()).unwrap().body, b"hello");
+        assert_eq!(server.open(&mut sent), Err(Rejected::Replayed));
+    }
+
+    #[test]
+    fn a_copy_of_a_probe_is_told_from_the_first() {
+        let (mut client, mut server) = ends();
+        let filler = Filler::new(&[5; 32]);
+        let mut sent = Vec::new();
+        client
+            .seal_probe(Kind::Train, &PROBE, 1372, &filler, &mut sent)
+            .unwrap();
+        assert_eq!(sent.len(), 1372);
+        let opened = server
+            .open(&mut sent.clone())
+            .map(|opened| (Probe::decode(opened.body), opened.again));
+        assert_eq!(opened, Ok((Ok(PROBE), false)));
+        assert!(server.open(&mut sent.clone()).unwrap().again);
+        for sequence in 1..9000 {
+            let mut later = Vec::new();
+            assert_eq!(
+                client.seal_probe(Kind::Train, &PROBE, 0, &filler, &mut later),
+                Ok(sequence)
+            );
+            assert!(!server.open(&mut later).unwrap().again);
+        }
+        assert_eq!(server.open(&mut sent), Err(Rejected::Replayed));
+    }
+
+    #[test]
+    fn what_was_changed_or_cut_off_before_the_filler_is_rejected_and_the_true_one_still_opens() {
+        let (mut client, mut server) = ends();
+        let filler = Filler::new(&[5; 32]);
+        let (mut probe, mut control) = (Vec::new(), Vec::new());
+        client
+            .seal_probe(Kind::Saturation, &PROBE, 80, &filler, &mut probe)
+            .unwrap();
+        client.seal_control(b"control", &mut control).unwrap();
+        for (sent, vouched) in [
+            (probe, HEADER_BYTES + PROBE_BYTES + TAG_BYTES),
+            (control.clone(), control.len()),
+        ] {
+            for bit in 0..vouched * 8 {
+                let mut changed = sent.clone();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                assert!(server.open(&mut changed).is_err(), "bit {bit}");
+            }
+            for length in 0..vouched {
+                assert!(
+                    server.open(&mut sent[..length].to_vec()).is_err(),
+                    "length {length}"
+                );
+            }
+            assert!(!server.open(&mut sent.clone()).unwrap().again);
+        }
+    }
+
+    #[test]
+    fn no_sequence_number_is_used_twice() {
+        let (mut client, _) = ends();
+        client.next = SEQUENCES - 1;
+        assert_eq!(
+            client.seal_control(b"last", &mut Vec::new()),
+            Ok(SEQUENCES - 1)
+        );
+        assert_eq!(
+            client.seal_control(b"none", &mut Vec::new()),
+            Err(Unsealable)
+        );
+        assert_eq!(
+            client.seal_control(b"none", &mut Vec::new()),
+            Err(Unsealable)
+        );
+    }
+}

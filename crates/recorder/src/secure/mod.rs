@@ -1,0 +1,20 @@
+//! What keeps strangers out: the shared secret, the keys that come from it, cookies, sealed messages, and the client's side of the
+//! handshake. Pure: random bytes and time are arguments.
+//!
+//! `docs/recorder-protocol.md` says what this defends against and what not.
+
+mod channel;
+mod cookie;
+mod filler;
+mod keys;
+mod opening;
+mod secret;
+mod window;
+
+pub use channel::{Channel, End, Opened, Rejected, Unsealable};
+pub use cookie::{COOKIE_LIFE, Cookies};
+pub use filler::Filler;
+pub use keys::{HandshakeKeys, SessionKeys};
+pub use opening::{Opening, Progress};
+pub use secret::{Secret, SecretError, random_bytes};
+pub use window::{ReplayWindow, Standing};

@@ -1,0 +1,163 @@
+//! Batched UDP with the kernel's time stamps: the recorder's only contact with the network, and the only place with unsafe code.
+//!
+//! A [`Socket`] sends what an [`Outbox`] holds and fills an [`Inbox`], many packets to a system call. It never blocks; who has nothing
+//! to do sleeps in [`Socket::wait`] until a deadline or a packet.
+
+mod clock;
+mod inbox;
+mod options;
+mod outbox;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cellbed_link::{Bytes, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+pub use clock::{now, sharpen_timers, sleep_until, wall_clock};
+pub use inbox::{Datagram, Inbox};
+pub use outbox::{Outbox, Sent};
+
+use crate::error::{Result, Trying};
+
+/// What a socket is to buffer each way. A saturated path at 1 Gbit/s fills that in a tenth of a second; a system that allows ordinary
+/// users less (`net.core.rmem_max`) gives what it allows.
+const BUFFER: usize = 16 << 20;
+
+/// Where a socket sends from and listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// Address and port; unspecified and 0 for any. The unspecified IPv6 address listens for IPv4, too.
+    pub address: SocketAddr,
+    /// The interface by which all packets leave and come, by name; `None` lets the routes decide.
+    pub interface: Option<String>,
+}
+
+impl Local {
+    /// Any address that can reach `peer`, by `interface` if one is given.
+    pub fn towards(peer: SocketAddr, interface: Option<&str>) -> Self {
+        let any = match peer {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        };
+        Self {
+            address: SocketAddr::new(any, 0),
+            interface: interface.map(str::to_owned),
+        }
+    }
+}
+
+/// The bytes of IP and UDP headers before a datagram's own.
+pub fn overhead(peer: SocketAddr) -> Bytes {
+    Bytes(match peer.ip().to_canonical() {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    })
+}
+
+/// A UDP socket.
+pub struct Socket {
+    descriptor: OwnedFd,
+    local: SocketAddr,
+}
+
+impl Socket {
+    /// Opens a socket. Packets are never fragmented: one that is too large for a path is lost, or refused.
+    pub fn bind(local: &Local) -> Result<Self> {
+        let family = match local.address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let descriptor = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)
+            .trying(|| "open a UDP socket".into())?;
+        if family == AddressFamily::INET6 {
+            sockopt::set_ipv6_v6only(&descriptor, false)
+                .trying(|| "let a socket hear IPv4 and IPv6".into())?;
+        }
+        options::never_fragment(&descriptor, family)?;
+        options::stamp_arrivals(&descriptor)?;
+        options::count_overflows(&descriptor)?;
+        options::enlarge_buffers(&descriptor, BUFFER)?;
+        if let Some(interface) = &local.interface {
+            options::bind_to_interface(&descriptor, interface)?;
+        }
+        rustix::net::bind(&descriptor, &local.address).trying_or(
+            || format!("use the UDP address {}", local.address),
+            |error| match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "Another program has it; choose another port".into()
+                }
+                std::io::ErrorKind::AddrNotAvailable => {
+                    "No interface of this machine has this address".into()
+                }
+                _ => String::new(),
+            },
+        )?;
+        let local = rustix::net::getsockname(&descriptor)
+            .and_then(SocketAddr::try_from)
+            .trying(|| "ask for a socket's address".into())?;
+        Ok(Self { descriptor, local })
+    }
+
+    /// Address and port, the latter chosen by the kernel if none was asked for.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What the kernel buffers of arrived packets; each takes about 1 KiB more than its own length of it.
+    pub fn receive_buffer(&self) -> Result<Bytes> {
+        sockopt::socket_recv_buffer_size(&self.descriptor)
+            .map(|bytes| Bytes(bytes as u64))
+            .trying(|| "ask for a socket's buffer".into())
+    }
+
+    /// Sleeps until `deadline`, or until a packet is there, and says whether one is. `None` waits for a packet only. A signal wakes it, too.
+    pub fn wait(&self, deadline: Option<Time>) -> Result<bool> {
+        self.poll(PollFlags::IN, deadline)
+    }
+
+    /// Sleeps until `deadline`, or until there is room for packets to be sent, and says whether there is.
+    pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
+        self.poll(PollFlags::OUT, Some(deadline))
+    }
+
+    fn poll(&self, flags: PollFlags, deadline: Option<Time>) -> Result<bool> {
+        let timeout = deadline.map(|deadline| {
+            let nanos = deadline.since(now()).as_nanos();
+            Timespec {
+                tv_sec: (nanos / 1_000_000_000) as i64,
+                tv_nsec: (nanos % 1_000_000_000) as i64,
+            }
+        });
+        match poll(
+            &mut [PollFd::new(&self.descriptor, flags)],
+            timeout.as_ref(),
+        ) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error).trying(|| "wait for packets".into()),
+        }
+    }
+
+    /// The address as this socket's family writes it.
+    fn to_own_family(&self, peer: SocketAddr) -> SocketAddr {
+        match (self.local, peer) {
+            (SocketAddr::V6(_), SocketAddr::V4(four)) => {
+                SocketAddr::new(four.ip().to_ipv6_mapped().into(), four.port())
+            }
+            _ => peer,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The machine's clocks. Time goes by the monotonic one; the kernel stamps packets by the wall clock, which may step.
+
+use cellbed_link::{Duration, Time};
+use rustix::thread::{ClockId as SleepClock, clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::time::{ClockId, Timespec};
+
+/// A stamp older than this was made before the wall clock was set.
+const OLDEST: Duration = Duration::from_secs(10);
+
+/// The monotonic clock.
+pub fn now() -> Time {
+    read(ClockId::Monotonic)
+}
+
+/// The wall clock: ns since 1970.
+pub fn wall_clock() -> Time {
+    read(ClockId::Realtime)
+}
+
+/// Sleeps until `deadline` of the monotonic clock. A signal may end it earlier.
+pub fn sleep_until(deadline: Time) {
+    let nanos = deadline.as_nanos();
+    let until = Timespec {
+        tv_sec: (nanos / 1_000_000_000) as i64,
+        tv_nsec: (nanos % 1_000_000_000) as i64,
+    };
+    // Interrupted or not, the caller looks at the clock.
+    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &until);
+}
+
+/// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save wake-ups.
+pub fn sharpen_timers() {
+    // Where it is not allowed, departures are some 50 µs late, and their stamps tell so.
+    let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Both clocks at one instant: turns stamps of the wall clock into times of the monotonic one.
+#[derive(Clone, Copy)]
+pub(super) struct Instant {
+    monotonic: Time,
+    wall: Time,
+}
+
+impl Instant {
+    pub(super) fn now() -> Self {
+        Self {
+            monotonic: now(),
+            wall: wall_clock(),
+        }
+    }
+
+    /// When a packet came whose kernel stamp is `stamp`. One that cannot be, since the wall clock was set meanwhile, counts as now.
+    pub(super) fn of_stamp(&self, stamp: Time) -> Time {
+        let age = self.wall.since(stamp);
+        if stamp > self.wall || age > OLDEST {
+            return self.monotonic;
+        }
+        self.monotonic - age
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the recorder's one look at clocks"
+)]
+fn read(clock: ClockId) -> Time {
+    let time = rustix::time::clock_gettime(clock);
+    Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_a_wall_clock_that_was_set_count_as_now() {
+        let instant = Instant {
+            monotonic: Time::from_millis(50_000),
+            wall: Time::from_millis(1_000_000),
+        };
+        let of = |millis| instant.of_stamp(Time::from_millis(millis));
+        assert_eq!(of(999_990), Time::from_millis(49_990));
+        assert_eq!(of(1_000_001), Time::from_millis(50_000));
+        assert_eq!(of(900_000), Time::from_millis(50_000));
+    }
+}

@@ -1,0 +1,131 @@
+use std::net::SocketAddr;
+
+use cellbed_link::Duration;
+
+use super::*;
+
+fn pair(address: &str) -> (Socket, Socket) {
+    let bind = || {
+        Socket::bind(&Local {
+            address: address.parse().unwrap(),
+            interface: None,
+        })
+        .unwrap()
+    };
+    (bind(), bind())
+}
+
+/// Receives until `count` packets have come: payloads, senders and arrivals.
+fn collect(socket: &Socket, count: usize) -> Vec<(Vec<u8>, SocketAddr, Time)> {
+    let mut inbox = Inbox::new();
+    let mut packets = Vec::new();
+    let deadline = now() + Duration::from_secs(20);
+    while packets.len() < count {
+        assert!(now() < deadline, "only {} packets came", packets.len());
+        socket.wait(Some(deadline)).unwrap();
+        socket.receive(&mut inbox).unwrap();
+        packets.extend(
+            inbox
+                .packets()
+                .map(|packet| (packet.bytes.to_vec(), packet.from, packet.arrived)),
+        );
+    }
+    assert_eq!(inbox.overflows(), 0);
+    packets
+}
+
+#[test]
+fn a_batch_arrives_in_order_with_stamps_between_sending_and_now() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let (one, other) = pair(address);
+        let mut outbox = Outbox::new();
+        // Two runs of equal packets, one odd one between: what the kernel cuts, and what it does not.
+        let lengths: Vec<usize> = [vec![1372; 100], vec![40], vec![500; 3]].concat();
+        for (index, length) in lengths.iter().enumerate() {
+            outbox.push(other.local(), |bytes| {
+                bytes.resize(bytes.len() + length, index as u8);
+            });
+        }
+        let before = now();
+        let sent = one.send(&mut outbox).unwrap();
+        let expected = Sent {
+            taken: 104,
+            refused: 0,
+        };
+        assert_eq!(sent, expected);
+        assert!(outbox.is_empty());
+        let packets = collect(&other, 104);
+        let after = now();
+        for (index, (bytes, from, arrived)) in packets.iter().enumerate() {
+            assert_eq!(bytes, &vec![index as u8; lengths[index]]);
+            assert_eq!(*from, one.local());
+            // The two clocks cannot be read at one instant.
+            let error = Duration::from_millis(5);
+            assert!(before - error <= *arrived && *arrived <= after + error);
+        }
+    }
+}
+
+#[test]
+fn a_socket_for_both_families_hears_and_answers_ipv4() {
+    let both = Socket::bind(&Local {
+        address: "[::]:0".parse().unwrap(),
+        interface: None,
+    })
+    .unwrap();
+    let (four, _) = pair("127.0.0.1:0");
+    let port = both.local().port();
+    let mut outbox = Outbox::new();
+    outbox.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), |bytes| {
+        bytes.extend_from_slice(b"question");
+    });
+    four.send(&mut outbox).unwrap();
+    let (question, from, _) = collect(&both, 1).remove(0);
+    assert_eq!(
+        (question.as_slice(), from),
+        (b"question".as_slice(), four.local())
+    );
+    assert_eq!(overhead(from), Bytes(28));
+    outbox.push(from, |bytes| bytes.extend_from_slice(b"answer"));
+    both.send(&mut outbox).unwrap();
+    assert_eq!(collect(&four, 1)[0].0, b"answer");
+}
+
+#[test]
+fn waiting_ends_at_its_deadline() {
+    let (one, _) = pair("127.0.0.1:0");
+    let deadline = now() + Duration::from_millis(3);
+    assert!(!one.wait(Some(deadline)).unwrap());
+    assert!(now() + Duration::from_millis(1) >= deadline);
+}
+
+#[test]
+fn an_interface_that_is_none_is_named_beside_those_that_are() {
+    let local = Local {
+        address: "127.0.0.1:0".parse().unwrap(),
+        interface: Some("wwan77".into()),
+    };
+    let error = Socket::bind(&local).err().unwrap().to_string();
+    assert!(
+        error.contains("\"wwan77\"") && error.contains("lo"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_peer_without_a_way_to_it_loses_packets_and_stops_nothing() {
+    let bound = Socket::bind(&Local {
+        address: "0.0.0.0:0".parse().unwrap(),
+        interface: Some("lo".into()),
+    });
+    let Ok(bound) = bound else {
+        return; // an old kernel and an ordinary user
+    };
+    let mut outbox = Outbox::new();
+    let nowhere = "240.0.0.1:9".parse().unwrap(); // reserved: routed nowhere
+    for _ in 0..3 {
+        outbox.push(nowhere, |bytes| bytes.extend_from_slice(&[0; 200]));
+    }
+    let sent = bound.send(&mut outbox).unwrap();
+    assert_eq!(sent.taken + sent.refused, 3);
+}

@@ -1,0 +1,268 @@
+//! Both directions of a link in virtual time, with a client at one end and a server at the other.
+
+use cellbed_link::{BitRate, Bytes, Direction, Duration, Fate, StageConfig, Time};
+
+use crate::calibration::{
+    Calibration, CalibrationError, Calibrator, Experiment, PACKET_BYTES, TimedTrain, Workload,
+};
+use crate::packet::{PacketRecord, Way};
+use crate::plan::Saturation;
+
+/// A network of two [directions](Direction), in which whole experiments are made at once. Its time goes on from one to the next.
+///
+/// The clocks of its ends agree, and its computers send and answer in no time.
+#[derive(Clone, Debug)]
+pub struct VirtualNetwork {
+    uplink: Direction<Probe>,
+    downlink: Direction<Probe>,
+    now: Time,
+    /// Packets of an earlier experiment do not count in a later one.
+    experiment: u32,
+}
+
+/// A packet under way.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    experiment: u32,
+    /// Where its record lies.
+    record: usize,
+}
+
+impl VirtualNetwork {
+    /// A network whose schedules and series start now.
+    pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
+        Self {
+            uplink: Direction::new(uplink, Time::ZERO),
+            downlink: Direction::new(downlink, Time::ZERO),
+            now: Time::ZERO,
+            experiment: 0,
+        }
+    }
+
+    /// The time; experiments start now.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, span: Duration) {
+        self.now += span;
+    }
+
+    /// A whole calibration.
+    ///
+    /// # Errors
+    ///
+    /// As in [`Calibrator::take`].
+    pub fn calibrate(
+        &mut self,
+        mut calibrator: Calibrator,
+    ) -> Result<Calibration, CalibrationError> {
+        while let Some(experiment) = calibrator.next() {
+            let (up, down) = self.run(experiment);
+            calibrator.take(&up, &down)?;
+        }
+        calibrator.finish()
+    }
+
+    /// Makes an experiment and gives what became of the packets, uplink and downlink, in the order in which they were sent. Times are those of the
+    /// network.
+    pub fn run(&mut self, experiment: &Experiment) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
+        self.experiment += 1;
+        let mut run = Run {
+            experiment: self.experiment,
+            trains: &[],
+            answered: Vec::new(),
+            up: Vec::new(),
+            down: Vec::new(),
+        };
+        let mut trains: &[TimedTrain] = &[];
+        let (mut uplink, mut downlink) = (Pace::NEVER, Pace::NEVER);
+        let start = self.now;
+        match &experiment.workload {
+            Workload::Trains(timed) => {
+                (trains, run.trains) = (timed, timed);
+                run.answered = vec![false; timed.len()];
+            }
+            Workload::Saturation {
+                uplink: up,
+                downlink: down,
+                span,
+            } => {
+                uplink = Pace::of(up.as_ref(), start, *span);
+                downlink = Pace::of(down.as_ref(), start, *span);
+            }
+        }
+        let mut sent = start;
+        loop {
+            let train = trains.first().map(|timed| start + timed.at);
+            let (up, down) = (self.uplink.next_event(), self.downlink.next_event());
+            let sends = [train, uplink.next, downlink.next]
+                .into_iter()
+                .flatten()
+                .min();
+            let Some(now) = [sends, up, down].into_iter().flatten().min() else {
+                break;
+            };
+            if sends.is_none() && now > sent + experiment.quiet {
+                break;
+            }
+            self.now = self.now.max(now);
+            // What leaves goes before what enters.
+            if up == Some(now) {
+                while let Some(outcome) = self.uplink.poll(now) {
+                    let arrived = outcome.fate == Fate::Delivered;
+                    if arrived && run.arrived(Way::Uplink, outcome.packet, now) {
+                        sent = sent.max(now);
+                        run.answer(outcome.packet, now, &mut self.downlink);
+                    }
+                }
+            } else if down == Some(now) {
+                while let Some(outcome) = self.downlink.poll(now) {
+                    if outcome.fate == Fate::Delivered
+                        && run.arrived(Way::Downlink, outcome.packet, now)
+                    {
+                        sent = sent.max(now);
+                    }
+                }
+            } else if train == Some(now) {
+                sent = now;
+                let number = (run.trains.len() - trains.len()) as u32;
+                let train = trains[0].train;
+                run.send(
+                    Way::Uplink,
+                    number,
+                    train.up,
+                    train.up_bytes,
+                    now,
+                    &mut self.uplink,
+                );
+                trains = &trains[1..];
+            } else if uplink.take(now) {
+                sent = now;
+                run.send(Way::Uplink, 0, 1, PACKET_BYTES, now, &mut self.uplink);
+            } else if downlink.take(now) {
+                sent = now;
+                run.send(Way::Downlink, 0, 1, PACKET_BYTES, now, &mut self.downlink);
+            }
+        }
+        self.now = self.now.max(sent + experiment.quiet);
+        if matches!(experiment.workload, Workload::Saturation { .. }) {
+            for records in [&mut run.up, &mut run.down] {
+                (0..)
+                    .zip(records)
+                    .for_each(|(index, record)| record.index = index);
+            }
+        }
+        (run.up, run.down)
+    }
+}
+
+/// When the next packet of a saturation is sent.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    next: Option<Time>,
+    wait: Duration,
+    end: Time,
+}
+
+impl Pace {
+    const NEVER: Self = Self {
+        next: None,
+        wait: Duration::ZERO,
+        end: Time::ZERO,
+    };
+
+    fn of(saturation: Option<&Saturation>, start: Time, span: Duration) -> Self {
+        let wait = saturation
+            .and_then(Saturation::rate)
+            .and_then(|BitRate(rate)| BitRate(rate).time_for(Bytes(PACKET_BYTES.into())));
+        Self {
+            next: wait.map(|_| start),
+            wait: wait.unwrap_or_default(),
+            end: start + span,
+        }
+    }
+
+    /// Whether a packet is sent now.
+    fn take(&mut self, now: Time) -> bool {
+        let due = self.next == Some(now);
+        if due {
+            self.next = Some(now + self.wait).filter(|&next| next < self.end);
+        }
+        due
+    }
+}
+
+/// The records of an experiment under way.
+struct Run<'a> {
+    experiment: u32,
+    trains: &'a [TimedTrain],
+    answered: Vec<bool>,
+    up: Vec<PacketRecord>,
+    down: Vec<PacketRecord>,
+}
+
+impl Run<'_> {
+    fn records(&mut self, way: Way) -> &mut Vec<PacketRecord> {
+        match way {
+            Way::Uplink => &mut self.up,
+            Way::Downlink => &mut self.down,
+        }
+    }
+
+    fn send(
+        &mut self,
+        way: Way,
+        train: u32,
+        packets: u16,
+        bytes: u16,
+        now: Time,
+        into: &mut Direction<Probe>,
+    ) {
+        let experiment = self.experiment;
+        let records = self.records(way);
+        for index in 0..u32::from(packets) {
+            let record = records.len();
+            records.push(PacketRecord {
+                train,
+                index,
+                bytes,
+                sent_ns: Some(now.as_nanos() as i64),
+                arrived_ns: None,
+                copies: 0,
+            });
+            into.accept(now, Probe { experiment, record }, Bytes(bytes.into()));
+        }
+    }
+
+    /// Whether it is one of this experiment.
+    fn arrived(&mut self, way: Way, probe: Probe, now: Time) -> bool {
+        let known = probe.experiment == self.experiment;
+        if known {
+            let record = &mut self.records(way)[probe.record];
+            record.arrived_ns.get_or_insert(now.as_nanos() as i64);
+            record.copies = record.copies.saturating_add(1);
+        }
+        known
+    }
+
+    /// Sends the answer of a train whose first packet to arrive is there.
+    fn answer(&mut self, probe: Probe, now: Time, into: &mut Direction<Probe>) {
+        let number = self.up[probe.record].train;
+        let Some(answered) = self.answered.get_mut(number as usize) else {
+            return;
+        };
+        if !std::mem::replace(answered, true) {
+            let train = self.trains[number as usize].train;
+            self.send(
+                Way::Downlink,
+                number,
+                train.down,
+                train.down_bytes,
+                now,
+                into,
+            );
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Numbers in front of the rest of a message.
+
+use super::Malformed;
+
+const SHORT: Malformed = Malformed("it ends too soon");
+
+/// Takes fields off the front of a message.
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self(message)
+    }
+
+    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_be_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_be_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_be_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_be_bytes(self.bytes()?))
+    }
+
+    /// A number in the fewest groups of seven bits, the low ones first (LEB128).
+    pub(super) fn variable(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let group = self.u8()?;
+            let bits = u64::from(group & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if group & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed("a number has more than 64 bits"))
+    }
+
+    /// As [`Reader::variable`], with the sign in the lowest bit.
+    pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
+        let folded = self.variable()?;
+        Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Everything has been read.
+    pub(super) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed("it goes on after its end"))
+        }
+    }
+}
+
+/// What [`Reader::variable`] reads.
+pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// What [`Reader::signed`] reads.
+pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_variable(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(unsigned: u64, signed: i64) {
+            let mut bytes = Vec::new();
+            put_variable(&mut bytes, unsigned);
+            put_signed(&mut bytes, signed);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(reader.variable(), Ok(unsigned));
+            prop_assert_eq!(reader.signed(), Ok(signed));
+            prop_assert_eq!(reader.end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_number_of_more_than_64_bits_is_refused() {
+        assert!(Reader::new(&[0xff; 20]).variable().is_err());
+        let mut most = vec![0xff; 9];
+        most.push(1);
+        assert_eq!(Reader::new(&most).variable(), Ok(u64::MAX));
+    }
+}

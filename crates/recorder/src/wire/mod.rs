@@ -1,0 +1,29 @@
+//! The messages between the two ends of a recorder, as bytes: encoding and decoding, and nothing else.
+//!
+//! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no more than a small
+//! multiple of what came in. `docs/recorder-protocol.md` is the specification.
+
+mod field;
+mod handshake;
+mod header;
+mod probe;
+mod reply;
+mod report;
+mod request;
+
+pub use handshake::{
+    Cookie, CookieAnswer, HELLO_BYTES, Hello, Offer, Rejection, Resumption, Welcome,
+};
+pub use header::{HEADER_BYTES, Header, Kind, SEQUENCES, SessionId, TAG_BYTES};
+pub use probe::{PROBE_BYTES, Probe, ip_overhead, least_probe_bytes};
+pub use reply::{Refusal, Reply};
+pub use report::{Arrival, ArrivalsDecoder, ArrivalsEncoder, REPORT_BYTES, Report};
+pub use request::Request;
+
+/// The version that this code speaks. An end that speaks another is not understood, and so not answered.
+pub const VERSION: u8 = 1;
+
+/// Bytes that are no message of this version; says what is wrong with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a message of cellbed's recorder: {0}")]
+pub struct Malformed(pub &'static str);

@@ -1,0 +1,239 @@
+//! What a server answers to requests.
+
+use super::field::Reader;
+use super::{Malformed, Report, SEQUENCES};
+
+/// The server's answer to a [`Request`](super::Request). `to` is the sequence number of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It is done.
+    Done {
+        /// Of the request.
+        to: u64,
+    },
+    /// It is not done.
+    Refused {
+        /// Of the request.
+        to: u64,
+        /// Why not.
+        reason: Refusal,
+    },
+    /// The server's time.
+    ClockPong {
+        /// Of the request.
+        to: u64,
+        /// The client's time in the request, ns.
+        client_ns: u64,
+        /// When the request arrived, by the kernel's stamp, ns on the server's clock.
+        received_ns: u64,
+        /// When this was sent, ns on the server's clock.
+        sent_ns: u64,
+    },
+    /// One chunk of arrivals.
+    Report(Report),
+}
+
+impl Reply {
+    /// Appends it, to be sealed.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Done { to } => {
+                out.push(1);
+                out.extend_from_slice(&to.to_be_bytes());
+            }
+            Self::Refused { to, reason } => {
+                out.push(2);
+                out.extend_from_slice(&to.to_be_bytes());
+                reason.put(out);
+            }
+            Self::ClockPong {
+                to,
+                client_ns,
+                received_ns,
+                sent_ns,
+            } => {
+                out.push(3);
+                for number in [to, client_ns, received_ns, sent_ns] {
+                    out.extend_from_slice(&number.to_be_bytes());
+                }
+            }
+            Self::Report(report) => {
+                out.push(4);
+                report.put(out);
+            }
+        }
+    }
+
+    /// The reply in an opened body.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let reply = match reader.u8()? {
+            1 => Self::Done {
+                to: sequence(&mut reader)?,
+            },
+            2 => Self::Refused {
+                to: sequence(&mut reader)?,
+                reason: Refusal::take(&mut reader)?,
+            },
+            3 => Self::ClockPong {
+                to: sequence(&mut reader)?,
+                client_ns: reader.u64()?,
+                received_ns: reader.u64()?,
+                sent_ns: reader.u64()?,
+            },
+            4 => return Report::take(reader).map(Self::Report),
+            _ => return Err(Malformed("an unknown reply")),
+        };
+        reader.end()?;
+        Ok(reply)
+    }
+}
+
+fn sequence(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let number = reader.u64()?;
+    if number < SEQUENCES {
+        Ok(number)
+    } else {
+        Err(Malformed("a sequence number of more than 48 bits"))
+    }
+}
+
+/// Why a server does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It has ended, was idle for too long, or the server was started again.
+    #[error("the server does not know the session (any more); begin a new one")]
+    NoSuchSession,
+    /// Of all clients together.
+    #[error("the server has {most} sessions, as many as it may have; try again later")]
+    SessionsFull {
+        /// The limit.
+        most: u32,
+    },
+    /// Of all clients of the same address.
+    #[error(
+        "the server has {most} sessions with this address, as many as one may have; end one of them"
+    )]
+    AddressFull {
+        /// The limit.
+        most: u32,
+    },
+    /// Never started, or of another client, or ended and fetched.
+    #[error("the server does not know the run")]
+    NoSuchRun,
+    /// Runs whose arrivals are not yet fetched count.
+    #[error(
+        "the session has {most} runs that are not yet ended and fetched, as many as it may have"
+    )]
+    RunsFull {
+        /// The limit.
+        most: u32,
+    },
+    /// More than one session may be sent.
+    #[error("the server sends at most {rate_bps} bit/s to a session; ask for less")]
+    RateOverLimit {
+        /// The limit, bit/s.
+        rate_bps: u64,
+    },
+    /// A length that the server does not send.
+    #[error("the server sends packets of {least} to {most} bytes; ask for such a length")]
+    PacketOutOfRange {
+        /// The shortest IP length, bytes.
+        least: u16,
+        /// The longest IP length, bytes.
+        most: u16,
+    },
+    /// The session has been sent and has sent what it may.
+    #[error("the session has used up its {bytes} bytes; begin another later")]
+    BytesSpent {
+        /// The limit.
+        bytes: u64,
+    },
+    /// The session may no longer probe.
+    #[error("the session has probed for {duration_ns} ns, as long as one may; begin another")]
+    TimeSpent {
+        /// The limit, ns.
+        duration_ns: u64,
+    },
+}
+
+impl Refusal {
+    /// A code and two numbers, whichever it is.
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        let (code, first, second) = match self {
+            Self::NoSuchSession => (1, 0, 0),
+            Self::SessionsFull { most } => (2, u64::from(most), 0),
+            Self::AddressFull { most } => (3, u64::from(most), 0),
+            Self::NoSuchRun => (4, 0, 0),
+            Self::RunsFull { most } => (5, u64::from(most), 0),
+            Self::RateOverLimit { rate_bps } => (6, rate_bps, 0),
+            Self::PacketOutOfRange { least, most } => (7, u64::from(least), most),
+            Self::BytesSpent { bytes } => (8, bytes, 0),
+            Self::TimeSpent { duration_ns } => (9, duration_ns, 0),
+        };
+        out.push(code);
+        out.extend_from_slice(&u64::to_be_bytes(first));
+        out.extend_from_slice(&u16::to_be_bytes(second));
+    }
+
+    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (code, first, second) = (reader.u8()?, reader.u64()?, reader.u16()?);
+        let most = u32::try_from(first).unwrap_or(u32::MAX);
+        Ok(match code {
+            1 => Self::NoSuchSession,
+            2 => Self::SessionsFull { most },
+            3 => Self::AddressFull { most },
+            4 => Self::NoSuchRun,
+            5 => Self::RunsFull { most },
+            6 => Self::RateOverLimit { rate_bps: first },
+            7 => Self::PacketOutOfRange {
+                least: u16::try_from(first).unwrap_or(u16::MAX),
+                most: second,
+            },
+            8 => Self::BytesSpent { bytes: first },
+            9 => Self::TimeSpent { duration_ns: first },
+            _ => return Err(Malformed("an unknown reason")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_come_back() {
+        for reason in [
+            Refusal::NoSuchSession,
+            Refusal::SessionsFull { most: 1 },
+            Refusal::AddressFull { most: 2 },
+            Refusal::NoSuchRun,
+            Refusal::RunsFull { most: 3 },
+            Refusal::RateOverLimit { rate_bps: 1 << 40 },
+            Refusal::PacketOutOfRange {
+                least: 79,
+                most: 1500,
+            },
+            Refusal::BytesSpent { bytes: 1 << 50 },
+            Refusal::TimeSpent {
+                duration_ns: 1 << 60,
+            },
+        ] {
+            comes_back(Reply::Refused { to: 5, reason });
+        }
+        comes_back(Reply::Done { to: SEQUENCES - 1 });
+        comes_back(Reply::ClockPong {
+            to: 1,
+            client_ns: 2,
+            received_ns: 3,
+            sent_ns: 4,
+        });
+    }
+
+    fn comes_back(reply: Reply) {
+        let mut bytes = Vec::new();
+        reply.encode(&mut bytes);
+        assert_eq!(Reply::decode(&bytes), Ok(reply));
+        assert!(Reply::decode(&bytes[..bytes.len() - 1]).is_err());
+    }
+}

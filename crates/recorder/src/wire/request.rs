@@ -1,0 +1,184 @@
+//! What a client asks of a server within its session.
+
+use super::field::Reader;
+use super::{Malformed, SessionId};
+
+/// A request of a client. Each is answered by one [`Reply`](super::Reply) (a [`Request::Reports`] by as many reports as there are) and may
+/// be repeated until it is: doing it twice is doing it once, and of two that contradict each other the later sent holds.
+///
+/// `of` names the session that has the run: the client's own, or one of the same group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Lets sessions that know the same token read each other's reports and steer each other's saturation, so that one device of a
+    /// client can speak for another whose queue is long.
+    Group {
+        /// Random bytes of the client.
+        token: [u8; 16],
+    },
+    /// The run's probes are recorded and answered from now on.
+    Start {
+        /// Whose run.
+        of: SessionId,
+        /// The client's number for it.
+        run: u32,
+    },
+    /// They are no longer, and its saturation ends. What has been recorded stays until it is acknowledged.
+    Stop {
+        /// Whose run.
+        of: SessionId,
+        /// Which run.
+        run: u32,
+    },
+    /// The server's saturation of the run has this rate and length of packets from now on, for so long.
+    Saturate {
+        /// Whose run.
+        of: SessionId,
+        /// Which run.
+        run: u32,
+        /// Counting IP lengths, bit/s; 0 for silence.
+        rate_bps: u64,
+        /// IP length of each packet, bytes.
+        bytes: u16,
+        /// From the arrival of this request, ns.
+        for_ns: u64,
+    },
+    /// Asks for the run's chunks of arrivals from number `from` on; all chunks before it are acknowledged, and forgotten.
+    Reports {
+        /// Whose run.
+        of: SessionId,
+        /// Which run.
+        run: u32,
+        /// The first chunk that the client does not have.
+        from: u32,
+        /// How many chunks to send at most.
+        most: u16,
+    },
+    /// Asks for the server's time.
+    ClockPing {
+        /// The client's time, ns; comes back in the answer.
+        client_ns: u64,
+    },
+    /// The session ends, and everything of it is forgotten.
+    Bye,
+}
+
+impl Request {
+    /// Appends it, to be sealed.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut put = |code: u8, fields: &[&[u8]]| {
+            out.push(code);
+            fields.iter().for_each(|field| out.extend_from_slice(field));
+        };
+        match self {
+            Self::Group { token } => put(1, &[token]),
+            Self::Start { of, run } => put(2, &[&of.0.to_be_bytes(), &run.to_be_bytes()]),
+            Self::Stop { of, run } => put(3, &[&of.0.to_be_bytes(), &run.to_be_bytes()]),
+            Self::Saturate {
+                of,
+                run,
+                rate_bps,
+                bytes,
+                for_ns,
+            } => {
+                let (rate, length) = (rate_bps.to_be_bytes(), bytes.to_be_bytes());
+                put(
+                    4,
+                    &[
+                        &of.0.to_be_bytes(),
+                        &run.to_be_bytes(),
+                        &rate,
+                        &length,
+                        &for_ns.to_be_bytes(),
+                    ],
+                );
+            }
+            Self::Reports {
+                of,
+                run,
+                from,
+                most,
+            } => {
+                let (from, most) = (from.to_be_bytes(), most.to_be_bytes());
+                put(5, &[&of.0.to_be_bytes(), &run.to_be_bytes(), &from, &most]);
+            }
+            Self::ClockPing { client_ns } => put(6, &[&client_ns.to_be_bytes()]),
+            Self::Bye => put(7, &[]),
+        }
+    }
+
+    /// The request in an opened body.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let code = reader.u8()?;
+        let request = match code {
+            1 => Self::Group {
+                token: reader.bytes()?,
+            },
+            2 => Self::Start {
+                of: SessionId(reader.u32()?),
+                run: reader.u32()?,
+            },
+            3 => Self::Stop {
+                of: SessionId(reader.u32()?),
+                run: reader.u32()?,
+            },
+            4 => Self::Saturate {
+                of: SessionId(reader.u32()?),
+                run: reader.u32()?,
+                rate_bps: reader.u64()?,
+                bytes: reader.u16()?,
+                for_ns: reader.u64()?,
+            },
+            5 => Self::Reports {
+                of: SessionId(reader.u32()?),
+                run: reader.u32()?,
+                from: reader.u32()?,
+                most: reader.u16()?,
+            },
+            6 => Self::ClockPing {
+                client_ns: reader.u64()?,
+            },
+            7 => Self::Bye,
+            _ => return Err(Malformed("an unknown request")),
+        };
+        reader.end()?;
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_back_and_nothing_shorter_or_longer_does() {
+        let of = SessionId(3);
+        for request in [
+            Request::Group { token: [9; 16] },
+            Request::Start { of, run: 1 },
+            Request::Stop { of, run: u32::MAX },
+            Request::Saturate {
+                of,
+                run: 1,
+                rate_bps: 1 << 33,
+                bytes: 1400,
+                for_ns: u64::MAX,
+            },
+            Request::Reports {
+                of,
+                run: 1,
+                from: 7,
+                most: 16,
+            },
+            Request::ClockPing { client_ns: 12 },
+            Request::Bye,
+        ] {
+            let mut bytes = Vec::new();
+            request.encode(&mut bytes);
+            assert_eq!(Request::decode(&bytes), Ok(request));
+            assert!(Request::decode(&bytes[..bytes.len() - 1]).is_err());
+            bytes.push(0);
+            assert!(Request::decode(&bytes).is_err());
+        }
+    }
+}

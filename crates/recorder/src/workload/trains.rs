@@ -1,0 +1,139 @@
+//! Trains at jittered intervals.
+
+use cellbed_link::random::Random;
+use cellbed_link::{Duration, Seed, Time};
+
+use crate::plan::{Train, TrainPlan};
+
+/// Emits the trains of a plan: train *n*, counted from 0, is `rotation[n mod length]`.
+#[derive(Clone, Debug)]
+pub struct TrainScheduler {
+    plan: TrainPlan,
+    random: Random,
+    number: u32,
+    due: Time,
+}
+
+impl TrainScheduler {
+    /// The first train is due at `start`.
+    pub fn new(plan: TrainPlan, start: Time) -> Self {
+        let random = Random::new(Seed(plan.seed));
+        Self {
+            plan,
+            random,
+            number: 0,
+            due: start,
+        }
+    }
+
+    /// When the next train is due; `None` when there are no more.
+    pub fn next_event(&self) -> Option<Time> {
+        let more = self.plan.count.is_none_or(|count| self.number < count);
+        (more && !self.plan.rotation.is_empty()).then_some(self.due)
+    }
+
+    /// The train that is due at `now`, and its number. After a pause in which several would have been due there is one, and the next a
+    /// gap later.
+    pub fn emit(&mut self, now: Time) -> Option<(u32, Train)> {
+        if self.next_event()? > now {
+            return None;
+        }
+        let number = self.number;
+        self.number = number.checked_add(1)?;
+        let train = self.plan.rotation[number as usize % self.plan.rotation.len()];
+        let gap = self.gap_after(&train);
+        self.due += gap;
+        if self.due <= now {
+            self.due = now + gap;
+        }
+        Some((number, train))
+    }
+
+    /// A gap drawn from gap · (1 ± jitter).
+    fn gap_after(&mut self, train: &Train) -> Duration {
+        let gap_ns = train.gap_ns.unwrap_or(self.plan.gap_ns);
+        let jitter = self.plan.jitter.clamp(0.0, 1.0);
+        let factor = 1.0 + jitter * (2.0 * self.random.unit() - 1.0);
+        Duration::from_nanos(((gap_ns as f64 * factor) as u64).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn train(up: u16, down: u16) -> Train {
+        Train {
+            up,
+            down,
+            up_bytes: 1400,
+            down_bytes: 1400,
+            gap_ns: None,
+        }
+    }
+
+    fn plan(jitter: f64, count: Option<u32>) -> TrainPlan {
+        TrainPlan {
+            rotation: vec![train(25, 50), train(1, 1), train(5, 100)],
+            gap_ns: 50_000_000,
+            jitter,
+            count,
+            seed: 7,
+        }
+    }
+
+    /// Runs a scheduler that is served in time.
+    fn run(scheduler: &mut TrainScheduler) -> Vec<(Time, u32, Train)> {
+        let mut emitted = Vec::new();
+        while let Some(due) = scheduler.next_event() {
+            let (number, train) = scheduler.emit(due).unwrap();
+            emitted.push((due, number, train));
+        }
+        emitted
+    }
+
+    #[test]
+    fn trains_come_in_rotation_at_even_gaps() {
+        let start = Time::from_millis(3);
+        let emitted = run(&mut TrainScheduler::new(plan(0.0, Some(4)), start));
+        let expected = [
+            (Time::from_millis(3), 0, train(25, 50)),
+            (Time::from_millis(53), 1, train(1, 1)),
+            (Time::from_millis(103), 2, train(5, 100)),
+            (Time::from_millis(153), 3, train(25, 50)),
+        ];
+        assert_eq!(emitted, expected);
+    }
+
+    #[test]
+    fn a_train_may_have_a_gap_of_its_own() {
+        let mut plan = plan(0.0, Some(4));
+        plan.rotation[1].gap_ns = Some(400_000_000);
+        let emitted = run(&mut TrainScheduler::new(plan, Time::ZERO));
+        let times: Vec<Time> = emitted.iter().map(|(due, ..)| *due).collect();
+        assert_eq!(times, [0, 50, 450, 500].map(Time::from_millis));
+    }
+
+    #[test]
+    fn jittered_gaps_spread_evenly_round_their_mean() {
+        let emitted = run(&mut TrainScheduler::new(plan(0.4, Some(2001)), Time::ZERO));
+        let gaps: Vec<f64> = emitted
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0).as_secs_f64())
+            .collect();
+        assert!(gaps.iter().all(|gap| (0.030..=0.070).contains(gap)));
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        assert!((0.049..0.051).contains(&mean), "{mean}");
+        let early = gaps.iter().filter(|gap| **gap < 0.040).count();
+        assert!((400..600).contains(&early), "{early} of 2000 below 40 ms");
+    }
+
+    #[test]
+    fn a_pause_is_not_made_up_for() {
+        let mut scheduler = TrainScheduler::new(plan(0.0, None), Time::ZERO);
+        let late = Time::from_millis(1_010);
+        assert_eq!(scheduler.emit(late), Some((0, train(25, 50))));
+        assert_eq!(scheduler.emit(late), None);
+        assert_eq!(scheduler.next_event(), Some(Time::from_millis(1_060)));
+    }
+}

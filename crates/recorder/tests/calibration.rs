@@ -1,0 +1,206 @@
+//! Calibration of networks whose parameters are known, in virtual time.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+use cellbed_recorder::calibration::{Calibration, CalibrationError, Calibrator, LengthProfile};
+use cellbed_recorder::virtual_network::VirtualNetwork;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn calibrated(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Calibration {
+    let mut network = VirtualNetwork::new(uplink, downlink);
+    let calibrator = Calibrator::new(Seed(1));
+    let planned = calibrator.remaining();
+    let calibration = network
+        .calibrate(calibrator)
+        .expect("the network is a good one");
+    let taken = network.now() - Time::ZERO;
+    assert!(taken < Duration::from_secs(300), "{taken}");
+    assert!(planned < Duration::from_secs(300), "{planned}");
+    calibration
+}
+
+fn constant(rate: u64, queue: Option<u64>, delay: Duration) -> Vec<StageConfig> {
+    let bottleneck = BottleneckConfig {
+        queue: queue.map_or(Discipline::Infinite, |bytes| Discipline::DropTail {
+            packets: None,
+            bytes: Some(Bytes(bytes)),
+        }),
+        ..BottleneckConfig::new(Schedule::Constant(BitRate(rate)))
+    };
+    vec![bottleneck.into(), DelayConfig::Fixed(delay).into()]
+}
+
+#[track_caller]
+fn near(found: f64, truth: f64, share: f64) {
+    assert!(
+        (found / truth - 1.0).abs() <= share,
+        "{found} is not {truth}"
+    );
+}
+
+#[test]
+fn a_constant_link_is_told_as_it_is() {
+    let calibration = calibrated(
+        constant(10_000_000, Some(200_000), ms(15)),
+        constant(60_000_000, Some(1_000_000), ms(25)),
+    );
+    let up = &calibration.directions.uplink;
+    let down = &calibration.directions.downlink;
+    near(up.saturated_bps as f64, 10e6, 0.005);
+    near(down.saturated_bps as f64, 60e6, 0.005);
+    near(up.queue_bytes.unwrap() as f64, 200e3, 0.02);
+    near(down.queue_bytes.unwrap() as f64, 1e6, 0.02);
+    // 40 ms and a packet of 1400 bytes at either rate
+    near(calibration.round_trip_ns.median as f64, 41.307e6, 0.001);
+    near(calibration.round_trip_ns.p95 as f64, 41.307e6, 0.001);
+    // Delivery does not depend on the length: the last of N is there after N - 1 packets' time.
+    for profile in &down.lengths {
+        near(profile.rate_bps().unwrap(), 60e6, 0.001);
+    }
+    assert!(down.errors.iter().all(|error| error.mean_error < 0.001));
+    // 1300 bytes at either rate
+    near(calibration.compensation.uplink[0].1 as f64, -1.04e6, 0.001);
+    near(
+        calibration.compensation.downlink[0].1 as f64,
+        -0.1733e6,
+        0.001,
+    );
+    let first = &calibration.verdict[0];
+    assert!(first.contains("equally fast"), "{first}");
+}
+
+#[test]
+fn a_queue_that_does_not_overflow_is_at_least_what_it_held() {
+    let calibration = calibrated(
+        constant(5_000_000, None, ms(10)),
+        constant(20_000_000, None, ms(10)),
+    );
+    let down = &calibration.directions.downlink;
+    assert_eq!(down.queue_bytes, None);
+    // two seconds at three times the rate
+    let held = down.queue_at_least_bytes.unwrap();
+    near(held as f64, 2.0 * 2.0 * 20e6 / 8.0, 0.02);
+}
+
+#[test]
+fn a_slow_link_has_time_to_cool() {
+    let calibration = calibrated(
+        constant(300_000, Some(30_000), ms(50)),
+        constant(1_000_000, Some(60_000), ms(50)),
+    );
+    let directions = &calibration.directions;
+    near(directions.uplink.saturated_bps as f64, 300e3, 0.01);
+    near(directions.downlink.queue_bytes.unwrap() as f64, 60e3, 0.05);
+}
+
+/// Light rows with a cold start, then a heavy trace: a network that is known to the packet.
+#[test]
+fn a_link_that_depends_on_its_load_gives_its_light_and_heavy_opportunities() {
+    let light: String = (0..400)
+        .map(|row| {
+            let offsets: Vec<String> = (0..20).map(|packet| (packet * 3).to_string()).collect(); // 3.7 Mbit/s
+            format!("{} 20 {}\n", row * 50, offsets.join(" "))
+        })
+        .collect();
+    let heavy: String = (1..=20_000).map(|at| format!("{at}\n")).collect(); // 11.2 Mbit/s
+    let side = || {
+        let light = LightRows::parse(light.as_bytes()).unwrap();
+        let heavy = Trace::parse(heavy.as_bytes()).unwrap();
+        let config = WorkloadDependentConfig {
+            idle: ms(5),
+            idle_at: IdleAt::Queue,
+            queue: Discipline::DropTail {
+                packets: None,
+                bytes: Some(Bytes(300_000)),
+            },
+            ..WorkloadDependentConfig::new(Arc::new(light), Arc::new(heavy))
+        };
+        vec![StageConfig::from(config)]
+    };
+    let calibration = calibrated(side(), side());
+    let down = &calibration.directions.downlink;
+    near(down.saturated_bps as f64, 11.2e6, 0.01);
+    near(down.queue_bytes.unwrap() as f64, 300e3, 0.03);
+    near(calibration.round_trip_ns.median as f64, 40e6, 0.001);
+    let profile = |length| -> &LengthProfile {
+        let mut profiles = down.lengths.iter();
+        profiles
+            .find(|profile| profile.length == length)
+            .expect("it was measured")
+    };
+    near(profile(10).last_ns() as f64, 27e6, 0.001);
+    near(profile(25).last_ns() as f64, 57e6 + 1e6 + 4.5e6, 0.02);
+    near(profile(50).last_ns() as f64, 57e6 + 1e6 + 29.5e6, 0.02);
+    assert!(down.train >= 25);
+    // Found in steps of 10 ms.
+    let idle = down.idle_ns as f64 / 1e6;
+    assert!((5.0..=15.5).contains(&idle), "{idle}");
+    let ratio = profile(50).rate_bps().unwrap() / profile(10).rate_bps().unwrap();
+    let first = &calibration.verdict[0];
+    assert!(first.contains(&format!("{ratio:.1} × as fast")), "{first}");
+}
+
+#[test]
+fn losses_are_borne_until_there_are_too_many() {
+    let lossy = |probability, rate| {
+        let loss = LossConfig::Independent {
+            probability: Probability::new(probability).unwrap(),
+            seed: Seed(3),
+        };
+        let mut stages = vec![loss.into()];
+        stages.extend(constant(rate, Some(500_000), ms(20)));
+        stages
+    };
+    let calibration = calibrated(lossy(0.02, 10_000_000), lossy(0.02, 40_000_000));
+    let down = &calibration.directions.downlink;
+    near(down.saturated_bps as f64, 40e6, 0.01);
+    near(down.queue_bytes.unwrap() as f64, 500e3, 0.05);
+    near(calibration.round_trip_ns.median as f64, 41.4e6, 0.01);
+
+    let failed = |uplink, downlink| {
+        let mut network = VirtualNetwork::new(uplink, downlink);
+        network.calibrate(Calibrator::new(Seed(1))).unwrap_err()
+    };
+    let error = failed(lossy(0.9, 10_000_000), lossy(0.9, 40_000_000));
+    assert!(matches!(error, CalibrationError::Lost { .. }), "{error}");
+    let error = failed(lossy(1.0, 10_000_000), lossy(0.0, 40_000_000));
+    let text = error.to_string();
+    assert!(text.starts_with("nothing arrived uplink"), "{text}");
+}
+
+#[test]
+fn the_same_seed_asks_the_same_and_an_experiment_can_be_made_again() {
+    let network = || {
+        VirtualNetwork::new(
+            constant(10_000_000, None, ms(5)),
+            constant(30_000_000, None, ms(5)),
+        )
+    };
+    let (mut one, mut other) = (Calibrator::new(Seed(7)), Calibrator::new(Seed(7)));
+    let (mut first, mut second) = (network(), network());
+    while let Some(experiment) = one.next() {
+        assert_eq!(Some(experiment), other.next());
+        second.run(experiment); // broken off, then made again
+        let (up, down) = second.run(experiment);
+        other.take(&up, &down).unwrap();
+        let (up, down) = first.run(experiment);
+        one.take(&up, &down).unwrap();
+    }
+    let train = |calibrator: Calibrator| calibrator.finish().unwrap().directions.uplink.train;
+    assert_eq!(train(one), train(other));
+}
+
+#[test]
+fn a_calibration_is_written_and_read() {
+    let calibration = calibrated(
+        constant(10_000_000, None, ms(5)),
+        constant(30_000_000, None, ms(5)),
+    );
+    let text = serde_json::to_string(&calibration).unwrap();
+    let read: Calibration = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, calibration);
+}

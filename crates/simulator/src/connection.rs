@@ -1,0 +1,116 @@
+//! A connection: its two ends, and where in its streams messages end.
+
+use std::collections::VecDeque;
+
+use cellbed_link::Time;
+
+use crate::network::End;
+use crate::tcp::{Counters, Segment, Socket, Tcp};
+
+/// Both ends of a connection. The streams carry no data; what they mean travels beside them, as the offsets at which
+/// messages end, and is looked at only when the bytes are there.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    client: Half,
+    server: Half,
+}
+
+#[derive(Clone, Debug)]
+struct Half {
+    socket: Socket,
+    /// Messages that the other end has written and that have not come: their ends and labels.
+    expected: VecDeque<(u64, u64)>,
+    room: Option<u64>,
+}
+
+impl Half {
+    fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            expected: VecDeque::new(),
+            room: None,
+        }
+    }
+}
+
+impl Connection {
+    pub fn open(tcp: Tcp, now: Time) -> Self {
+        Self {
+            client: Half::new(Socket::connecting(tcp, now)),
+            server: Half::new(Socket::listening(tcp)),
+        }
+    }
+
+    fn half(&self, end: End) -> &Half {
+        match end {
+            End::Client => &self.client,
+            End::Server => &self.server,
+        }
+    }
+
+    fn half_mut(&mut self, end: End) -> &mut Half {
+        match end {
+            End::Client => &mut self.client,
+            End::Server => &mut self.server,
+        }
+    }
+
+    pub fn socket(&self, end: End) -> &Socket {
+        &self.half(end).socket
+    }
+
+    pub fn write(&mut self, from: End, now: Time, bytes: u64, label: u64) {
+        let half = self.half_mut(from);
+        half.socket.write(now, bytes);
+        let end = half.socket.written();
+        self.half_mut(from.peer()).expected.push_back((end, label));
+    }
+
+    pub fn want_room(&mut self, from: End, bytes: u64) {
+        self.half_mut(from).room = Some(bytes);
+    }
+
+    /// Whether there is the room that was wanted; tells it once.
+    pub fn has_room(&mut self, from: End) -> bool {
+        let half = self.half_mut(from);
+        let unsent = half.socket.unsent();
+        half.room.take_if(|room| unsent < *room).is_some()
+    }
+
+    /// Takes in a segment; true if the connection is open to this end since.
+    pub fn receive(&mut self, at: End, now: Time, segment: &Segment) -> bool {
+        let socket = &mut self.half_mut(at).socket;
+        let before = socket.is_established();
+        socket.receive(now, segment);
+        !before && socket.is_established()
+    }
+
+    /// The next message that has come whole.
+    pub fn next_message(&mut self, at: End) -> Option<u64> {
+        let half = self.half_mut(at);
+        let (end, label) = *half.expected.front()?;
+        if end > half.socket.received() {
+            return None;
+        }
+        half.expected.pop_front();
+        Some(label)
+    }
+
+    pub fn timer(&self) -> Option<Time> {
+        let timers = [self.client.socket.timer(), self.server.socket.timer()];
+        timers.into_iter().flatten().min()
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        self.client.socket.tick(now);
+        self.server.socket.tick(now);
+    }
+
+    pub fn transmit(&mut self, from: End, now: Time) -> Option<Segment> {
+        self.half_mut(from).socket.transmit(now)
+    }
+
+    pub fn counters(&self) -> impl Iterator<Item = Counters> {
+        [self.client.socket.counters(), self.server.socket.counters()].into_iter()
+    }
+}

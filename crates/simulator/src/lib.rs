@@ -1,0 +1,17 @@
+//! Applications over a path in virtual time: what a program would see of a link, without the program and without waiting.
+//!
+//! A [`Network`] is two hosts and the two [directions](cellbed_link::Direction) of the path between them. An
+//! [`Application`] runs on it: [`RoundTrips`] and [`Trains`] of datagrams, [`Downloads`] over TCP. All is computed: two runs
+//! on equal paths are equal to the nanosecond.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod downloads;
+mod network;
+mod probes;
+mod tcp;
+
+pub use downloads::{Download, Downloads};
+pub use network::{Application, ConnectionId, End, Event, Network};
+pub use probes::{RoundTrips, Train, Trains};
+pub use tcp::{Control, Tcp};

@@ -1,0 +1,177 @@
+//! How many segments a sender may have under way.
+
+mod cubic;
+mod hystart;
+
+use cellbed_link::{Duration, Time};
+
+use cubic::Cubic;
+use hystart::HyStart;
+
+/// A congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Control {
+    /// CUBIC (RFC 9438) as in Linux.
+    #[default]
+    Cubic,
+    /// NewReno (RFC 5681, RFC 6582).
+    NewReno,
+}
+
+/// The congestion window, in segments.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    initial: f64,
+    size: f64,
+    threshold: f64,
+    law: Law,
+    start: Option<HyStart>,
+    /// Shortest round trip that the control has seen.
+    least: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+enum Law {
+    Cubic(Cubic),
+    NewReno,
+}
+
+/// Where a sender stands when an acknowledgement comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub now: Time,
+    /// Segments that are newly known to have arrived.
+    pub segments: u64,
+    pub round_trip: Option<Duration>,
+    /// The first byte that is missing, and the first that has not been sent.
+    pub missing: u64,
+    pub next: u64,
+    /// Whether it was the window that held the sender back.
+    pub limited: bool,
+}
+
+impl Window {
+    /// hystart: whether slow start may end before a loss; CUBIC's alone does so in Linux.
+    pub fn new(control: Control, initial: u64, hystart: bool) -> Self {
+        Self {
+            initial: initial as f64,
+            size: initial as f64,
+            threshold: f64::INFINITY,
+            law: match control {
+                Control::Cubic => Law::Cubic(Cubic::default()),
+                Control::NewReno => Law::NewReno,
+            },
+            start: (hystart && control == Control::Cubic).then(HyStart::default),
+            least: None,
+        }
+    }
+
+    /// Whole segments, at least one.
+    pub fn segments(&self) -> u64 {
+        (self.size as u64).max(1)
+    }
+
+    pub fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    pub fn is_slow_start(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    pub fn set(&mut self, segments: f64) {
+        self.size = segments.max(1.0);
+    }
+
+    /// Learns a round trip, which may end slow start.
+    pub fn measured(&mut self, progress: &Progress) {
+        let (Some(round_trip), Law::Cubic(cubic)) = (progress.round_trip, &self.law) else {
+            return;
+        };
+        if cubic.is_young(progress.now) {
+            return; // The queue of before may still stand.
+        }
+        let least = self.least.map_or(round_trip, |least| least.min(round_trip));
+        self.least = Some(least);
+        let slow = self.is_slow_start();
+        if let Some(start) = self.start.as_mut().filter(|_| slow)
+            && start.shall_end(progress, round_trip, least, self.size)
+        {
+            self.threshold = self.size;
+        }
+    }
+
+    /// Grows by what has arrived.
+    pub fn grow(&mut self, progress: &Progress) {
+        if !progress.limited {
+            return;
+        }
+        let mut segments = progress.segments as f64;
+        if self.is_slow_start() {
+            let grown = (self.size + segments).min(self.threshold);
+            segments -= grown - self.size;
+            self.size = grown;
+            if segments <= 0.0 {
+                return;
+            }
+        }
+        self.size += segments
+            * match &mut self.law {
+                Law::Cubic(cubic) => {
+                    let least = self.least.unwrap_or(Duration::ZERO);
+                    cubic.increase(progress.now, self.size, segments, least)
+                }
+                Law::NewReno => 1.0 / self.size,
+            };
+    }
+
+    /// Answers congestion with a smaller threshold, and tells it. The window is the caller's to bring there.
+    pub fn reduce(&mut self) -> f64 {
+        self.threshold = match &mut self.law {
+            Law::Cubic(cubic) => cubic.reduced(self.size),
+            Law::NewReno => self.size / 2.0,
+        }
+        .floor()
+        .max(2.0);
+        self.threshold
+    }
+
+    /// Forgets what it has learnt: silence made a timeout necessary.
+    pub fn collapse(&mut self) {
+        if let Law::Cubic(cubic) = &mut self.law {
+            *cubic = Cubic::default();
+        }
+        if let Some(start) = &mut self.start {
+            *start = HyStart::default();
+        }
+        self.least = None;
+        self.size = 1.0;
+    }
+
+    /// The window before a reduction that turned out to be wrong.
+    pub fn restore(&mut self, size: f64, threshold: f64) {
+        self.size = self.size.max(size);
+        self.threshold = self.threshold.max(threshold);
+    }
+
+    /// Nothing was sent for `idle`: halves the window for each timeout in it, down to the initial one (RFC 2861 §3.2 as
+    /// in Linux).
+    pub fn rested(&mut self, idle: Duration, timeout: Duration) {
+        if self.threshold.is_finite() {
+            self.threshold = self.threshold.max(0.75 * self.size);
+        }
+        let (mut idle, floor) = (idle, self.initial.min(self.size));
+        while idle > timeout && self.size > floor {
+            idle = idle.saturating_sub(timeout);
+            self.size = (self.size / 2.0).floor();
+        }
+        self.size = self.size.max(floor);
+    }
+
+    /// Nothing was on its way for `idle`: time stands still for the law of growth.
+    pub fn paused(&mut self, now: Time, idle: Duration) {
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.paused(now, idle);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One end of a TCP connection as a state machine: segments and times go in, segments come out.
+//!
+//! What Linux does by default is what it does: window scaling, timestamps, selective acknowledgements, an initial window of
+//! ten (RFC 6928), CUBIC with HyStart, RACK with tail loss probes. It carries no data but lengths, and closes nothing: a
+//! connection is over when nobody asks for it any more.
+
+mod congestion;
+mod flight;
+mod ranges;
+mod receiver;
+mod round_trip;
+mod segment;
+mod sender;
+
+use cellbed_link::{Duration, Time};
+
+pub use congestion::Control;
+use receiver::Receiver;
+use round_trip::INITIAL_TIMEOUT;
+pub(crate) use segment::{Purpose, Segment};
+pub(crate) use sender::Counters;
+use sender::Sender;
+
+/// What the two ends of a connection are set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The congestion control.
+    pub control: Control,
+    /// Whether CUBIC's slow start may end before a loss.
+    pub hystart: bool,
+    /// Whether the window shrinks while nothing is sent (Linux: `tcp_slow_start_after_idle`).
+    pub idle_restart: bool,
+    /// The initial window, segments.
+    pub initial_window: u64,
+    /// Bytes that the receiver takes in, from the beginning on.
+    pub receive_window: u64,
+    /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
+    pub segment: u64,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            control: Control::Cubic,
+            hystart: true,
+            idle_restart: true,
+            initial_window: 10,
+            receive_window: 6 << 20,
+            segment: 1448,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    /// A SYN, or the answer to one, waits for its answer.
+    Opening {
+        purpose: Purpose,
+        since: Time,
+        due: Time,
+        tries: u32,
+    },
+    Established,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Socket {
+    phase: Phase,
+    /// A SYN or the answer to one is to leave.
+    opening: bool,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Socket {
+    /// An end that waits for the other's SYN.
+    pub fn listening(tcp: Tcp) -> Self {
+        Self {
+            phase: Phase::Closed,
+            opening: false,
+            sender: Sender::new(tcp),
+            receiver: Receiver::new(tcp.segment, tcp.receive_window),
+        }
+    }
+
+    /// An end that sends its SYN now.
+    pub fn connecting(tcp: Tcp, now: Time) -> Self {
+        let mut socket = Self::listening(tcp);
+        socket.open(now, Purpose::Syn, 0);
+        socket
+    }
+
+    fn open(&mut self, now: Time, purpose: Purpose, tries: u32) {
+        self.opening = true;
+        let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));
+        self.phase = Phase::Opening {
+            purpose,
+            since: now,
+            due,
+            tries,
+        };
+    }
+
+    pub fn is_established(&self) -> bool {
+        self.phase == Phase::Established
+    }
+
+    /// Appends to the stream.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.sender.write(now, bytes);
+    }
+
+    /// Bytes that were written since the beginning.
+    pub fn written(&self) -> u64 {
+        self.sender.written()
+    }
+
+    /// Bytes that were written and have not been sent.
+    pub fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    /// Bytes that have come, in order and without gaps.
+    pub fn received(&self) -> u64 {
+        self.receiver.received()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.sender.counters()
+    }
+
+    /// Takes in a segment from the other end.
+    pub fn receive(&mut self, now: Time, segment: &Segment) {
+        match (self.phase, segment.purpose) {
+            (Phase::Closed, Purpose::Syn) => {
+                self.receiver.stamped(0, segment.stamp);
+                self.open(now, Purpose::SynAck, 0);
+            }
+            (
+                Phase::Opening {
+                    purpose: Purpose::SynAck,
+                    since,
+                    tries,
+                    ..
+                },
+                Purpose::Syn,
+            ) => {
+                self.open(now.max(since), Purpose::SynAck, tries);
+            }
+            (
+                Phase::Opening {
+                    purpose,
+                    since,
+                    tries,
+                    ..
+                },
+                other,
+            ) if purpose != other => {
+                if tries == 0 {
+                    self.sender.measured(now - since);
+                }
+                self.phase = Phase::Established;
+                self.opening = false;
+                self.established(now, segment);
+            }
+            (Phase::Established, _) => self.established(now, segment),
+            _ => {}
+        }
+    }
+
+    fn established(&mut self, now: Time, segment: &Segment) {
+        match segment.purpose {
+            Purpose::Data if segment.length > 0 => {
+                self.receiver.receive(now, segment, self.sender.timeout());
+            }
+            Purpose::Data => self.receiver.stamped(segment.start, segment.stamp),
+            Purpose::Syn | Purpose::SynAck => {
+                self.receiver.stamped(0, segment.stamp);
+                self.receiver.acknowledge();
+            }
+        }
+        if segment.purpose == Purpose::Data {
+            self.sender.acknowledged(now, &segment.acknowledgement);
+        }
+    }
+
+    /// When something is due that takes no segment.
+    pub fn timer(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Closed => None,
+            Phase::Opening { due, .. } => Some(due),
+            Phase::Established => match (self.sender.timer(), self.receiver.timer()) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
+        }
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        match self.phase {
+            Phase::Opening {
+                purpose,
+                due,
+                tries,
+                ..
+            } if due <= now => {
+                self.open(now, purpose, tries + 1);
+            }
+            Phase::Established => {
+                self.sender.tick(now);
+                self.receiver.tick(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The next segment that leaves now; call until `None`.
+    pub fn transmit(&mut self, now: Time) -> Option<Segment> {
+        let (purpose, start, end) = match self.phase {
+            Phase::Opening { purpose, .. } if self.opening => {
+                self.opening = false;
+                (purpose, 0, 0)
+            }
+            Phase::Established => match self.sender.send(now) {
+                Some((start, end)) => {
+                    self.receiver.answered(now);
+                    (Purpose::Data, start, end)
+                }
+                None if self.receiver.is_due() => {
+                    let end = self.sender.written() - self.sender.unsent();
+                    (Purpose::Data, end, end)
+                }
+                None => return None,
+            },
+            _ => return None,
+        };
+        Some(Segment {
+            purpose,
+            start,
+            length: end - start,
+            acknowledgement: self.receiver.tell(),
+            stamp: now,
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Sets of offsets, as the spans that they consist of.
+
+/// Disjoint spans of offsets, in order; adjoining ones are one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges {
+    spans: Vec<(u64, u64)>,
+}
+
+impl Ranges {
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The span that holds `offset`.
+    pub fn around(&self, offset: u64) -> Option<(u64, u64)> {
+        let index = self.spans.partition_point(|&(_, end)| end <= offset);
+        let span = *self.spans.get(index)?;
+        (span.0 <= offset).then_some(span)
+    }
+
+    /// Adds a span, and tells each part of it that was not in before.
+    pub fn insert(&mut self, start: u64, end: u64, mut fresh: impl FnMut(u64, u64)) {
+        if start >= end {
+            return;
+        }
+        let first = self.spans.partition_point(|&(_, other)| other < start);
+        let (mut last, mut told, mut whole) = (first, start, (start, end));
+        while let Some(&(from, to)) = self.spans.get(last).filter(|&&(from, _)| from <= end) {
+            if told < from {
+                fresh(told, from);
+            }
+            told = told.max(to);
+            whole = (whole.0.min(from), whole.1.max(to));
+            last += 1;
+        }
+        if told < end {
+            fresh(told, end);
+        }
+        self.spans.splice(first..last, [whole]);
+    }
+
+    /// Takes out all before `offset`.
+    pub fn forget_before(&mut self, offset: u64) {
+        let gone = self.spans.partition_point(|&(_, end)| end <= offset);
+        self.spans.drain(..gone);
+        if let Some(first) = self.spans.first_mut() {
+            first.0 = first.0.max(offset);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(ranges: &mut Ranges, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut told = Vec::new();
+        ranges.insert(start, end, |from, to| told.push((from, to)));
+        told
+    }
+
+    #[test]
+    fn what_is_new_is_told_once_and_neighbours_join() {
+        let mut ranges = Ranges::default();
+        assert_eq!(fresh(&mut ranges, 10, 20), [(10, 20)]);
+        assert_eq!(fresh(&mut ranges, 40, 50), [(40, 50)]);
+        assert_eq!(fresh(&mut ranges, 15, 45), [(20, 40)]);
+        assert_eq!(fresh(&mut ranges, 10, 50), []);
+        assert_eq!(ranges.spans, [(10, 50)]);
+        assert_eq!(fresh(&mut ranges, 50, 60), [(50, 60)]);
+        assert_eq!(fresh(&mut ranges, 0, 5), [(0, 5)]);
+        assert_eq!(fresh(&mut ranges, 0, 70), [(5, 10), (60, 70)]);
+        ranges.forget_before(65);
+        assert_eq!(ranges.around(65), Some((65, 70)));
+        assert_eq!(ranges.around(64), None);
+        ranges.forget_before(70);
+        assert!(ranges.is_empty());
+    }
+}

@@ -1,0 +1,226 @@
+//! The half of a connection's end that takes data in: puts it in order and decides when to acknowledge.
+
+use cellbed_link::{Duration, Time};
+
+use super::ranges::Ranges;
+use super::segment::{Acknowledgement, BLOCKS, Segment};
+
+/// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`).
+const DELAY: Duration = Duration::from_millis(40);
+/// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's window
+/// opens sooner.
+const QUICK: u32 = 16;
+/// Answers sent soon after data that make a connection an interactive one, whose acknowledgements travel with its
+/// answers (`TCP_PINGPONG_THRESH`).
+const INTERACTIVE: u32 = 3;
+
+/// Acknowledges as Linux does: the first ones at once, then every second full segment, a lone one after 40 ms; at once
+/// whatever is out of order (RFC 5681 §4.2).
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    /// Full segments are of so many bytes.
+    segment: u64,
+    window: u64,
+    /// The first byte that is missing.
+    next: u64,
+    early: Ranges,
+    /// Offsets within the parts that came early, the latest first.
+    recent: [Option<u64>; BLOCKS],
+    /// What the last acknowledgement said.
+    told: u64,
+    at_once: bool,
+    delayed: Option<Time>,
+    quick: u32,
+    answers: u32,
+    last: Option<Time>,
+    duplicate: bool,
+    echo: Time,
+}
+
+impl Receiver {
+    pub fn new(segment: u64, window: u64) -> Self {
+        Self {
+            segment,
+            window,
+            next: 0,
+            early: Ranges::default(),
+            recent: [None; BLOCKS],
+            told: 0,
+            at_once: false,
+            delayed: None,
+            quick: 0,
+            answers: 0,
+            last: None,
+            duplicate: false,
+            echo: Time::ZERO,
+        }
+    }
+
+    /// Bytes that have come in order.
+    pub fn received(&self) -> u64 {
+        self.next
+    }
+
+    /// Has the next segment acknowledge whatever comes.
+    pub fn acknowledge(&mut self) {
+        self.at_once = true;
+    }
+
+    /// Notes a stamp that the next acknowledgement shall echo (RFC 7323 §4.3).
+    pub fn stamped(&mut self, start: u64, stamp: Time) {
+        if start <= self.told && stamp >= self.echo {
+            self.echo = stamp;
+        }
+    }
+
+    /// Takes in a segment with data. timeout: that of this end's own sender.
+    pub fn receive(&mut self, now: Time, segment: &Segment, timeout: Duration) {
+        self.stamped(segment.start, segment.stamp);
+        if self.last.is_none_or(|last| now - last > timeout) {
+            self.quick = QUICK;
+        }
+        self.last = Some(now);
+        if segment.end() <= self.next {
+            self.duplicate = true;
+            self.at_once = true;
+            return;
+        }
+        if segment.start > self.next || !self.early.is_empty() {
+            self.at_once = true;
+        }
+        if segment.start > self.next {
+            let mut new = false;
+            self.early
+                .insert(segment.start, segment.end(), |_, _| new = true);
+            self.duplicate |= !new;
+            self.note(segment.start);
+            return;
+        }
+        self.next = segment.end();
+        if let Some((_, end)) = self.early.around(self.next) {
+            self.next = end;
+        }
+        self.early.forget_before(self.next);
+        if (self.quick > 0 && self.answers < INTERACTIVE) || self.next - self.told > self.segment {
+            self.at_once = true;
+        } else if self.delayed.is_none() {
+            self.delayed = Some(now + DELAY);
+        }
+    }
+
+    /// When an acknowledgement has been delayed for long enough.
+    pub fn timer(&self) -> Option<Time> {
+        self.delayed
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        if self.delayed.is_some_and(|due| due <= now) {
+            self.delayed = None;
+            self.at_once = true;
+            self.answers = 0;
+        }
+    }
+
+    /// Whether an acknowledgement is to leave even without data.
+    pub fn is_due(&self) -> bool {
+        self.at_once
+    }
+
+    /// Data leaves in the other direction.
+    pub fn answered(&mut self, now: Time) {
+        if self.last.is_some_and(|last| now - last < DELAY) {
+            self.answers += 1;
+        }
+    }
+
+    /// The acknowledgement for a segment that leaves now.
+    pub fn tell(&mut self) -> Acknowledgement {
+        if self.at_once || self.delayed.is_some() {
+            self.quick = self.quick.saturating_sub(1);
+        }
+        self.at_once = false;
+        self.delayed = None;
+        self.told = self.next;
+        let mut blocks = [(0, 0); BLOCKS];
+        if !self.early.is_empty() {
+            let mut filled = 0;
+            for offset in self.recent.into_iter().flatten() {
+                if let Some(span) = self.early.around(offset)
+                    && !blocks[..filled].contains(&span)
+                {
+                    blocks[filled] = span;
+                    filled += 1;
+                }
+            }
+        }
+        Acknowledgement {
+            upto: self.next,
+            blocks,
+            duplicate: std::mem::take(&mut self.duplicate),
+            echo: self.echo,
+            window: self.window,
+        }
+    }
+
+    /// Puts the part of the stream around `offset` in front of those that came early.
+    fn note(&mut self, offset: u64) {
+        let span = self.early.around(offset);
+        let others = self.recent.map(|other| {
+            other.filter(|&other| self.early.around(other).is_some_and(|it| Some(it) != span))
+        });
+        let mut others = others.into_iter().flatten();
+        self.recent = [Some(offset), others.next(), others.next()];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segment::Purpose;
+    use super::*;
+
+    fn data(start: u64, length: u64) -> Segment {
+        Segment {
+            purpose: Purpose::Data,
+            start,
+            length,
+            acknowledgement: Acknowledgement::default(),
+            stamp: Time::ZERO,
+        }
+    }
+
+    fn receive(receiver: &mut Receiver, at_ms: u64, start: u64) -> Option<Acknowledgement> {
+        let timeout = Duration::from_secs(1);
+        receiver.receive(Time::from_millis(at_ms), &data(start, 1000), timeout);
+        receiver.is_due().then(|| receiver.tell())
+    }
+
+    #[test]
+    fn the_first_segments_are_acknowledged_at_once_then_every_second() {
+        let mut receiver = Receiver::new(1000, 1 << 20);
+        for index in 0..16 {
+            assert!(receive(&mut receiver, index, 1000 * index).is_some());
+        }
+        assert_eq!(receive(&mut receiver, 20, 16_000), None);
+        assert_eq!(receive(&mut receiver, 21, 17_000).unwrap().upto, 18_000);
+        assert_eq!(receive(&mut receiver, 22, 18_000), None);
+        assert_eq!(receiver.timer(), Some(Time::from_millis(62)));
+        receiver.tick(Time::from_millis(62));
+        assert!(receiver.is_due());
+    }
+
+    #[test]
+    fn holes_are_told_with_the_latest_part_first() {
+        let mut receiver = Receiver::new(1000, 1 << 20);
+        receive(&mut receiver, 0, 0);
+        receive(&mut receiver, 0, 2000);
+        let told = receive(&mut receiver, 0, 4000).unwrap();
+        assert_eq!(told.upto, 1000);
+        assert_eq!(told.blocks, [(4000, 5000), (2000, 3000), (0, 0)]);
+        let told = receive(&mut receiver, 0, 3000).unwrap();
+        assert_eq!(told.blocks, [(2000, 5000), (0, 0), (0, 0)]);
+        assert!(receive(&mut receiver, 0, 3000).unwrap().duplicate);
+        let told = receive(&mut receiver, 0, 1000).unwrap();
+        assert_eq!((told.upto, told.blocks), (5000, [(0, 0); 3]));
+        assert!(receive(&mut receiver, 0, 1000).unwrap().duplicate);
+    }
+}

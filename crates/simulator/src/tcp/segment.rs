@@ -1,0 +1,79 @@
+//! What two ends of a connection send each other.
+
+use cellbed_link::{Bytes, Time};
+
+/// IPv4 and TCP headers with the timestamps that Linux always negotiates (RFC 7323 §3.2), padded to 12 bytes.
+const HEADERS: u64 = 20 + 20 + 12;
+/// A SYN of Linux: maximum segment size, SACK permitted, timestamps and window scale are 20 bytes of options.
+const SYN: u64 = 20 + 20 + 20;
+/// Two bytes of padding, kind and length in front of the blocks (RFC 2018 §3).
+const SELECTIVE: u64 = 4;
+const BLOCK: u64 = 8;
+/// What fits beside the timestamps.
+pub(super) const BLOCKS: usize = 3;
+
+/// What a segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Asks for a connection.
+    Syn,
+    /// Grants it.
+    SynAck,
+    /// Carries data, an acknowledgement or both.
+    Data,
+}
+
+/// A segment. Offsets count the bytes of a stream from 0; of the data itself nothing is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub purpose: Purpose,
+    /// Offset of the first byte of data, in the stream of the segment's sender.
+    pub start: u64,
+    /// Bytes of data.
+    pub length: u64,
+    pub acknowledgement: Acknowledgement,
+    /// When it was sent: the timestamp of RFC 7323, finer.
+    pub stamp: Time,
+}
+
+/// What the receiver of a stream says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Acknowledgement {
+    /// All before this offset has come.
+    pub upto: u64,
+    /// Later parts that have come, the latest first; empty ones say nothing (RFC 2018 §4).
+    pub blocks: [(u64, u64); BLOCKS],
+    /// Whether what has just come had come before (RFC 2883).
+    pub duplicate: bool,
+    /// The stamp of the segment that is answered (RFC 7323 §4.3).
+    pub echo: Time,
+    /// Bytes behind `upto` for which there is room.
+    pub window: u64,
+}
+
+impl Acknowledgement {
+    fn count(&self) -> u64 {
+        let blocks = self.blocks.iter().filter(|(start, end)| end > start);
+        (blocks.count() + usize::from(self.duplicate)).min(BLOCKS) as u64
+    }
+}
+
+impl Segment {
+    pub fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// The IP length over IPv4.
+    pub fn size(&self) -> Bytes {
+        Bytes(match self.purpose {
+            Purpose::Syn | Purpose::SynAck => SYN,
+            Purpose::Data => {
+                let options = match self.acknowledgement.count() {
+                    0 => 0,
+                    blocks => SELECTIVE + BLOCK * blocks,
+                };
+                HEADERS + options + self.length
+            }
+        })
+    }
+}

@@ -1,0 +1,419 @@
+//! The half of a connection's end that sends data: what may leave when, and what is done about losses.
+
+use cellbed_link::{Duration, Time};
+
+use super::Tcp;
+use super::congestion::{Progress, Window};
+use super::flight::{Flight, News};
+use super::round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION, RoundTrip};
+use super::segment::Acknowledgement;
+
+/// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
+const DUPLICATES: u64 = 3;
+/// What Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
+const PROBE_SLACK: Duration = Duration::from_millis(8);
+
+/// A sender with proportional rate reduction (RFC 6937), RACK and tail loss probes (RFC 8985), timeouts (RFC 6298) and
+/// their undoing when an old stamp comes back (Eifel, RFC 3522), which together are what Linux does.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    tcp: Tcp,
+    window: Window,
+    round_trip: RoundTrip,
+    flight: Flight,
+    /// Ends of what the application wrote, of what was sent, and of what has arrived.
+    written: u64,
+    next: u64,
+    missing: u64,
+    /// Room at the receiver, as an offset.
+    room: u64,
+    state: State,
+    timer: Option<(Time, Alarm)>,
+    doubled: u32,
+    /// A probe for a lost tail: what was sent when it left, and whether it was a repetition.
+    probe: Option<(u64, bool)>,
+    probe_due: bool,
+    last_sent: Option<Time>,
+    usage: Usage,
+    counters: Counters,
+}
+
+/// What a sender did about losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Segments sent once more.
+    pub repairs: u64,
+    /// Timeouts, without those of the handshake.
+    pub timeouts: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Open,
+    /// Losses are being repaired, up to what had been sent when they were found.
+    Recovery {
+        end: u64,
+        reduction: Reduction,
+    },
+    /// The same after a timeout.
+    Loss {
+        end: u64,
+        since: Time,
+        before: (f64, f64),
+    },
+}
+
+/// Proportional rate reduction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Reduction {
+    before: f64,
+    delivered: f64,
+    sent: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    /// A segment may be taken for lost.
+    Grace,
+    /// The tail may be lost.
+    Probe,
+    Timeout,
+}
+
+/// Whether the window was used, over about a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    limited: bool,
+    most: u64,
+    end: u64,
+}
+
+impl Sender {
+    pub fn new(tcp: Tcp) -> Self {
+        Self {
+            window: Window::new(tcp.control, tcp.initial_window, tcp.hystart),
+            round_trip: RoundTrip::default(),
+            flight: Flight::default(),
+            written: 0,
+            next: 0,
+            missing: 0,
+            room: tcp.receive_window,
+            state: State::Open,
+            timer: None,
+            doubled: 0,
+            probe: None,
+            probe_due: false,
+            last_sent: None,
+            usage: Usage::default(),
+            counters: Counters::default(),
+            tcp,
+        }
+    }
+
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.rest(now);
+        self.written += bytes;
+    }
+
+    /// Bytes that were written and have not been sent.
+    pub fn unsent(&self) -> u64 {
+        self.written - self.next
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn measured(&mut self, span: Duration) {
+        self.round_trip.measured(span);
+    }
+
+    pub fn timeout(&self) -> Duration {
+        self.round_trip.timeout(0)
+    }
+
+    /// What the window loses while nothing is sent.
+    fn rest(&mut self, now: Time) {
+        let Some(last) = self
+            .last_sent
+            .filter(|_| self.flight.is_empty() && self.unsent() == 0)
+        else {
+            return;
+        };
+        let (idle, timeout) = (now - last, self.timeout());
+        if self.tcp.idle_restart && idle > timeout {
+            self.window.rested(idle, timeout);
+        }
+        self.window.paused(now, idle);
+    }
+
+    /// The next segment that may leave, as start and end.
+    pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
+        let span = if std::mem::take(&mut self.probe_due) {
+            self.send_probe(now)
+        } else if self.flight.flying() >= self.window.segments() {
+            self.used(true);
+            None
+        } else if self.flight.has_lost() {
+            self.counters.repairs += 1;
+            self.flight.repair(now)
+        } else {
+            let span = self.send_new(now);
+            self.used(false);
+            span
+        };
+        if span.is_some() {
+            if let State::Recovery { reduction, .. } = &mut self.state {
+                reduction.sent += 1.0;
+            }
+            self.last_sent = Some(now);
+            if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Grace))) {
+                self.arm(now);
+            }
+        }
+        span
+    }
+
+    fn send_new(&mut self, now: Time) -> Option<(u64, u64)> {
+        let end = self.written.min(self.next + self.tcp.segment);
+        if end == self.next || end > self.room {
+            return None;
+        }
+        let start = std::mem::replace(&mut self.next, end);
+        self.flight.send(now, start, end);
+        Some((start, end))
+    }
+
+    /// RFC 8985 §7.3.
+    fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
+        let new = self.send_new(now);
+        let repeated = new.is_none();
+        let span = new.or_else(|| self.flight.repeat_last(now));
+        self.counters.repairs += u64::from(repeated && span.is_some());
+        self.probe = span.map(|_| (self.next, repeated));
+        self.timer = None; // The timeout is next.
+        span
+    }
+
+    /// Notes whether the window holds data back.
+    fn used(&mut self, limited: bool) {
+        let limited = limited && self.unsent() > 0;
+        let most = self.flight.length();
+        let usage = self.usage;
+        if self.missing >= usage.end || limited || (!usage.limited && most > usage.most) {
+            self.usage = Usage {
+                limited,
+                most,
+                end: self.next,
+            };
+        }
+    }
+
+    fn is_limited(&self) -> bool {
+        let twice = self.window.is_slow_start() && self.window.segments() < 2 * self.usage.most;
+        self.usage.limited || twice
+    }
+
+    pub fn acknowledged(&mut self, now: Time, told: &Acknowledgement) {
+        self.room = self.room.max(told.upto + told.window);
+        let news = self.flight.acknowledge(now, told, self.round_trip.least());
+        if news.advanced {
+            self.missing = told.upto;
+            self.doubled = 0;
+        }
+        let round_trip = news.round_trips;
+        if let Some((first, _)) = round_trip {
+            self.round_trip.measured(first);
+        } else if news.advanced {
+            self.round_trip.measured(now - told.echo);
+        }
+        let progress = Progress {
+            now,
+            segments: news.segments,
+            round_trip: round_trip.map(|(_, last)| last),
+            missing: self.missing,
+            next: self.next,
+            limited: self.is_limited(),
+        };
+        self.window.measured(&progress);
+        self.heed_probe(told);
+        let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
+        self.judge(&progress, &news, lost, told);
+        match grace_ends {
+            Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Grace)),
+            _ if news.advanced || news.segments > 0 || self.flight.is_empty() => self.arm(now),
+            _ => {}
+        }
+    }
+
+    /// How long a segment may be behind one that was sent later (RFC 8985 §6.2, step 4).
+    fn grace(&self) -> Duration {
+        if self.state != State::Open || self.flight.selected() >= DUPLICATES {
+            return Duration::ZERO;
+        }
+        let quarter = self
+            .round_trip
+            .least()
+            .map_or(0, |least| least.as_nanos() / 4);
+        Duration::from_nanos(quarter)
+    }
+
+    fn judge(&mut self, progress: &Progress, news: &News, lost: u64, told: &Acknowledgement) {
+        match &mut self.state {
+            State::Open if lost > 0 => self.enter_recovery(news),
+            State::Open => {
+                if news.advanced {
+                    self.window.grow(progress);
+                }
+            }
+            State::Recovery { end, .. } if told.upto >= *end => {
+                self.state = State::Open;
+                let threshold = self.window.threshold();
+                self.window.set(threshold);
+            }
+            State::Recovery { reduction, .. } => {
+                reduction.delivered += news.segments as f64;
+                let reduction = *reduction;
+                self.reduce(reduction, news, lost);
+            }
+            State::Loss { end, since, before } => {
+                let (end, since, before) = (*end, *since, *before);
+                if news.advanced && told.echo < since {
+                    self.flight.take_back();
+                    self.window.restore(before.0, before.1);
+                    self.state = State::Open;
+                } else {
+                    self.window.grow(progress);
+                    if told.upto >= end {
+                        self.state = State::Open;
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter_recovery(&mut self, news: &News) {
+        let before = self.window.segments() as f64;
+        self.window.reduce();
+        self.probe = None;
+        let reduction = Reduction {
+            before,
+            delivered: news.segments as f64,
+            sent: 0.0,
+        };
+        self.state = State::Recovery {
+            end: self.next,
+            reduction,
+        };
+        self.reduce(reduction, news, 1);
+    }
+
+    /// Sets the window to what may be sent now (RFC 6937 §3.1, with the slow start reduction bound).
+    fn reduce(&mut self, reduction: Reduction, news: &News, lost: u64) {
+        let flying = self.flight.flying() as f64;
+        let threshold = self.window.threshold();
+        let allowed = if flying > threshold {
+            (reduction.delivered * threshold / reduction.before).ceil() - reduction.sent
+        } else {
+            let mut bound = (reduction.delivered - reduction.sent).max(news.segments as f64);
+            if news.advanced && lost == 0 {
+                bound += 1.0;
+            }
+            bound.min(threshold - flying)
+        };
+        let least = if reduction.sent == 0.0 { 1.0 } else { 0.0 };
+        self.window.set(flying + allowed.max(least));
+    }
+
+    /// RFC 8985 §7.4.
+    fn heed_probe(&mut self, told: &Acknowledgement) {
+        let Some((end, repeated)) = self.probe.filter(|&(end, _)| told.upto >= end) else {
+            return;
+        };
+        if !repeated || told.duplicate {
+            self.probe = None;
+        } else if told.upto > end {
+            // The tail was lost and nobody noticed but for the probe.
+            self.probe = None;
+            let threshold = self.window.reduce();
+            self.window.set(threshold);
+        }
+    }
+
+    pub fn timer(&self) -> Option<Time> {
+        self.timer.map(|(at, _)| at)
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        let Some((_, alarm)) = self.timer.filter(|&(at, _)| at <= now) else {
+            return;
+        };
+        self.timer = None;
+        match alarm {
+            Alarm::Grace => {
+                let (lost, next) = self.flight.find_lost(now, self.grace());
+                if lost > 0 && self.state == State::Open {
+                    self.enter_recovery(&News::default());
+                }
+                match next {
+                    Some(at) => self.timer = Some((at, Alarm::Grace)),
+                    None => self.arm(now),
+                }
+            }
+            Alarm::Probe => self.probe_due = true,
+            Alarm::Timeout => self.time_out(now),
+        }
+    }
+
+    fn time_out(&mut self, now: Time) {
+        self.counters.timeouts += 1;
+        self.doubled += 1;
+        let before = match self.state {
+            State::Loss { before, .. } => before,
+            _ => {
+                let before = (self.window.segments() as f64, self.window.threshold());
+                self.window.reduce();
+                before
+            }
+        };
+        self.window.collapse();
+        self.state = State::Loss {
+            end: self.next,
+            since: now,
+            before,
+        };
+        self.probe = None;
+        let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
+        self.flight.give_up(now - recent);
+        self.arm(now);
+    }
+
+    fn arm(&mut self, now: Time) {
+        if self.flight.is_empty() {
+            self.timer = None;
+            return;
+        }
+        let timeout = self.round_trip.timeout(self.doubled);
+        self.timer = Some(match self.probe_delay() {
+            Some(delay) => (now + delay.min(timeout), Alarm::Probe),
+            None => (now + timeout, Alarm::Timeout),
+        });
+    }
+
+    /// RFC 8985 §7.2, with Linux's slack.
+    fn probe_delay(&self) -> Option<Duration> {
+        if self.state != State::Open || self.probe.is_some() {
+            return None;
+        }
+        let twice = self
+            .round_trip
+            .smoothed()
+            .map_or(INITIAL_TIMEOUT, |it| it + it);
+        let alone = self.flight.length() == 1;
+        Some(twice + if alone { LEAST_VARIATION } else { PROBE_SLACK })
+    }
+}

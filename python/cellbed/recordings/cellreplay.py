@@ -1,0 +1,92 @@
+"""What CellReplay's method replays, derived from a recording (Sentosa et al., NSDI 2025, §4.2 to §4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cellbed.recordings.description import Way
+from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.recording import Recording
+from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.trips import base_delays
+
+Int64 = npt.NDArray[np.int64]
+
+LightRow = tuple[int, int, list[int]]
+"""When a train was sent, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
+Offsets = list[tuple[int, int]]
+"""Packet size in bytes, and how many ns later than one of the recorder's size it arrives."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellReplay:
+    """One direction as the method has it.
+
+    light: rows in order of time. heavy: opportunities under saturation, ns, of `packet_bytes` each. offsets: comp(s),
+    empty where it was not calibrated. idle_ns: F; ``None`` where it was not calibrated.
+    """
+
+    light: list[LightRow]
+    heavy: Int64
+    offsets: Offsets
+    idle_ns: int | None
+    packet_bytes: int
+
+
+def derive(recording: Recording, way: Way, train: int | None = None) -> CellReplay:
+    """One direction of a recording as CellReplay replays it.
+
+    train: packets of the trains that become light rows; if not given the calibrated number, or, where no train has that
+        many, the most that trains of the recording have.
+
+    Errors: :class:`RecordingError` for a recording without saturation or without trains in this direction.
+    """
+    calibration = recording.description.calibration
+    calibrated = getattr(calibration.directions, way) if calibration else None
+    offsets = getattr(calibration.compensation, way) if calibration else ()
+    return CellReplay(
+        light=light_rows(recording, way, train if train is not None else calibrated and calibrated.train),
+        heavy=opportunities(recording, way),
+        offsets=list(offsets),
+        idle_ns=calibrated.idle_ns if calibrated else None,
+        packet_bytes=recording.description.packet_bytes,
+    )
+
+
+def light_rows(recording: Recording, way: Way, train: int | None = None) -> list[LightRow]:
+    """The light rows of a direction, in order of time. train: as of :func:`derive`.
+
+    A row is of a train whose packets have the recorder's size and of which at least one arrived. Its time is when the
+    train's first uplink packet was sent, whatever the direction. A lost packet is no opportunity, a packet that arrived
+    twice is one; order of arrival is what counts. The base delay of a train that was not answered lies on the line
+    between those of its neighbours. Another tool's files do not tell how long trains were: all rows of them count.
+
+    Errors: :class:`RecordingError` where there is no such train.
+    """
+    starts = recording.light_uplink.group_by("train").agg(time=pl.col("sent_ns").min())
+    full = recording.packets("light", way).filter(pl.col("bytes") == recording.description.packet_bytes)
+    trains = full.group_by("train", maintain_order=True).agg(
+        length=pl.len(), arrived=pl.col("arrived_ns").drop_nulls().sort()
+    )
+    if recording.description.imported is None:
+        lengths = trains["length"].unique().to_list()
+        trains = trains.filter(pl.col("length") == (train if train in lengths else max(lengths, default=0)))
+    rows = (
+        trains.filter(pl.col("arrived").list.len() > 0)
+        .join(starts, on="train")
+        .drop_nulls("time")
+        .sort("time", "train")
+    )
+    delays = base_delays(recording, way)
+    if not rows.height or not delays.height:
+        raise RecordingError(f"the recording has no trains of the {way} that arrived: light rows cannot be derived")
+    times = rows["time"].to_numpy()
+    between = np.interp(times, delays["time_ns"].to_numpy(), delays["delay_ns"].to_numpy())
+    own = rows.join(delays, on="train", how="left", maintain_order="left")["delay_ns"]
+    base = own.fill_null(pl.Series(np.rint(between).astype(np.int64)))
+    after_first = rows.select(pl.col("arrived").list.eval(pl.element() - pl.element().first())).to_series()
+    return list(zip(times.tolist(), base.to_list(), after_first.to_list(), strict=True))

@@ -1,0 +1,254 @@
+"""What `recording.json` says of a recording: how it was made, on what, and what was calibrated before.
+
+Keys that this version does not know are kept as they are, so that a recording of a later revision can be read, and
+written again without loss. `version` rises when the meaning of what is here changes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+FORMAT: Final = "cellbed-recording"
+VERSION: Final = 1
+
+Way = Literal["uplink", "downlink"]
+"""Uplink packets go from the client to the server."""
+WAYS: tuple[Way, ...] = ("uplink", "downlink")
+
+Workload = Literal["light", "heavy"]
+"""Packet trains with pauses in between, or saturation (Sentosa et al., "CellReplay", NSDI 2025, §4.2)."""
+
+Nanos = Annotated[int, Field(ge=0)]
+Bytes = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Part(BaseModel):
+    """A part of the description: no conversions between types, unknown keys are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+
+
+class Train(Part):
+    """`up` packets of the client back to back; the first to arrive is answered by `down` packets back to back."""
+
+    up: Annotated[int, Field(ge=1, le=65535)]
+    down: Annotated[int, Field(ge=0, le=65535)]
+    up_bytes: Bytes = Field(description="IP length of each packet of the client.")
+    down_bytes: Bytes = Field(description="IP length of each packet of the server.")
+    gap_ns: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="From its first packet to that of the next train, in place of the plan's gap."
+    )
+
+
+class TrainPlan(Part):
+    """Trains in rotation."""
+
+    rotation: Annotated[tuple[Train, ...], Field(min_length=1)] = Field(
+        description="Taken in this order, over and over."
+    )
+    gap_ns: Annotated[int, Field(ge=1)] = Field(description="From the first packet of a train to that of the next.")
+    jitter: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="Each gap is drawn evenly from gap · (1 ± jitter)."
+    )
+    count: Count | None = Field(default=None, description="Trains in all; null: until stopped.")
+    seed: Count = Field(default=0, description="Of the jitter.")
+
+
+class Fixed(Part):
+    """Packets at a fixed rate."""
+
+    method: Literal["fixed"] = "fixed"
+    rate_bps: Annotated[int, Field(ge=1)] = Field(description="Counting IP lengths, bit/s.")
+
+
+class Adaptive(Part):
+    """As many packets under way as keep the delay between two bounds (Winstein et al., NSDI 2013, §4.1)."""
+
+    method: Literal["adaptive"] = "adaptive"
+    least_delay_ns: Nanos
+    most_delay_ns: Nanos
+
+
+Saturation = Annotated[Fixed | Adaptive, Field(discriminator="method")]
+
+
+class Light(Part):
+    """How the light workload was made."""
+
+    interface: str | None = None
+    plan: TrainPlan | None = Field(default=None, description="Null where it is not known, as in files of another tool.")
+
+
+class Heavy(Part):
+    """How the heavy workload was made; null is a direction that was not saturated, or how is not known."""
+
+    interface: str | None = None
+    uplink: Saturation | None = None
+    downlink: Saturation | None = None
+
+
+class Span(Part):
+    """When a workload ran."""
+
+    workload: Workload
+    start_ns: int
+    end_ns: int
+
+    @model_validator(mode="after")
+    def _forward(self) -> Span:
+        if self.end_ns < self.start_ns:
+            raise ValueError(f"ends at {self.end_ns} ns, before its start at {self.start_ns} ns")
+        return self
+
+
+class Clock(Part):
+    """The server's clock as the client estimates it: server − client, `offset_ns` at time zero, grows by `drift_ppm`.
+
+    The server's stamps in the files have been brought to the client's clock by it.
+    """
+
+    offset_ns: int
+    drift_ppm: float
+    uncertainty_ns: Nanos
+
+
+class Clocks(Part):
+    """Of the connection of each workload; null where it was not estimated."""
+
+    light: Clock | None = None
+    heavy: Clock | None = None
+
+
+class Length(Part):
+    """How trains of one length arrived in the calibration: R_N(i) (CellReplay §4.4)."""
+
+    length: Annotated[int, Field(ge=1)]
+    trials: Count
+    mean_arrival_ns: tuple[float, ...]
+
+
+class LengthError(Part):
+    """How far the estimate by trains of this length is off, over all other lengths: a fraction."""
+
+    length: Annotated[int, Field(ge=1)]
+    mean_error: float
+
+
+class Gap(Part):
+    """When the last packet of a train arrived, with this gap between trains."""
+
+    gap_ns: Nanos
+    last_ns: float
+
+
+class CalibratedDirection(Part):
+    """What was calibrated of one direction (CellReplay §4.4)."""
+
+    train: Annotated[int, Field(ge=1)] = Field(description="U or D: packets of a train.")
+    least_gap_ns: Nanos | None = Field(default=None, description="G_min.")
+    idle_ns: Nanos | None = Field(default=None, description="F.")
+    queue_bytes: Count | None = Field(default=None, description="B.")
+    saturated_bps: Annotated[float, Field(ge=0)] | None = None
+    lengths: tuple[Length, ...] = ()
+    errors: tuple[LengthError, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+class CalibratedDirections(Part):
+    """Both directions; null is one that was not calibrated."""
+
+    uplink: CalibratedDirection | None = None
+    downlink: CalibratedDirection | None = None
+
+
+Offsets = tuple[tuple[Bytes, int], ...]
+"""Size of a packet, and how many ns later than one of the recorder's size it arrives: comp(s)."""
+
+
+class Compensation(Part):
+    """comp(s) of both directions; empty is one that was not calibrated."""
+
+    uplink: Offsets = ()
+    downlink: Offsets = ()
+
+    @model_validator(mode="after")
+    def _increasing(self) -> Compensation:
+        for way in WAYS:
+            sizes = [size for size, _ in getattr(self, way)]
+            if any(low >= high for low, high in pairwise(sizes)):
+                raise ValueError(f"the sizes of {way} must increase")
+        return self
+
+
+class RoundTrip(Part):
+    """Round-trip times of single packets."""
+
+    median: float
+    p95: float
+
+
+class Calibration(Part):
+    """What the calibration before the recording found."""
+
+    directions: CalibratedDirections
+    compensation: Compensation = Compensation()
+    round_trip_ns: RoundTrip | None = None
+    verdict: tuple[str, ...] = ()
+
+
+class Signal(Part):
+    """What the modem or the user told; null is unknown."""
+
+    operator: str | None = None
+    technology: str | None = None
+    cell: str | None = None
+    rsrp_dbm: float | None = None
+    place: str | None = None
+    mobility: str | None = None
+    note: str | None = None
+
+
+class Counts(Part):
+    """Packets of one file. reordered: those that came after one with a higher number (RFC 4737, §3)."""
+
+    sent: Count
+    lost: Count
+    duplicated: Count
+    reordered: Count
+
+
+class Imported(Part):
+    """Where a recording comes from that this project's recorder did not make."""
+
+    format: Literal["cellreplay"] = Field(description="The public tool of CellReplay.")
+    files: dict[str, str] = Field(description="SHA-256 of each file by what it was.")
+
+
+class Description(Part):
+    """The whole of `recording.json`. Times count from the recording's time zero on the client's clock."""
+
+    model_config = ConfigDict(title="A recording of a network by cellbed")
+
+    format: Literal["cellbed-recording"] = FORMAT
+    version: Literal[1] = VERSION
+    id: Annotated[str, Field(pattern="^[0-9a-f]+$")]
+    started: AwareDatetime | None = Field(description="When time zero was, RFC 3339; null if it is not known.")
+    duration_ns: Annotated[int, Field(ge=1)]
+    synthetic: bool = Field(description="Whether the network was a model instead of a live one.")
+    tool: str
+    packet_bytes: Bytes = Field(default=1400, description="IP length of a full packet of the recorder.")
+    arrangement: Literal["together", "alternating"] = Field(
+        description="Both workloads at once on two devices, or in turn on one."
+    )
+    spans: tuple[Span, ...] = Field(default=(), description="When which workload ran; none: all the time.")
+    light: Light = Light()
+    heavy: Heavy = Heavy()
+    clock: Clocks = Clocks()
+    calibration: Calibration | None = None
+    signal: Signal = Signal()
+    counts: dict[str, Counts] = Field(default={}, description="By the name of the file without its ending.")
+    imported: Imported | None = None

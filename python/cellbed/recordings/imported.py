@@ -1,0 +1,185 @@
+"""A recording out of the files of CellReplay's public tool."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+import cellbed
+from cellbed.recordings.cellreplay import Offsets
+from cellbed.recordings.description import (
+    WAYS,
+    CalibratedDirection,
+    CalibratedDirections,
+    Calibration,
+    Compensation,
+    Description,
+    Heavy,
+    Imported,
+    Light,
+    Signal,
+    Train,
+    TrainPlan,
+    Way,
+)
+from cellbed.recordings.packets import COLUMNS, RecordingError
+from cellbed.recordings.recording import Recording
+
+_MS = 1_000_000
+_PACKET_BYTES = 1400
+
+Int64 = npt.NDArray[np.int64]
+_Rows = list[tuple[int, int, list[int]]]
+
+
+def import_cellreplay(
+    files: dict[str, Path], idle_ns: tuple[int, int] | None = None, signal: Signal | None = None
+) -> Recording:
+    """The recording that the files of the public tool are what is left of.
+
+    files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets may be left out. idle_ns: F
+        of uplink and downlink, an argument of the tool that no file has. signal: what is known of the place.
+
+    Each light row becomes a train with its answer. Only sums are known of its times: the first uplink packet was sent
+    at the row's time and took the base delay, the answer left as it arrived and took the downlink's base delay. When
+    other packets were sent, when the saturation's were and what was lost is not known. Exported again, the same files
+    come out; a row with opportunities all later than its base delay comes out with as much more base delay.
+
+    Errors: :class:`RecordingError` that names file and line.
+    """
+    up, down = (_rows(files[f"light_{way}"]) for way in WAYS)
+    _same_trains(up, down, files["light_downlink"])
+    heavy = {way: _heavy(files[f"heavy_{way}"]) for way in WAYS}
+    offsets = {way: _offsets(files.get(f"latency_offset_{way}")) for way in WAYS}
+    tables = {
+        "light_uplink": _light(up, [time for time, _, _ in up], "uplink"),
+        "light_downlink": _light(down, [time + base + min(after) for time, base, after in up], "downlink"),
+        **{f"heavy_{way}": table for way, table in heavy.items()},
+    }
+    digests = {key: _digest(path) for key, path in files.items()}
+    description = Description(
+        id=hashlib.sha256("".join(digests[key] for key in sorted(digests)).encode()).hexdigest()[:32],
+        started=None,
+        duration_ns=max(int(table["arrived_ns"].to_numpy()[-1]) for table in heavy.values()),
+        synthetic=False,
+        tool=f"cellbed {cellbed.__version__}",
+        packet_bytes=_PACKET_BYTES,
+        arrangement="together",
+        light=Light(plan=_plan(up, down)),
+        heavy=Heavy(),
+        calibration=_calibration(up, down, idle_ns, offsets),
+        signal=signal or Signal(),
+        imported=Imported(format="cellreplay", files=digests),
+    )
+    return Recording(description, **tables).counted()
+
+
+def _rows(path: Path) -> _Rows:
+    from cellbed._core import TraceFormatError, parse_light_rows
+
+    try:
+        rows = parse_light_rows(path)
+    except TraceFormatError as error:
+        raise RecordingError(str(error)) from None
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+    for number, (time, _, after) in enumerate(rows, 1):
+        if not after:
+            raise RecordingError(
+                f"{path}: row {number}, of {time / _MS:g} ms, has no opportunity: remove it; of a train that arrived "
+                "the first packet is one, at 0"
+            )
+    return rows
+
+
+def _same_trains(up: _Rows, down: _Rows, path: Path) -> None:
+    for number, (one, other) in enumerate(zip(up, down, strict=False), 1):
+        if one[0] != other[0]:
+            raise RecordingError(
+                f"{path}: row {number} is of {other[0] / _MS:g} ms, that of the uplink of {one[0] / _MS:g} ms: "
+                "both files must be of the same trains"
+            )
+    if len(up) != len(down):
+        raise RecordingError(f"{path}: {len(down)} rows, but the uplink has {len(up)}: both must be of the same trains")
+
+
+def _heavy(path: Path) -> pl.DataFrame:
+    from cellbed.traces import TraceError, resolve
+
+    try:
+        _ = resolve(str(path.absolute()), Path()).trace
+        content = path.read_text(encoding="ascii", errors="replace")
+    except (TraceError, OSError) as error:
+        raise RecordingError(str(error)) from None
+    lines = (line.strip() for line in content.splitlines())
+    millis = np.array([int(line) for line in lines if line and not line.startswith("#")], np.int64)
+    return _table(np.zeros_like(millis), np.arange(len(millis)), np.full_like(millis, -1), millis * _MS)
+
+
+def _light(rows: _Rows, sent: list[int], way: Way) -> pl.DataFrame:
+    """The packets of the rows. sent: when the first of each was."""
+    lengths = np.array([len(after) for _, _, after in rows])
+    train = np.repeat(np.arange(1, len(rows) + 1), lengths)
+    first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    index = np.arange(int(lengths.sum())) - first
+    departed = np.where(index == 0, np.repeat(sent, lengths), -1)
+    base = np.array([base for _, base, _ in rows])
+    after = np.concatenate([np.asarray(after, np.int64) for _, _, after in rows])
+    return _table(train, index, departed, np.repeat(np.asarray(sent) + base, lengths) + after)
+
+
+def _table(train: Int64, index: Int64, sent: Int64, arrived: Int64) -> pl.DataFrame:
+    columns = {
+        "train": train,
+        "index": index,
+        "bytes": np.full(len(sent), _PACKET_BYTES),
+        "sent_ns": pl.Series(sent, dtype=pl.Int64).set(pl.Series(sent < 0), None),
+        "arrived_ns": arrived,
+        "copies": np.ones(len(sent), np.int64),
+    }
+    return pl.DataFrame(columns).cast(dict(COLUMNS))  # type: ignore[arg-type]
+
+
+def _plan(up: _Rows, down: _Rows) -> TrainPlan | None:
+    """The plan as far as the rows show it: the longest trains, and the median gap."""
+    gaps = np.diff([time for time, _, _ in up])
+    if not len(gaps) or np.median(gaps) < 1:
+        return None
+    most = (max(len(after) for _, _, after in rows) for rows in (up, down))
+    train = Train(**dict(zip(("up", "down"), most, strict=True)), up_bytes=_PACKET_BYTES, down_bytes=_PACKET_BYTES)
+    return TrainPlan(rotation=(train,), gap_ns=int(np.median(gaps)))
+
+
+def _offsets(path: Path | None) -> Offsets:
+    from cellbed._core import TraceFormatError, parse_latency_offsets
+
+    if path is None:
+        return []
+    try:
+        return parse_latency_offsets(path)
+    except TraceFormatError as error:
+        raise RecordingError(str(error)) from None
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _calibration(
+    up: _Rows, down: _Rows, idle_ns: tuple[int, int] | None, offsets: dict[Way, Offsets]
+) -> Calibration | None:
+    if idle_ns is None and not any(offsets.values()):
+        return None
+    directions = CalibratedDirections()
+    if idle_ns is not None:
+        lengths = (max(len(after) for _, _, after in rows) for rows in (up, down))
+        found = (CalibratedDirection(train=length, idle_ns=idle) for length, idle in zip(lengths, idle_ns, strict=True))
+        directions = CalibratedDirections(uplink=next(found), downlink=next(found))
+    compensation = Compensation(uplink=tuple(offsets["uplink"]), downlink=tuple(offsets["downlink"]))
+    return Calibration(directions=directions, compensation=compensation)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,173 @@
+"""A recording as a directory: read whole and checked, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+from pydantic import ValidationError
+
+from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
+from cellbed.recordings.packets import SIGNAL_COLUMNS, RecordingError, check_packets, conformed, count, empty
+
+DESCRIPTION = "recording.json"
+SIGNAL = "signal.parquet"
+STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
+"""Names of the files of packets without their ending."""
+FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
+"""Names of the files that every recording has."""
+
+_LARGEST_DESCRIPTION = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """What a network did to packet trains and under saturation.
+
+    The tables have the columns of :data:`cellbed.recordings.COLUMNS`; signal those of
+    :data:`cellbed.recordings.SIGNAL_COLUMNS`, or is ``None`` where no modem told.
+    """
+
+    description: Description
+    light_uplink: pl.DataFrame
+    light_downlink: pl.DataFrame
+    heavy_uplink: pl.DataFrame
+    heavy_downlink: pl.DataFrame
+    signal: pl.DataFrame | None = None
+
+    def packets(self, workload: Workload, way: Way) -> pl.DataFrame:
+        """The packets of a workload in one direction."""
+        table: pl.DataFrame = getattr(self, f"{workload}_{way}")
+        return table
+
+    def tables(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """The tables of packets by the names of their files without ending."""
+        for stem in STEMS:
+            yield stem, getattr(self, stem.replace("-", "_"))
+
+    def counted(self) -> Recording:
+        """The recording with the counts that its tables give."""
+        counts = {stem: count(table) for stem, table in self.tables()}
+        return replace(self, description=self.description.model_copy(update={"counts": counts}))
+
+
+def read_recording(folder: Path | str) -> Recording:
+    """The recording in `folder`.
+
+    Errors: :class:`RecordingError` ``FILE: reason`` or ``FILE: row N: reason``.
+    """
+    folder = Path(folder)
+    description = read_description(folder)
+    tables = {stem.replace("-", "_"): _packets(folder / f"{stem}.parquet") for stem in STEMS}
+    signal = folder / SIGNAL
+    told = conformed(_parquet(signal), SIGNAL_COLUMNS, signal) if signal.exists() else None
+    return Recording(description, **tables, signal=told)
+
+
+def read_description(folder: Path) -> Description:
+    """What `recording.json` in `folder` says. Errors: as of :func:`read_recording`."""
+    path = folder / DESCRIPTION
+    if not folder.is_dir():
+        raise RecordingError(f"{folder}: no such directory: give the directory of a recording")
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_DESCRIPTION + 1)
+    except FileNotFoundError:
+        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(content) > _LARGEST_DESCRIPTION:
+        raise RecordingError(f"{path}: larger than {_LARGEST_DESCRIPTION >> 20} MiB: this is no description")
+    try:
+        return Description.model_validate_json(content)
+    except ValidationError as error:
+        raise RecordingError(f"{path}: {_first(error)}") from None
+
+
+def write_recording(recording: Recording, folder: Path | str) -> Path:
+    """Write the recording as the directory `folder`, which must not be there; all of it or nothing.
+
+    Counts are made anew.
+
+    Errors: :class:`RecordingError` for what is there already, cannot be written, or is no recording.
+    """
+    recording = recording.counted()
+    for stem, table in recording.tables():
+        check_packets(table, f"{stem}.parquet")
+
+    def fill(unfinished: Path) -> None:
+        for stem, table in recording.tables():
+            table.write_parquet(unfinished / f"{stem}.parquet")
+        if recording.signal is not None:
+            conformed(recording.signal, SIGNAL_COLUMNS, SIGNAL).write_parquet(unfinished / SIGNAL)
+        text = recording.description.model_dump_json(indent=2)
+        (unfinished / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+    return write_folder(Path(folder), fill)
+
+
+def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
+    """Make the directory `folder` with what `fill` writes into the one it is given; all of it or nothing.
+
+    Errors: :class:`RecordingError` for a directory with something in it and for what cannot be written.
+    """
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.mkdir()
+        fill(unfinished)
+        unfinished.replace(folder)
+    except (OSError, pl.exceptions.ComputeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RecordingError(f"{folder}: cannot be written: {reason}: choose another directory") from None
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(unfinished)
+    return folder
+
+
+def empty_packets() -> dict[str, pl.DataFrame]:
+    """Tables without packets by the names of :class:`Recording`'s fields."""
+    return {stem.replace("-", "_"): empty() for stem in STEMS}
+
+
+def _packets(path: Path) -> pl.DataFrame:
+    return check_packets(_parquet(path), path)
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path.open("rb"))
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: missing: a recording has {', '.join(f'{it}.parquet' for it in STEMS)}") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecordingError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
+
+
+def _first(error: ValidationError) -> str:
+    """The first fault of a description in one line, the one of its format or version before all others."""
+    faults = error.errors(include_url=False)
+    fault = min(faults, key=lambda it: it["loc"] not in (("format",), ("version",)))
+    place = ".".join(map(str, fault["loc"]))
+    given = fault["input"]
+    if fault["type"] == "json_invalid":
+        return f"not JSON: {fault['ctx']['error']}"
+    if place == "format":
+        return f"format is {given!r:.60}: this is no recording; a recording has '{FORMAT}'"
+    if place == "version":
+        return f"version {given!r:.60} is not known: this version of cellbed reads version {VERSION}"
+    if fault["type"] == "missing":
+        return f"'{place}' is missing"
+    shown = f", not {given!r:.60}" if isinstance(given, str | int | float | bool | None) else ""
+    reason = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{place}: {reason}{shown}" if place else f"{reason}{shown}"

@@ -1,0 +1,101 @@
+"""What the heavy workload says of capacity: delivery opportunities over the whole length of a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cellbed.recordings.description import Description, Way
+from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.recording import Recording
+from cellbed.recordings.trips import fixed_delay
+
+Int64 = npt.NDArray[np.int64]
+
+_SILENCE = 1_000_000_000
+"""A trace that ends by this much before the recording, ns, is closed by an opportunity at the recording's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A time, ns, in which the saturation shows what the network had to give."""
+
+    start: int
+    end: int
+
+
+def opportunities(
+    recording: Recording, way: Way, opportunity_bytes: int | None = None, *, earlier_ns: int = 0
+) -> Int64:
+    """Delivery opportunities of a saturated direction: ns since time zero, in order, within the recording's length.
+
+    opportunity_bytes: what each carries, counting IP lengths; as many as the recorder's packets if not given. The rate
+        is kept whatever it is: opportunity *k* is when *k* times as many bytes have arrived.
+    earlier_ns: how much earlier an opportunity is than the arrival that shows it.
+
+    A lost packet is no opportunity, a packet that arrived twice is one. An outage, during which saturation went on and
+    nothing arrived, stays. A time that the saturation does not show, at the start of the recording and while an
+    alternating one sent trains, is filled with what the saturation before it gave, or else the one after it, repeated.
+
+    Errors: :class:`RecordingError` for a direction without saturation.
+    """
+    arrived = recording.packets("heavy", way).filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns")
+    if not arrived.height:
+        raise RecordingError(
+            f"the recording has no saturation of the {way}: nothing can be derived that needs its capacity"
+        )
+    times = arrived["arrived_ns"].to_numpy() - earlier_ns
+    size = opportunity_bytes or recording.description.packet_bytes
+    carried = arrived["bytes"].cast(pl.Int64).cum_sum().to_numpy() // size
+    found = np.repeat(np.maximum(times, 0), np.diff(carried, prepend=0))
+    end = recording.description.duration_ns
+    if not any(span.workload == "heavy" for span in recording.description.spans):
+        return found[found <= end]
+    shown = _shown(recording.description, (fixed_delay(recording) or 0) - earlier_ns)
+    seen = [found[(found >= it.start) & (found <= it.end)] for it in shown]
+    whole = np.sort(np.concatenate([found[:0], *seen, *_filled(found, shown, recording.description)]))
+    if not len(whole) or end - whole[-1] > _SILENCE:
+        whole = np.append(whole, end)
+    return whole
+
+
+def _shown(description: Description, later_ns: int) -> list[_Stretch]:
+    """When arrivals show the capacity: while saturation is sent, by as much later as packets take."""
+    end = description.duration_ns
+    spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
+    found: list[_Stretch] = []
+    for start, last in spans:
+        stretch = _Stretch(max(0, start + later_ns), min(end, last + later_ns))
+        if found and stretch.start <= found[-1].end:
+            found[-1] = _Stretch(found[-1].start, max(found[-1].end, stretch.end))
+        elif stretch.start < stretch.end:
+            found.append(stretch)
+    return found
+
+
+def _filled(times: Int64, shown: list[_Stretch], description: Description) -> list[Int64]:
+    """Opportunities for the times that the saturation does not show."""
+    if not shown:
+        return []
+    end = description.duration_ns
+    gaps = [(_Stretch(0, shown[0].start), shown[0])]
+    if description.arrangement == "alternating":
+        lit = [span for span in description.spans if span.workload == "light"]
+        for before, after in pairwise(shown):
+            if any(span.start_ns < after.start and span.end_ns > before.end for span in lit):
+                gaps.append((_Stretch(before.end, after.start), before))
+        gaps.append((_Stretch(shown[-1].end, end), shown[-1]))
+    return [_repeated(times, source, gap) for gap, source in gaps if gap.start < gap.end]
+
+
+def _repeated(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
+    """What `source` has, over and over from its start on, in a gap."""
+    period = source.end - source.start
+    pattern = times[(times >= source.start) & (times < source.end)] - source.start
+    turns = np.arange(-(-(gap.end - gap.start) // period))
+    spread: Int64 = (gap.start + turns[:, None] * period + pattern[None, :]).ravel()
+    return spread[spread < gap.end]

@@ -1,0 +1,51 @@
+"""The files of CellReplay's public tool (Sentosa et al., NSDI 2025) as text: light rows, heavy traces, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from cellbed.recordings.cellreplay import LightRow, Offsets
+
+NAMES: dict[str, str] = {
+    "light_uplink": "up-delay-light-pdo",
+    "light_downlink": "down-delay-light-pdo",
+    "heavy_uplink": "up-heavy-pdo",
+    "heavy_downlink": "down-heavy-pdo",
+    "latency_offset_uplink": "latency-offset-up",
+    "latency_offset_downlink": "latency-offset-down",
+}
+"""What the files are called."""
+
+_MS = 1_000_000
+_STEP = 100
+
+
+def light_text(rows: Iterable[LightRow], *, whole: bool) -> str:
+    """Lines ``TIME BASE_DELAY PDO PDO …`` in ms. whole: whole ms, all that the tool reads; else up to six decimals."""
+    lines = (" ".join(_millis(value, whole) for value in (time, delay, *after)) for time, delay, after in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def heavy_text(times: npt.NDArray[np.int64]) -> str:
+    """One opportunity a line, to the nearest whole ms: Mahimahi's format, which has no others."""
+    return "".join(f"{time}\n" for time in ((times + _MS // 2) // _MS).tolist())
+
+
+def offsets_text(offsets: Offsets, *, stepped: bool) -> str:
+    """Lines ``BYTES OFFSET``, in ms. stepped: at 100, 200, … bytes, as the tool wants them, linear between points."""
+    if stepped:
+        sizes, shifts = zip(*offsets, strict=True)
+        steps = np.arange(_STEP, max(_STEP, max(sizes)) + 1, _STEP)
+        between = np.rint(np.interp(steps, sizes, shifts)).astype(np.int64)
+        offsets = list(zip(steps.tolist(), between.tolist(), strict=True))
+    return "".join(f"{size} {'-' if shift < 0 else ''}{_millis(abs(shift), False)}\n" for size, shift in offsets)
+
+
+def _millis(nanos: int, whole: bool) -> str:
+    if whole:
+        return str((nanos + _MS // 2) // _MS)
+    millis, rest = divmod(nanos, _MS)
+    return f"{millis}.{rest:06}".rstrip("0") if rest else str(millis)

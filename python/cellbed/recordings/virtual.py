@@ -1,0 +1,239 @@
+"""A recording made in virtual time: trains with answers and saturation through links that no clock runs.
+
+For tests, for evaluations without a network, and for the models that links in virtual time are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import cycle, pairwise
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+import cellbed
+from cellbed.outcomes import Outcomes
+from cellbed.recordings.description import (
+    Clock,
+    Clocks,
+    Description,
+    Fixed,
+    Heavy,
+    Light,
+    Signal,
+    Span,
+    TrainPlan,
+    Workload,
+)
+from cellbed.recordings.packets import COLUMNS
+from cellbed.recordings.recording import Recording
+
+Int64 = npt.NDArray[np.int64]
+
+SECOND = 1_000_000_000
+
+_DRAINING = 2 * SECOND
+"""How long no packets are sent after saturation before trains use the same link again: its queue must be empty."""
+
+
+class Direction(Protocol):
+    """One direction of a network: what :class:`cellbed.Link` is."""
+
+    def run(self, times: npt.ArrayLike, sizes: npt.ArrayLike) -> Outcomes:
+        """What becomes of packets that meet the direction at rest; rows in order of arrival."""
+        ...
+
+
+Pair = tuple[Direction, Direction]
+"""Uplink and downlink of one device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Packets of one direction of one workload: arrays of one length, in order of train and index."""
+
+    train: Int64
+    index: Int64
+    size: Int64
+    at: Int64
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """When each packet's first copy arrived, -1 for a lost one, and how many did."""
+
+    arrived: Int64
+    copies: Int64
+
+
+def record_virtually(
+    light: Pair,
+    heavy: Pair | None,
+    plan: TrainPlan,
+    saturation: tuple[Fixed | None, Fixed | None] = (None, None),
+    *,
+    duration_ns: int,
+    packet_bytes: int = 1400,
+    span_ns: int = 10 * SECOND,
+    synthetic: bool = True,
+    note: str | None = None,
+) -> Recording:
+    """Record two workloads in virtual time, each on a device of its own; all links start at rest at time zero.
+
+    light: uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
+        first to arrive is answered at once.
+    heavy: those of the device that `saturation` fills, uplink and downlink, with packets of `packet_bytes`; ``None``
+        lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
+        at the end of each heavy span.
+    note: kept in the description.
+
+    Two devices meet the same weather if their links are made with the same seed and depend on time alone.
+
+    Errors: :class:`ValueError` from the links.
+    """
+    together = heavy is not None
+    spans = _spans(duration_ns, span_ns, together, any(saturation))
+    starts = _train_starts(plan, [span for span in spans if span.workload == "light"])
+    up_trains = _trains(plan, starts)
+    up_heavy, down_heavy = (
+        _saturation(it, [s for s in spans if s.workload == "heavy"], packet_bytes) for it in saturation
+    )
+    (up_light_device, down_light_device), (up_heavy_device, down_heavy_device) = light, heavy or light
+    up = _pass(up_light_device, up_heavy_device, up_trains, up_heavy)
+    down_trains = _answers(plan, up_trains, up[0])
+    down = _pass(down_light_device, down_heavy_device, down_trains, down_heavy)
+    known = Clock(offset_ns=0, drift_ppm=0.0, uncertainty_ns=0)
+    made = repr((plan, saturation, duration_ns, packet_bytes, span_ns, note)).encode()
+    digest = hashlib.sha256(made + b"".join(fate.arrived.tobytes() for fate in (*up, *down)))
+    description = Description(
+        id=digest.hexdigest()[:32],
+        # Virtual time began at no time; the epoch keeps equal recordings equal.
+        started=datetime.fromtimestamp(0, UTC),
+        duration_ns=duration_ns,
+        synthetic=synthetic,
+        tool=f"cellbed {cellbed.__version__}",
+        packet_bytes=packet_bytes,
+        arrangement="together" if together else "alternating",
+        spans=spans,
+        light=Light(plan=plan),
+        heavy=Heavy(uplink=saturation[0], downlink=saturation[1]),
+        clock=Clocks(light=known, heavy=known),
+        signal=Signal(note=note),
+    )
+    tables = [
+        _table(*it) for it in ((up_trains, up[0]), (down_trains, down[0]), (up_heavy, up[1]), (down_heavy, down[1]))
+    ]
+    return Recording(description, *tables).counted()
+
+
+def _spans(duration_ns: int, span_ns: int, together: bool, saturated: bool) -> tuple[Span, ...]:
+    kinds: tuple[Workload, ...] = ("light", "heavy") if saturated else ("light",)
+    if together or not saturated:
+        return tuple(Span(workload=kind, start_ns=0, end_ns=duration_ns) for kind in kinds)
+    between = pairwise([*range(0, duration_ns, span_ns), duration_ns])
+    return tuple(
+        Span(workload=kind, start_ns=start, end_ns=end if kind == "light" else max(start, end - _DRAINING))
+        for kind, (start, end) in zip(cycle(kinds), between, strict=False)
+    )
+
+
+def _train_starts(plan: TrainPlan, spans: list[Span]) -> Int64:
+    """When each train is sent: the gaps of the plan, from the start of each span on."""
+    random = np.random.default_rng(plan.seed)
+    nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
+    found: list[Int64] = []
+    sent = 0
+    for span in spans:
+        most = int((span.end_ns - span.start_ns) / (nominal.min() * (1 - plan.jitter))) + 1
+        gaps = nominal[(sent + np.arange(most)) % len(nominal)] * (1 + plan.jitter * random.uniform(-1, 1, most))
+        at = span.start_ns + np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(gaps)))]).astype(np.int64)
+        found.append(at[at < span.end_ns])
+        sent += len(found[-1])
+    starts = np.concatenate(found) if found else np.empty(0, np.int64)
+    return starts if plan.count is None else starts[: plan.count]
+
+
+def _trains(plan: TrainPlan, starts: Int64) -> _Sent:
+    return _bursts(plan, np.arange(1, len(starts) + 1), starts, "up")
+
+
+def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
+    """The answers to the trains of which at least one packet arrived."""
+    there = fate.arrived >= 0
+    if not there.any():
+        return _bursts(plan, np.empty(0, np.int64), np.empty(0, np.int64), "down")
+    numbers, where = np.unique(trains.train[there], return_inverse=True)
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(first, where, fate.arrived[there])
+    return _bursts(plan, numbers, first, "down")
+
+
+def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "down"]) -> _Sent:
+    """The packets of numbered trains, counted from 1, each train at one instant."""
+    turn = (numbers - 1) % len(plan.rotation)
+    lengths = np.array([getattr(train, way) for train in plan.rotation], np.int64)[turn]
+    sizes = np.array([getattr(train, f"{way}_bytes") for train in plan.rotation], np.int64)[turn]
+    first = np.cumsum(lengths) - lengths
+    return _Sent(
+        train=np.repeat(numbers, lengths),
+        index=np.arange(int(lengths.sum())) - np.repeat(first, lengths),
+        size=np.repeat(sizes, lengths),
+        at=np.repeat(starts, lengths),
+    )
+
+
+def _saturation(how: Fixed | None, spans: list[Span], packet_bytes: int) -> _Sent:
+    found: list[Int64] = [np.empty(0, np.int64)]
+    if how is not None:
+        interval = packet_bytes * 8 * SECOND / how.rate_bps
+        for span in spans:
+            number = np.arange(int(np.ceil((span.end_ns - span.start_ns) / interval)))
+            found.append(span.start_ns + (number * interval).astype(np.int64))
+    at = np.concatenate(found)
+    return _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
+
+
+def _pass(light_link: Direction, heavy_link: Direction, light: _Sent, heavy: _Sent) -> tuple[_Fate, _Fate]:
+    """What becomes of both workloads in one direction, on links of their own or on one that they share."""
+    if light_link is not heavy_link:
+        return _through(light_link.run, light.at, light.size), _through(heavy_link.run, heavy.at, heavy.size)
+    fate = _through(light_link.run, np.concatenate([light.at, heavy.at]), np.concatenate([light.size, heavy.size]))
+    cut = len(light)
+    return _Fate(fate.arrived[:cut], fate.copies[:cut]), _Fate(fate.arrived[cut:], fate.copies[cut:])
+
+
+def _through(run: Callable[[Any, Any], Outcomes], at: Int64, size: Int64) -> _Fate:
+    order = np.argsort(at, kind="stable")
+    fate = _Fate(np.full(len(at), -1), np.zeros(len(at), np.int64))
+    if not len(at):
+        return fate
+    out = run(at[order], size[order])
+    # A damaged packet fails its checksum: nobody sees it arrive.
+    intact = out.delivered & (out.corrupt_bit < 0)
+    packet, departed = out.packet[intact].astype(np.int64), out.departed[intact]
+    first = np.full(len(at), np.iinfo(np.int64).max)
+    np.minimum.at(first, packet, departed)
+    copies = np.bincount(packet, minlength=len(at))
+    fate.arrived[order] = np.where(copies > 0, first, -1)
+    fate.copies[order] = copies
+    return fate
+
+
+def _table(sent: _Sent, fate: _Fate) -> pl.DataFrame:
+    columns = {
+        "train": sent.train,
+        "index": sent.index,
+        "bytes": sent.size,
+        "sent_ns": sent.at,
+        "arrived_ns": pl.Series(fate.arrived, dtype=pl.Int64).set(pl.Series(fate.arrived < 0), None),
+        "copies": np.minimum(fate.copies, 255),
+    }
+    return pl.DataFrame(columns).cast(dict(COLUMNS))  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""Applications over a path of two links in virtual time: what a program would see of them, without program and waiting.
+
+A :class:`Path` is two hosts, a client and a server, and the links between them::
+
+    path = Path(Link(rate="10 Mbit/s", delay="20 ms"), Link(rate="50 Mbit/s", delay="20 ms"))
+    path.copy().downloads(sizes=[100_000]).taken  # ns
+
+Times are ns since the links' start. All is computed: equal paths give equal results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cellbed import _core
+from cellbed.link import Link
+
+Int64 = npt.NDArray[np.int64]
+
+PATIENCE_NS = 3600 * 10**9
+"""How long an application runs at most, unless told otherwise: an hour of virtual time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """What both ends of a connection are set to; the defaults are Linux's.
+
+    control: congestion control, CUBIC (RFC 9438) or NewReno (RFC 5681, 6582). hystart: whether CUBIC's slow start may
+    end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent. initial_window: segments.
+    receive_window: bytes, constant. segment: bytes of data in a full packet, with 52 bytes of headers in front.
+    """
+
+    control: Literal["cubic", "newreno"] = "cubic"
+    hystart: bool = True
+    idle_restart: bool = True
+    initial_window: int = 10
+    receive_window: int = 6 * 2**20
+    segment: int = 1448
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundTrips:
+    """Round trips, a row each. sent: when. taken: ns; -1 if it was lost."""
+
+    sent: Int64
+    taken: Int64
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which rows are not lost."""
+        answered: npt.NDArray[np.bool_] = self.taken >= 0
+        return answered
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trains:
+    """Packet trains, a row each.
+
+    sent: when. completion: ns from then until the sender has the acknowledgement of the last packet; -1 if one of the
+    two was lost. arrivals: of each train the times at which its packets arrived, -1 if lost.
+    """
+
+    sent: Int64
+    completion: Int64
+    arrivals: list[Int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Downloads:
+    """Downloads, a row each.
+
+    started: when the client sent the SYN, on a connection that was open the request. finished: when the client had the
+    last byte; -1 if time was up. repairs: segments that were sent once more, by either end. timeouts: of either end,
+    without those of the handshake.
+    """
+
+    started: Int64
+    finished: Int64
+    repairs: Int64
+    timeouts: Int64
+
+    @property
+    def taken(self) -> Int64:
+        """Flow completion times, ns; -1 for what was not finished."""
+        taken: Int64 = np.where(self.finished >= 0, self.finished - self.started, -1)
+        return taken
+
+
+class Path:
+    """Two hosts and the links between them, at rest at time 0.
+
+    What is run on a path begins where the last has ended or later, and meets the queues as that has left them.
+    :meth:`copy` before running leaves the path as it is. A copy shares nothing with it.
+    """
+
+    def __init__(self, uplink: Link, downlink: Link) -> None:
+        self._model = _core.Path(_described(uplink), _described(downlink))
+
+    def copy(self) -> Self:
+        """A path in the same state."""
+        copy = self.__class__.__new__(self.__class__)
+        copy._model = self._model.copy()
+        return copy
+
+    @property
+    def now(self) -> int:
+        """The time that the path has been brought to, ns."""
+        return self._model.now_ns
+
+    def round_trips(
+        self, at: int | None = None, *, count: int, interval: int, request: int = 1400, answer: int = 1400,
+        until: int | None = None,
+    ) -> RoundTrips:  # fmt: skip
+        """The client sends `count` packets every `interval` ns, each of which the server answers at once.
+
+        at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
+
+        Errors: :class:`ValueError` that says which value is wrong; so for all methods.
+        """
+        at, until = self._span(at, until)
+        return RoundTrips(*self._model.round_trips(at, count, interval, request, answer, until))
+
+    def trains(
+        self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
+        acknowledgement: int = 100, uplink: bool = False, until: int | None = None,
+    ) -> Trains:  # fmt: skip
+        """Trains of so many packets back to back, the last of which is acknowledged (Sentosa et al., NSDI 2025, §3.2).
+
+        gap: from the sending of one to that of the next, ns. packet, acknowledgement: IP lengths. uplink: the client
+        sends them, else the server.
+        """
+        at, until = self._span(at, until)
+        numbers = [int(length) for length in lengths]
+        return Trains(*self._model.trains(at, numbers, gap, packet, acknowledgement, uplink, until))
+
+    def downloads(
+        self, at: int | None = None, *, sizes: Sequence[int], thinking: Sequence[int] = (), request: int = 200,
+        keep_connection: bool = False, tcp: Tcp = Tcp(), until: int | None = None,
+    ) -> Downloads:  # fmt: skip
+        """Files of `sizes` bytes by TCP, one after the other.
+
+        thinking: ns from the end of each until the next begins, 0 where not given. request: bytes. keep_connection:
+        whether all use one connection, else each opens its own.
+        """
+        at, until = self._span(at, until)
+        numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]
+        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, astuple(tcp), until)
+        return Downloads(*tables)
+
+    def session(self, *, request: int = 200, tcp: Tcp = Tcp()) -> Session:
+        """Downloads over one connection, each decided on when the one before has ended, as by an adaptive player."""
+        return Session(self, request, tcp)
+
+    def _span(self, at: int | None, until: int | None) -> tuple[int, int]:
+        at = self.now if at is None else at
+        return at, at + PATIENCE_NS if until is None else until
+
+
+class Session:
+    """A client that downloads over one connection. :meth:`Path.session` makes one.
+
+    It ends when something else is run on its path.
+    """
+
+    def __init__(self, path: Path, request: int, tcp: Tcp) -> None:
+        self._path = path
+        self._model = _core.Session(path._model, request, astuple(tcp))
+
+    def fetch(self, size: int, at: int | None = None, *, until: int | None = None) -> Downloads:
+        """Download `size` bytes from `at` on, now if not given: one row. The first opens the connection."""
+        at, until = self._path._span(at, until)
+        return Downloads(*self._model.fetch(at, size, until))
+
+
+def _described(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
+    return json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes]
