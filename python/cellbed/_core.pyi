@@ -198,6 +198,16 @@ class Path:
         tcp: TcpSettings,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
+    def page(
+        self,
+        at_ns: int,
+        objects: list[tuple[int, int | None]],
+        http2: bool,
+        sizes: tuple[int, int, tuple[int, int, int] | None],
+        processing_ns: int,
+        tcp: TcpSettings,
+        until_ns: int,
+    ) -> tuple[Int64, Int64]: ...
 
 @final
 class Session:
