@@ -18,6 +18,13 @@ Columns = tuple[
     NDArray[np.int64],
 ]
 
+def record(arguments: list[str]) -> int:
+    """Run ``cellbed record`` with these arguments, as ``cellbed-recorder`` without Python does; its exit status.
+
+    0 done, 1 an error, 2 wrong arguments, 130 interrupted before anything was recorded. Writes to standard output and
+    error; handles SIGINT, SIGTERM and SIGHUP while it runs. The GIL is released throughout.
+    """
+
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 

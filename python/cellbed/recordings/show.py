@@ -37,8 +37,8 @@ def _opening(name: str, summary: RecordingSummary) -> Iterator[str]:
         )
     trips = summary.round_trips
     yield (
-        f"round-trip time: least {trips.least_ns / 1e6:.1f} ms, median {trips.median_ns / 1e6:.1f}, "
-        f"p95 {trips.p95_ns / 1e6:.1f}; {trips.answered} of {trips.trains} trains answered"
+        f"round-trip time: least {trips.least_ns / 1e6:.2f} ms, median {trips.median_ns / 1e6:.2f}, "
+        f"p95 {trips.p95_ns / 1e6:.2f}; {trips.answered} of {trips.trains} trains answered"
         if trips
         else "round-trip time: no train was answered"
     )
@@ -65,6 +65,8 @@ def _closing(summary: RecordingSummary) -> Iterator[str]:
         yield from calibration["verdict"]
     signal = ", ".join(f"{key} {value}" for key, value in summary.signal.items())
     yield f"signal: {signal or 'not known'}"
+    for warning in summary.warnings:
+        yield f"note: {warning}"
 
 
 def _parameters(found: dict[str, int | float | None]) -> Iterator[str]:

@@ -57,6 +57,7 @@ class RecordingSummary:
     packets: dict[str, dict[str, int]]
     calibration: dict[str, Any] | None
     signal: dict[str, Any]
+    warnings: list[str]
 
     def as_json(self) -> dict[str, Any]:
         """The figures as JSON has them."""
@@ -80,6 +81,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         packets={stem: count(table).model_dump() for stem, table in recording.tables()},
         calibration=_calibration(recording),
         signal={key: value for key, value in it.signal.model_dump().items() if value is not None},
+        warnings=list(it.warnings),
     )
 
 

@@ -49,7 +49,7 @@ impl Arrivals {
         let trains = self
             .0
             .iter()
-            .filter(move |train| train.len() == length.into());
+            .filter(move |train| train.len() == usize::from(length));
         trains.filter_map(|train| relative(train))
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn profiles(
             let sent = arrivals
                 .0
                 .iter()
-                .filter(|train| train.len() == length.into())
+                .filter(|train| train.len() == usize::from(length))
                 .count();
             let last = each.last().copied().flatten();
             let (usable, needed) = (

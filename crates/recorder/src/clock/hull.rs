@@ -6,6 +6,9 @@ const SLACK: usize = 4096;
 /// No quartz differs by more from another, but a server's clock may be disciplined hard: 500 ppm is what NTP may turn.
 const LARGEST_SLOPE: f64 = 2e-3;
 
+/// Strips whose widths differ by less, ns, are equally wide: stamps are no better.
+const TOLERANCE: f64 = 100.0;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub x: f64,
@@ -71,7 +74,7 @@ pub fn widest_strip(above: &[Point], mirrored: &[Point]) -> Option<Strip> {
     let slope = if first == last {
         0.0
     } else {
-        peak(-LARGEST_SLOPE, LARGEST_SLOPE, width)
+        least_slope(peak(-LARGEST_SLOPE, LARGEST_SLOPE, width), width)
     };
     let middle = (highest(slope) + lowest(slope)) / 2.0;
     let half = width(slope) / 2.0;
@@ -102,6 +105,18 @@ pub fn widest_strip(above: &[Point], mirrored: &[Point]) -> Option<Strip> {
         middle,
         uncertainty,
     })
+}
+
+/// Of all slopes that leave the strip as wide as `widest` does, the one nearest to zero: where a queue never empties the points on one side
+/// leave the choice, and clocks hardly drift.
+fn least_slope(widest: f64, width: impl Fn(f64) -> f64) -> f64 {
+    let enough = width(widest) - TOLERANCE;
+    let reaches = |slope: f64| width(slope) - enough;
+    if reaches(0.0) >= 0.0 {
+        0.0
+    } else {
+        crossing(widest, 0.0, reaches)
+    }
 }
 
 fn ends(above: &[Point], mirrored: &[Point]) -> Option<(f64, f64)> {

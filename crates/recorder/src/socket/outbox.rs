@@ -47,13 +47,29 @@ impl Outbox {
         Self::default()
     }
 
-    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given.
+    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is no packet.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
         write(&mut self.bytes);
-        self.packets.push(Packet {
-            to,
-            end: self.bytes.len(),
-        });
+        if self.bytes.len() > start {
+            self.packets.push(Packet {
+                to,
+                end: self.bytes.len(),
+            });
+        }
+    }
+
+    /// The packets in order: for whom each is, and its UDP payload.
+    pub fn packets(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        (0..self.len()).map(|packet| {
+            let bytes = &self.bytes[self.start(packet)..self.packets[packet].end];
+            (self.packets[packet].to, bytes)
+        })
+    }
+
+    /// The UDP payload of all packets together, bytes.
+    pub fn payload(&self) -> usize {
+        self.bytes.len()
     }
 
     /// How many packets there are.
