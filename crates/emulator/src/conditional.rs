@@ -83,6 +83,7 @@ struct State {
 #[serde(deny_unknown_fields)]
 struct Samples {
     bytes: u64,
+    usual_ns: i64,
     /// Time, and what is over the trend.
     samples_ns: Vec<(u64, i64)>,
 }
@@ -148,6 +149,7 @@ impl Model {
                 .ok_or("states: the sizes of a compensation must increase")?;
             let sizes = state.sizes.iter().map(|size| SizeSamples {
                 bytes: Bytes(size.bytes),
+                usual: Shift::from_nanos(size.usual_ns),
                 samples: size
                     .samples_ns
                     .iter()

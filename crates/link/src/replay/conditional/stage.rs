@@ -33,6 +33,8 @@ pub(crate) struct Conditional<P> {
     source: Source,
     /// When the train that is played was sent.
     anchor: Time,
+    /// How much longer than at the least its packet is underway that found nothing before it.
+    hold: Duration,
     /// Decides between trains of two lengths.
     luck: f64,
     /// Whether the link was cold when it became busy.
@@ -41,9 +43,7 @@ pub(crate) struct Conditional<P> {
     late: Option<Duration>,
     /// Number of the next opportunity of the saturated link.
     next: u64,
-    /// How much later than recorded these come, ns.
-    shift: i64,
-    /// Bytes that can be sent at `instant`.
+    /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
     dropped: Dropped<P>,
@@ -74,11 +74,11 @@ impl<P> Conditional<P> {
             told: Time::ZERO,
             source: Source::Saturated,
             anchor: Time::ZERO,
+            hold: Duration::ZERO,
             luck: 0.0,
             cold: false,
             late: None,
             next: 0,
-            shift: 0,
             credit: 0.0,
             instant: Time::ZERO,
             dropped: Dropped::new(),
@@ -157,16 +157,15 @@ impl<P> Conditional<P> {
         let model = &self.config.model;
         let position = self.playback.position(now);
         let idle = now.since(self.sent);
-        let least = model.delays.least(position, size);
-        let delay = model.delays.draw(position, idle, size, &mut self.random);
-        let more = delay.saturating_sub(least).max(INSTANT);
+        let drawn = model.delays.draw(position, idle, size, &mut self.random);
         self.warmth = model.warm_up.cooled(self.warmth, idle);
         self.busy_since = now;
         self.anchor = now;
-        self.source = Source::Single(now + more);
+        self.source = Source::Single(now + drawn.wait);
+        self.hold = drawn.hold;
         self.luck = self.random.unit();
         self.cold = self.warmth.busy < COLD;
-        self.late = (idle >= SLEEPY).then_some(more);
+        self.late = (idle >= SLEEPY).then_some(drawn.wait);
         self.credit = 0.0;
         self.instant = now;
     }
@@ -207,6 +206,7 @@ impl<P> Conditional<P> {
         let next = next.max(usize::from(begun));
         if next < arrivals.len() {
             self.source = Source::Train(wanted, train, next);
+            self.hold = Duration::ZERO; // the train has its own
         }
     }
 
@@ -223,7 +223,7 @@ impl<P> Conditional<P> {
             Source::Train(set, train, next) => {
                 self.anchor + self.config.model.trains[set].train(train)[next]
             }
-            Source::Saturated => shifted(self.playback.time_of(self.next)?, self.shift),
+            Source::Saturated => self.playback.time_of(self.next)?,
         };
         Some(at.max(self.instant))
     }
@@ -232,6 +232,7 @@ impl<P> Conditional<P> {
         if self.credit <= 0.0 {
             self.earn(now);
         }
+        let each = self.config.model.saturated.each().0 as f64;
         while self.credit > 0.0 {
             let Some((mut item, owed)) = self.serving.take().or_else(|| {
                 let item = self.queue.pop(now, &mut self.dropped)?;
@@ -240,7 +241,8 @@ impl<P> Conditional<P> {
             }) else {
                 break;
             };
-            if owed > self.credit {
+            // It leaves with the opportunity that carries most of it.
+            if owed > self.credit + 0.5 * each {
                 self.serving = Some((item, owed - self.credit));
                 self.credit = 0.0;
                 return;
@@ -250,7 +252,8 @@ impl<P> Conditional<P> {
             let delay = self.config.model.delays.least(position, item.size);
             item.released = now;
             self.sent = now;
-            self.flight.push(now + delay, item);
+            let hold = std::mem::take(&mut self.hold);
+            self.flight.push(now + delay + hold, item);
         }
         if self.is_empty() {
             self.credit = 0.0;
@@ -266,7 +269,7 @@ impl<P> Conditional<P> {
         self.told = now;
         self.instant = now;
         let each = self.config.model.saturated.each().0 as f64;
-        self.credit = each;
+        let mut earned = each;
         match self.source {
             Source::Single(_) => self.saturate(now),
             Source::Train(set, train, next) => {
@@ -279,9 +282,10 @@ impl<P> Conditional<P> {
             }
             Source::Saturated => {
                 self.next += 1;
-                self.credit = each * self.config.model.warm_up.share(self.warmth);
+                earned *= self.config.model.warm_up.share(self.warmth);
             }
         }
+        self.credit += earned;
     }
 
     /// A train of a set has ended: goes on as a longer one does from there, or as the saturated link.
@@ -299,18 +303,10 @@ impl<P> Conditional<P> {
         }
     }
 
-    /// Goes on with the saturated link, as if one of its opportunities came now.
+    /// Goes on with the saturated link, at opportunities after `now`.
     fn saturate(&mut self, now: Time) {
-        let after = self.playback.first_at(now);
-        let distance = |index: u64| {
-            let at = self.playback.time_of(index)?;
-            Some(now.as_nanos() as i64 - at.as_nanos() as i64)
-        };
-        let nearest = [after.checked_sub(1).and_then(distance), distance(after)];
-        let nearest = nearest.into_iter().flatten().min_by_key(|span| span.abs());
-        self.shift = nearest.unwrap_or(0);
         self.source = Source::Saturated;
-        self.next = self.playback.first_at(shifted(now, 1 - self.shift));
+        self.next = self.playback.first_at(now + Duration::from_nanos(1));
     }
 
     fn is_empty(&self) -> bool {
@@ -362,14 +358,7 @@ const REACH: f64 = 2.5;
 const COLD: Duration = Duration::from_micros(500);
 /// After an idleness like this first packets may find the device asleep, unlike those of the trains.
 const SLEEPY: Duration = Duration::from_millis(190);
-/// What comes at one instant waits together.
-const INSTANT: Duration = Duration::from_nanos(1);
-
 /// The instant a span before another one.
 fn back(from: Time, span: Duration) -> Time {
     Time::from_nanos(from.as_nanos().saturating_sub(span.as_nanos()))
-}
-
-fn shifted(at: Time, nanos: i64) -> Time {
-    Time::from_nanos(at.as_nanos().saturating_add_signed(nanos))
 }

@@ -23,8 +23,19 @@ pub struct DelayState {
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
+    /// What most of them took more than the trend at the most. Who takes longer was sent no later, but had to be sent again.
+    pub usual: Shift,
     /// When, and how much more than the trend; in order of time, at least one.
     pub samples: Vec<(Duration, Shift)>,
+}
+
+/// What a packet takes that finds nothing before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// Until it is sent, at least an instant.
+    pub(super) wait: Duration,
+    /// How much longer than at the least it is underway then.
+    pub(super) hold: Duration,
 }
 
 impl DelayState {
@@ -96,7 +107,7 @@ impl Delays {
         idle: Duration,
         size: Bytes,
         random: &mut Random,
-    ) -> Duration {
+    ) -> Drawn {
         let after = self.states.partition_point(|state| state.idle <= idle);
         let state = &self.states[after.saturating_sub(1)];
         let nearest = state.nearest(size);
@@ -110,7 +121,13 @@ impl Delays {
         let compensation = state.compensation.of(size).as_nanos()
             - state.compensation.of(nearest.bytes).as_nanos();
         let more = nearest.samples[drawn].1.as_nanos() + compensation;
-        Shift::from_nanos(more).applied_to(self.trend(position))
+        let usual = nearest.usual.as_nanos() + compensation;
+        let least = self.floor.of(size).as_nanos();
+        let span = |nanos: i64| Duration::from_nanos(nanos.max(0) as u64);
+        Drawn {
+            wait: span(more.min(usual) - least).max(INSTANT),
+            hold: span(more - usual),
+        }
     }
 
     pub(super) fn neighbours(&self) -> usize {
@@ -126,3 +143,6 @@ impl Delays {
         }
     }
 }
+
+/// What comes at one instant waits together.
+const INSTANT: Duration = Duration::from_nanos(1);
