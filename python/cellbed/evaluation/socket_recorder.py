@@ -57,7 +57,8 @@ class SocketRecorder:
 
         Errors: :class:`CellbedError`.
         """
-        told = self.scratch / "calibration.json"
+        trains, told = self.scratch / "plan.json", self.scratch / "calibration.json"
+        trains.write_text(plan.model_dump_json(exclude_none=True))
         told.write_text(json.dumps(_whole(calibration.model_dump())))
         with _Sockets(self, network) as sockets:
             sockets.join_devices()
@@ -68,7 +69,7 @@ class SocketRecorder:
                 (
                     at - round(event["elapsed_s"] * 1e9) - started
                     for at, event in sockets.client(
-                        *_arguments(plan, duration_ns),
+                        *("--duration", f"{duration_ns / 1000:.3f} us", "--plan", str(trains)),
                         *("--light-interface", sockets.emulator.interface(NEAR)),
                         *("--heavy-interface", _HEAVY_INTERFACE),
                         *("--calibration", str(told), "--output", str(folder.absolute())),
@@ -80,27 +81,6 @@ class SocketRecorder:
         if zero is None or not folder.is_dir():
             raise CellbedError("the recorder ended without a recording")
         return max(0, zero)
-
-
-def _arguments(plan: TrainPlan, duration_ns: int) -> list[str]:
-    usual = {"up_bytes": 1400, "down_bytes": 1400, "gap_ns": None}
-    for train in plan.rotation:
-        if any(getattr(train, name) != value for name, value in usual.items()):
-            raise CellbedError("the recorder's command makes trains of 1400-byte packets with one gap only")
-    trains = ",".join(f"{train.up}:{train.down}" for train in plan.rotation)
-    return [
-        *(
-            "--trains",
-            trains,
-            "--gap",
-            f"{plan.gap_ns / 1000:.3f} us",
-            "--jitter",
-            str(plan.jitter),
-            "--seed",
-            str(plan.seed),
-        ),
-        *("--duration", f"{duration_ns / 1000:.3f} us"),
-    ]
 
 
 def _whole(value: Any) -> Any:
