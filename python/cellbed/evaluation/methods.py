@@ -11,6 +11,7 @@ from cellbed.errors import CellbedError
 from cellbed.evaluation.network import Network
 from cellbed.recordings import WAYS, Recording, Train, TrainPlan, Way
 from cellbed.recordings.cellreplay import derive
+from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Calibration
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
@@ -101,6 +102,27 @@ def _cellreplay(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     return [stage]
 
 
+def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
+    """The same trains everywhere."""
+    return conditional_plan()
+
+
+def _conditional(recording: Recording, way: Way, folder: Path) -> list[Stage]:
+    """Ours: what packets in the same situation met (see :mod:`cellbed.recordings.conditional`)."""
+    model = folder / f"{way}.model.json"
+    model.write_text(model_text(recording, way))
+    return [
+        {
+            "kind": "conditional",
+            "model": str(model),
+            "queue": queue(recording, way),
+            "looped": True,
+            "offset_ns": 0,
+            "seed": WAYS.index(way),
+        }
+    ]
+
+
 def queue(recording: Recording, way: Way) -> dict[str, Any]:
     """A drop-tail queue of the calibrated size, or an infinite one where the calibration found no end of it."""
     size = _calibrated(recording.description.calibration, way).queue_bytes
@@ -119,6 +141,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("saturation", paper_plan, _saturation),
         Method("cellreplay", paper_plan, _cellreplay),
+        Method("conditional", _conditional_plan, _conditional),
     )
 }
 """Every method by its name."""
