@@ -33,7 +33,7 @@ class Tcp:
 
     control: congestion control, CUBIC (RFC 9438) or NewReno (RFC 5681, 6582). hystart: whether CUBIC's slow start may
     end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent. initial_window:
-    segments. receive_window: bytes, constant. segment: bytes of data in a full packet, behind 52 bytes of headers.
+    segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52 bytes of headers.
     """
 
     control: Literal["cubic", "newreno"] = "cubic"
