@@ -211,8 +211,8 @@ def some_samples(errors: dict[str, dict[str, float]]) -> pl.DataFrame:
 
 
 def test_errors_of_opposite_sign_do_not_cancel_over_conditions() -> None:
-    samples = some_samples({"here": {"ours": 0.03}, "there": {"ours": -0.03}})
-    found = table(samples, [RoundTrips()], ["here", "there"], ["ours"])
+    samples = some_samples({"here": {"conditional": 0.03}, "there": {"conditional": -0.03}})
+    found = table(samples, [RoundTrips()], ["here", "there"], ["conditional"])
     (whole,) = (row for row in found.rows if row.profile == ALL)
     assert whole.mean.value == pytest.approx(0.03)
     assert whole.bias.value == pytest.approx(0)
@@ -233,9 +233,9 @@ def test_a_reference_is_fair_only_if_saturation_is_too_fast() -> None:
 
 
 def test_samples_that_never_ended_are_counted() -> None:
-    samples = some_samples({"here": {"ours": 0.0}}).with_columns(
-        value=pl.when((pl.col("network") == "ours") & (pl.col("trial") == 0)).then(None).otherwise(pl.col("value"))
+    samples = some_samples({"here": {"conditional": 0.0}}).with_columns(
+        value=pl.when((pl.col("network") == "conditional") & (pl.col("trial") == 0)).then(None).otherwise(pl.col("value"))
     )
-    row = table(samples, [RoundTrips()], ["here"], ["ours"]).rows[0]
+    row = table(samples, [RoundTrips()], ["here"], ["conditional"]).rows[0]
     assert row.lost == (1, 0)
     assert row.trials == 2

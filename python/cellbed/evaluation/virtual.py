@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from cellbed import Link
+from cellbed.errors import CellbedError
 from cellbed.evaluation.adaptation import play
 from cellbed.evaluation.applications import (
     ROUND_TRIP,
@@ -30,8 +31,14 @@ _PATIENCE = 120 * _SECOND
 
 
 def perform(step: Step, network: Network) -> list[Measured]:
-    """Run the application of a step on a network that begins where the step does."""
-    path = Path(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+    """Run the application of a step on a network that begins where the step does.
+
+    Errors: :class:`CellbedError` for stages that make no link.
+    """
+    try:
+        path = Path(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+    except ValueError as error:
+        raise CellbedError(str(error)) from None
     match step.application:
         case RoundTrips() as application:
             return _round_trips(path, application)
