@@ -233,9 +233,9 @@ def test_a_reference_is_fair_only_if_saturation_is_too_fast() -> None:
 
 
 def test_samples_that_never_ended_are_counted() -> None:
-    samples = some_samples({"here": {"conditional": 0.0}}).with_columns(
-        value=pl.when((pl.col("network") == "conditional") & (pl.col("trial") == 0)).then(None).otherwise(pl.col("value"))
-    )
+    gone = (pl.col("network") == "conditional") & (pl.col("trial") == 0)
+    whole = some_samples({"here": {"conditional": 0.0}})
+    samples = whole.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
     row = table(samples, [RoundTrips()], ["here"], ["conditional"]).rows[0]
     assert row.lost == (1, 0)
     assert row.trials == 2

@@ -125,7 +125,7 @@ def test_losses_and_reordering_are_those_of_the_link(secret: Path, tmp_path: Pat
         serving(secret, f"{EDGE[4]}:7700", preexec_fn=emulator.inside("edge")) as server,
     ):
         process = start(
-            server, secret, folder, "--no-calibration", "--light-train", "20:30", "--duration", "4 s", "--together",
+            server, secret, folder, "--no-calibration", "--light-train", "20:30", "--duration", "2.5 s", "--together",
             "--uplink-rate", "6", "--downlink-rate", "6", preexec_fn=emulator.inside("endpoint"),
         )  # fmt: skip
         result = finish(process)
@@ -139,7 +139,7 @@ def test_losses_and_reordering_are_those_of_the_link(secret: Path, tmp_path: Pat
         passed = sum(count["sent"] - count["lost"] for count in counts)
         left = int(((probes["direction"] == number) & (probes["drop"] == 0)).sum())
         assert passed == left
-        assert sum(count["lost"] for count in counts) == dropped > 10
+        assert sum(count["lost"] for count in counts) == dropped > 5
         assert all(count["reordered"] > 20 for count in counts)
         assert all(count["duplicated"] == 0 for count in counts)
 
@@ -160,9 +160,9 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
         emulator.command(do="start", at_ns=zero, offset_ns=0)
         heavy = ["--only", "heavy", "--no-calibration", "--uplink-rate", "1", "--downlink-rate", "7"]
         inside = emulator.inside("endpoint")
-        finish(start(server, secret, folder, *heavy, "--packet-bytes", "1500", "--duration", "6 s", preexec_fn=inside))
+        finish(start(server, secret, folder, *heavy, "--packet-bytes", "1500", "--duration", "4 s", preexec_fn=inside))
         light = tmp_path / "light"
-        finish(start(server, secret, light, *LIGHT, "--light-train", "1:1", "--duration", "2 s", preexec_fn=inside))
+        finish(start(server, secret, light, *LIGHT, "--light-train", "1:1", "--duration", "1 s", preexec_fn=inside))
     # Both ends have the clock of this machine: the server's offset is where the recording's time zero lies on it.
     clock = description(folder)["clock"]["heavy"]
     assert abs(clock["drift_ppm"]) < 20
@@ -186,7 +186,7 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
     with serving(secret) as server:
         arguments = [*LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h"]
         process = start(server, secret, folder, *arguments)
-        wait_for_trains(process, 4)
+        wait_for_trains(process, 2)
         process.kill()
         process.communicate()
     assert not (folder / "recording.json").exists()
@@ -197,7 +197,7 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
     assert "broken off" in packed.stdout
     up = table(folder, "light-uplink")
     end = description(folder)["duration_ns"]
-    assert end > 2_500_000_000
+    assert end > 700_000_000
     assert up["sent_ns"].max() > end - 1_000_000_000  # type: ignore[operator]
     assert up["copies"].sum() == up.height
     assert up.height % 4 == 0
@@ -211,11 +211,11 @@ def test_ctrl_c_ends_a_recording_properly(secret: Path, tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     with serving(secret) as server:
         process = start(server, secret, folder, *LIGHT, "--light-train", "2:2", "--duration", "1 h")
-        wait_for_trains(process, 2)
+        wait_for_trains(process, 1)
         process.send_signal(signal.SIGINT)
         result = finish(process)
     assert result["warnings"] == []
-    assert 1.5 < result["duration_s"] < 60
+    assert 0.5 < result["duration_s"] < 60
     assert result["counts"]["light-uplink"]["lost"] == 0
 
 
@@ -223,7 +223,7 @@ def test_turns_share_one_way(secret: Path, tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     with serving(secret) as server:
         options = ["--no-calibration", "--light-train", "3:3", "--uplink-rate", "2", "--downlink-rate", "2"]
-        finish(start(server, secret, folder, *options, "--turns", "1s:1s", "--duration", "7 s"))
+        finish(start(server, secret, folder, *options, "--turns", "0.5s:0.5s", "--duration", "3 s"))
     spans = description(folder)["spans"]
     assert [span["workload"] for span in spans[:2]] == ["light", "heavy"]
     for one, next_ in itertools.pairwise(spans):

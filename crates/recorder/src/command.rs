@@ -26,19 +26,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Runs `cellbed record` with these arguments. See [`run`].
+/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone. See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    match parse::<Cellbed>("cellbed record", arguments) {
-        Ok(Cellbed {
-            verb: Some(verb), ..
-        }) => status(dispatch(verb.into())),
-        Ok(Cellbed {
-            record: Some(record),
-            ..
-        }) => status(dispatch(Verb::Record(Box::new(record)))),
-        Ok(_) => parse::<Cellbed>("cellbed record", ["--help".into()])
-            .err()
-            .unwrap_or(2),
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut verbs = Standalone::command();
+    verbs.build();
+    let names_a_verb = arguments
+        .first()
+        .is_some_and(|first| verbs.find_subcommand(first).is_some());
+    let verb = if names_a_verb {
+        parse::<Standalone>("cellbed record", arguments).map(|parsed| parsed.verb)
+    } else {
+        parse::<Cellbed>("cellbed record", arguments)
+            .map(|parsed| Verb::Record(Box::new(parsed.record)))
+    };
+    match verb {
+        Ok(verb) => status(dispatch(verb)),
         Err(status) => status,
     }
 }

@@ -13,9 +13,11 @@ use cellbed_link::{Duration, Time};
 use crate::calibration::{Calibration, Calibrator, Purpose, Workload as Experimented};
 use crate::client::{Event, Message, Order, PathThread, Role, RunEnd, RunRequest, Workload};
 use crate::error::{Error, Result};
-use crate::recording::{Arrangement, Collector, Entry, Head, JournalWriter, Packed, RunPlan, pack};
+use crate::recording::{
+    Arrangement, Collector, Entry, Head, JournalWriter, Packed, RunPlan, pack, rfc3339,
+};
 use crate::secure::{Secret, random_bytes};
-use crate::socket::{Interrupts, now};
+use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
 
 pub use live::{Live, Snapshot};
@@ -288,6 +290,7 @@ impl Recorder {
         self.wait_for_connection(watch)?;
         let zero = now();
         head.zero_ns = zero.as_nanos();
+        head.started = rfc3339(wall_clock());
         let journal = JournalWriter::create(folder, &head)?;
         let mut writing = Writing {
             journal,

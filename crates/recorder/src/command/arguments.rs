@@ -35,20 +35,19 @@ pub struct Standalone {
 }
 
 /// Records what a live network does to packets: light and heavy workloads, over UDP, between a client and a server.
+///
+/// The other end is `cellbed record serve`. There are also `cellbed record calibrate`, `pack` and `secret`; each has a --help of its own.
 #[derive(Parser, Debug)]
-#[command(
-    about,
-    disable_help_subcommand = true,
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    max_term_width = 120,
-    after_help = RECORD_EXAMPLES.replace("cellbed-recorder record", "cellbed record").replace("cellbed-recorder", "cellbed record")
-)]
+#[command(about, long_about, max_term_width = 120, after_help = cellbed_examples())]
 pub struct Cellbed {
-    #[command(subcommand)]
-    pub verb: Option<CellbedVerb>,
     #[command(flatten)]
-    pub record: Option<Record>,
+    pub record: Record,
+}
+
+fn cellbed_examples() -> String {
+    RECORD_EXAMPLES
+        .replace("cellbed-recorder record", "cellbed record")
+        .replace("cellbed-recorder", "cellbed record")
 }
 
 #[derive(Subcommand, Debug)]
@@ -71,34 +70,6 @@ pub enum Verb {
     },
     /// Print completions for a shell, to be read by it at its start.
     Completions { shell: clap_complete::Shell },
-}
-
-/// What `cellbed record` has beside recording.
-#[derive(Subcommand, Debug)]
-pub enum CellbedVerb {
-    /// Be the other end: answer those who know the secret.
-    Serve(Serve),
-    /// Measure the parameters of a network, in less than five minutes.
-    Calibrate(Calibrate),
-    /// Make a recording of what a crash has left.
-    Pack(Pack),
-    /// Make a new secret for a server and its clients.
-    Secret {
-        /// The file to write; it must not exist.
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
-    },
-}
-
-impl From<CellbedVerb> for Verb {
-    fn from(verb: CellbedVerb) -> Self {
-        match verb {
-            CellbedVerb::Serve(arguments) => Self::Serve(arguments),
-            CellbedVerb::Calibrate(arguments) => Self::Calibrate(arguments),
-            CellbedVerb::Pack(arguments) => Self::Pack(arguments),
-            CellbedVerb::Secret { file } => Self::Secret { file },
-        }
-    }
 }
 
 /// How to reach the server.

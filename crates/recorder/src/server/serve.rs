@@ -7,10 +7,14 @@ use cellbed_link::{Duration, Time};
 use super::{Counters, Limits, Server};
 use crate::Result;
 use crate::secure::Secret;
-use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers};
+use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
 
 /// Batches that are received before anything else gets its turn.
 const BATCHES: usize = 16;
+
+/// The kernel may lack memory for a moment. If it goes on failing, the server ends.
+const FAILURES: u32 = 100;
+const BREATH: Duration = Duration::from_millis(10);
 
 /// A server that has nothing to do looks as often whether it is to stop.
 const NAP: Duration = Duration::from_millis(500);
@@ -39,7 +43,7 @@ pub struct Statistics {
     pub sending_bps: f64,
     /// Packets that this machine lost before the server saw them, since the server started.
     pub overflows: u64,
-    /// Packets that the kernel did not take, since the server started.
+    /// Packets that the kernel did not take, since the server started; of those that are too long for an interface one a round is counted.
     pub unsendable: u64,
 }
 
@@ -76,6 +80,8 @@ pub struct Serving {
     statistics_every: Duration,
     last: (Time, Counters),
     unsendable: u64,
+    /// Of receiving, one after the other.
+    failures: u32,
 }
 
 impl Serving {
@@ -89,6 +95,7 @@ impl Serving {
             statistics_every: config.statistics_every,
             last: (now(), Counters::default()),
             unsendable: 0,
+            failures: 0,
         })
     }
 
@@ -106,8 +113,17 @@ impl Serving {
         sharpen_timers();
         while !stopped() {
             for _ in 0..BATCHES {
-                if !self.receive()? {
-                    break;
+                match self.receive() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        self.failures += 1;
+                        if self.failures > FAILURES {
+                            return Err(error);
+                        }
+                        sleep_until(now() + BREATH);
+                        break;
+                    }
                 }
             }
             self.server.step(now(), &mut self.outbox);
@@ -126,6 +142,7 @@ impl Serving {
     /// Takes one batch; whether there may be more.
     fn receive(&mut self) -> Result<bool> {
         let count = self.socket.receive(&mut self.inbox)?;
+        self.failures = 0;
         for datagram in self.inbox.packets() {
             // The stamp of a packet that came since may be later than an earlier look at the clock.
             let now = now().max(datagram.arrived);
@@ -141,12 +158,11 @@ impl Serving {
         Ok(count > 0)
     }
 
-    /// A packet that cannot be sent is lost, and no reason to stop: its client may have asked for one that is too long.
+    /// A packet that the kernel never takes is no reason to stop: its client may have asked for one that is too long.
     fn send(&mut self) {
-        let packets = self.outbox.len();
         self.unsendable += match self.socket.send(&mut self.outbox) {
             Ok(sent) => sent.refused as u64,
-            Err(_) => packets as u64,
+            Err(_) => 1,
         };
     }
 
