@@ -84,7 +84,7 @@ def run(options: Options, output: TextIO) -> int:
     interrupted = False
     with Interruption() as interruption:
         try:
-            with tools(plan, results) as (recorder, perform):
+            with tools(plan) as (recorder, perform):
                 evaluation.prepare(recorder)
                 evaluation.run(perform)
         except KeyboardInterrupt:

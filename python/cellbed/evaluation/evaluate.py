@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -182,16 +183,17 @@ class Evaluation:
 
 
 @contextmanager
-def tools(plan: Plan, results: Results) -> Iterator[tuple[Recorder, Perform]]:
+def tools(plan: Plan) -> Iterator[tuple[Recorder, Perform]]:
     """What records and what runs applications; where that are programs, they are in the registry of live runs."""
     if plan.virtual:
         yield VirtualRecorder(), virtual.perform
         return
     record = Record.create("evaluation")
-    scratch = results.folder.absolute() / "scratch"
+    # Not in the folder of results: the path of a socket, which a browser has in it, must be short.
+    scratch = Path(tempfile.gettempdir(), f"cellbed-{record.identifier}")
+    record.note_undo(["rm", "-r", str(scratch)])
     try:
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
+        scratch.mkdir(mode=0o700)
         around = site.Surroundings(record.identifier, scratch, _certificate(plan, scratch))
         recorder: Recorder = SocketRecorder(record.identifier, scratch)
         if plan.recorded_virtually:
