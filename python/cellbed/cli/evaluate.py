@@ -25,9 +25,19 @@ def replay(
         str | None, typer.Option(help="round-trips, trains, downloads, pages, player, with commas; left out: all.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Ways to replay, with commas; left out: all that there are.")
+        str | None,
+        typer.Option(
+            help="saturation, cellreplay, conditional, itself (no replay: chance), with commas; left out: all."
+        ),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="How often each network meets each application.")] = 10,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How often each network meets each application: 40 times in virtual time, 10 over real links, if left out.",
+            show_default=False,
+        ),
+    ] = None,
     length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Of the weather, the order and the applications.")] = 1,
     virtual: Annotated[

@@ -19,6 +19,7 @@ from cellbed.evaluation import site
 from cellbed.evaluation.applications import APPLICATIONS, Application, quick
 from cellbed.evaluation.evaluate import Evaluation, Plan, tools
 from cellbed.evaluation.methods import METHODS
+from cellbed.evaluation.network import ITSELF
 from cellbed.evaluation.order import Step
 from cellbed.evaluation.results import Results, write_json
 from cellbed.evaluation.show import show
@@ -28,7 +29,7 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
 
 QUICK_PROFILES = ("midband-good", "lowband-driving")
-QUICK_TRIALS = 3
+QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Options:
     profiles: str | None
     applications: str | None
     methods: str | None
-    trials: int
+    trials: int | None
     length: str
     seed: int
     virtual: bool
@@ -58,9 +59,9 @@ class Options:
             raise CellbedError(f"--length: {error}") from None
         return Plan(
             profiles=_chosen("--profiles", self.profiles, QUICK_PROFILES if self.quick else PROFILES, PROFILES),
-            methods=_chosen("--methods", self.methods, METHODS),
+            methods=_chosen("--methods", self.methods, (*METHODS, ITSELF)),
             applications=tuple(_possible(made, self.virtual)),
-            trials=min(self.trials, QUICK_TRIALS) if self.quick else self.trials,
+            trials=self.trials or (QUICK_TRIALS if self.quick else VIRTUAL_TRIALS if self.virtual else REAL_TRIALS),
             course_ns=course,
             seed=self.seed,
             virtual=self.virtual,

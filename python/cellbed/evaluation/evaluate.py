@@ -15,7 +15,7 @@ from cellbed.errors import CellbedError
 from cellbed.evaluation import certificate, site, virtual
 from cellbed.evaluation.applications import Application, Measured, Pages, described
 from cellbed.evaluation.methods import METHODS
-from cellbed.evaluation.network import REFERENCE, Network, reference
+from cellbed.evaluation.network import ITSELF, REFERENCE, Network, itself, reference
 from cellbed.evaluation.order import Step, steps
 from cellbed.evaluation.recorder import Recorder, VirtualRecorder
 from cellbed.evaluation.results import Results
@@ -108,6 +108,9 @@ class Evaluation:
         for profile in self.plan.profiles:
             self._networks[profile, REFERENCE] = reference(profile, self.plan.seed).at(LEAD_NS)
             for name in self.plan.methods:
+                if name == ITSELF:
+                    self._networks[profile, name] = itself(profile, self.plan.seed).at(LEAD_NS)
+                    continue
                 self._networks[profile, name] = self._replayed(recorder, profile, name)
 
     def run(self, perform: Perform) -> None:

@@ -15,6 +15,11 @@ Stages = tuple[Mapping[str, Any], ...]
 REFERENCE = "reference"
 """Name of the network that is recorded and that the replays are held against."""
 
+ITSELF = "itself"
+"""In place of a method: the reference a moment later. What it differs by is chance, which no method can go below."""
+_A_MOMENT_NS = 137_000_000
+"""Not a multiple of what repeats in radio frames and in applications."""
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -40,6 +45,12 @@ def reference(profile: str, seed: int) -> Network:
         return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "offset_ns": 0}
 
     return Network(REFERENCE, (stage("uplink"),), (stage("downlink"),))
+
+
+def itself(profile: str, seed: int) -> Network:
+    """The reference a moment later, as if it were a replay."""
+    later = reference(profile, seed).at(_A_MOMENT_NS)
+    return Network(ITSELF, later.uplink, later.downlink)
 
 
 def _advanced(stages: Stages, position_ns: int) -> Stages:
