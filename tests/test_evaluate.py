@@ -19,8 +19,13 @@ import pytest
 from cellbed.errors import CellbedError
 from cellbed.evaluation import certificate, site
 from cellbed.evaluation.applications import Application, Downloads, Measured, Pages, Player, RoundTrips, Trains
+from cellbed.evaluation.calibration import calibrate_virtually
 from cellbed.evaluation.command import Options, run
 from cellbed.evaluation.network import Network, reference
+from cellbed.evaluation.socket_recorder import SocketRecorder
+from cellbed.recordings import Train, TrainPlan, read_recording
+from cellbed.recordings.trips import round_trips
+from cellbed.shell.programs import find
 from cellbed.testbed.emulator import EmulatorError
 
 SAMPLES = "samples.jsonl"
@@ -136,15 +141,16 @@ def perform(tmp_path: Path) -> Callable[[Application, Network], list[Measured]]:
     return perform_it
 
 
-STEADY = Network(
-    "steady",
-    ({"kind": "delay", "fixed_ns": 10_000_000},),
-    (
-        {"kind": "delay", "fixed_ns": 10_000_000},
-        {"kind": "bottleneck", "schedule": {"kind": "constant", "bit_rate": 20_000_000}, "queue": {"kind": "infinite"}},
-    ),
-)
-"""20 ms there and back, 20 Mbit/s down."""
+QUEUE = {"kind": "droptail", "packets": None, "bytes": 200_000}
+
+
+def steady(bit_rate: int) -> tuple[dict[str, Any], ...]:
+    bottleneck = {"kind": "bottleneck", "schedule": {"kind": "constant", "bit_rate": bit_rate}, "queue": QUEUE}
+    return {"kind": "delay", "fixed_ns": 10_000_000}, bottleneck
+
+
+STEADY = Network("steady", steady(5_000_000), steady(20_000_000))
+"""20 ms there and back, 5 Mbit/s up and 20 Mbit/s down."""
 
 
 def test_small_applications_over_a_real_link(perform: Callable[[Application, Network], list[Measured]]) -> None:
@@ -224,3 +230,33 @@ def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, numbe
     done = subprocess.run([*command, "--json"], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not list(live.glob("*.json"))
+
+
+@pytest.mark.slow
+def test_the_recorder_over_sockets_records_two_devices_in_the_same_weather(tmp_path: Path) -> None:
+    if find("ip") is None:
+        pytest.skip("a client with two devices needs iproute2")
+    calibration = calibrate_virtually(STEADY, 1)
+    train = Train(up=2, down=20, up_bytes=1400, down_bytes=1400)
+    single = Train(up=1, down=1, up_bytes=100, down_bytes=1400, gap_ns=20_000_000)
+    plan = TrainPlan(rotation=(train, single), gap_ns=50_000_000, jitter=0.1, seed=3)
+    recorder = SocketRecorder("evaluation-test", tmp_path)
+    try:
+        zero_ns = recorder.record(STEADY, calibration, plan, 3_000_000_000, tmp_path / "recording")
+    except EmulatorError as error:
+        pytest.skip(f"this machine runs no emulator for this user: {error}")
+    assert zero_ns >= 0
+    recording = read_recording(tmp_path / "recording")
+    description = recording.description
+    assert description.light.plan == plan
+    assert description.arrangement == "together"
+    assert description.calibration is not None
+    assert description.light.interface != description.heavy.interface
+    trips = round_trips(recording)["round_trip_ns"]
+    assert trips.len() > 20
+    assert trips.min() >= 20_000_000  # type: ignore[operator]
+    # Saturation of the other device filled its own link: 20 Mbit/s, but for what was under way at the end.
+    arrived = recording.heavy_downlink.drop_nulls("arrived_ns")
+    span = arrived["arrived_ns"].max() - arrived["arrived_ns"].min()  # type: ignore[operator]
+    assert arrived["bytes"].sum() * 8e9 / span <= 20.5e6
+    assert recording.heavy_downlink["arrived_ns"].null_count() > 0

@@ -34,7 +34,7 @@ def replay(
         int | None,
         typer.Option(
             min=1,
-            help="How often each network meets each application: 40 times in virtual time, 10 over real links, if left out.",
+            help="How often each network meets each application; left out: 40 times virtually, 10 times really.",
             show_default=False,
         ),
     ] = None,
