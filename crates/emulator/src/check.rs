@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::conditional::Conditional;
 use crate::config::{Config, Queue, Schedule, Stage};
 use crate::error::{Error, Result};
 use crate::radio::Radio;
@@ -137,6 +138,14 @@ impl Stage {
                 ..
             }
             | Stage::WorkloadDependent(WorkloadDependent {
+                queue:
+                    Queue::DropTail {
+                        packets: None,
+                        bytes: None,
+                    },
+                ..
+            })
+            | Stage::Conditional(Conditional {
                 queue:
                     Queue::DropTail {
                         packets: None,

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
-use crate::{kinds, mahimahi_log, radio, replay};
+use crate::{conditional, kinds, mahimahi_log, radio, replay};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -162,6 +162,8 @@ pub enum Stage {
     /// Delay and bottleneck of a network that depends on its load.
     #[serde(rename = "workload-dependent")]
     WorkloadDependent(replay::WorkloadDependent),
+    /// What packets in the same situation met in a recording.
+    Conditional(conditional::Conditional),
     /// A radio access network.
     Radio(radio::Radio),
     /// Loss in bursts.

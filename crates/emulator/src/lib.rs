@@ -9,6 +9,7 @@
 mod agenda;
 mod check;
 mod clock;
+mod conditional;
 mod config;
 mod control;
 mod description;

@@ -89,6 +89,10 @@ fn stage<'a>(
         Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
         Stage::OnOff(loss) => loss.build().into(),
         Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
+        Stage::Conditional(link) => {
+            let queue = discipline(&link.queue).map_err(refused)?;
+            link.build(queue)?.into()
+        }
         Stage::WorkloadDependent(link) => {
             let heavy = trace(&link.heavy, traces)?;
             let queue = discipline(&link.queue).map_err(refused)?;

@@ -58,8 +58,9 @@ pub use queue::{
 pub use radio::{Profile, RadioConfig, Way};
 pub use random::Seed;
 pub use replay::{
-    Anchor, Compensation, IdleAt, LightRow, LightRows, RecordingError, RecordingFault, Shift,
-    WorkloadDependentConfig,
+    Anchor, Compensation, ConditionalConfig, ConditionalModel, DelayState, Delays, IdleAt,
+    LightRow, LightRows, RecordingError, RecordingFault, Saturated, Shift, SizeSamples, TrainSet,
+    WarmUp, WarmUpCurve, WorkloadDependentConfig,
 };
 pub use schedule::{RateSeries, Repeat, Schedule};
 pub use stage::StageConfig;

@@ -10,7 +10,7 @@ use crate::outcome::DropReason;
 use crate::packet::{Ecn, Tag};
 use crate::queue::QueueLevel;
 use crate::radio::{Radio, RadioConfig};
-use crate::replay::{WorkloadDependent, WorkloadDependentConfig};
+use crate::replay::{Conditional, ConditionalConfig, WorkloadDependent, WorkloadDependentConfig};
 use crate::schedule::Offer;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
@@ -32,6 +32,8 @@ pub enum StageConfig {
     Corruption(CorruptionConfig),
     /// Packets cross a radio access network.
     Radio(Box<RadioConfig>),
+    /// Packets meet what packets in the same situation met in a recording.
+    Conditional(Box<ConditionalConfig>),
 }
 
 impl StageConfig {
@@ -39,7 +41,10 @@ impl StageConfig {
     pub(crate) fn queues(&self) -> bool {
         matches!(
             self,
-            Self::Bottleneck(_) | Self::WorkloadDependent(_) | Self::Radio(_)
+            Self::Bottleneck(_)
+                | Self::WorkloadDependent(_)
+                | Self::Radio(_)
+                | Self::Conditional(_)
         )
     }
 }
@@ -86,6 +91,12 @@ impl From<RadioConfig> for StageConfig {
     }
 }
 
+impl From<ConditionalConfig> for StageConfig {
+    fn from(config: ConditionalConfig) -> Self {
+        Self::Conditional(Box::new(config))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
@@ -95,6 +106,7 @@ pub(crate) enum Stage<P> {
     Duplication(Damage),
     Corruption(Damage),
     Radio(Box<Radio<P>>),
+    Conditional(Box<Conditional<P>>),
 }
 
 /// A packet on its way.
@@ -185,6 +197,9 @@ impl<P> Stage<P> {
                 Self::Corruption(Damage::new(probability, seed))
             }
             StageConfig::Radio(config) => Self::Radio(Box::new(Radio::new(&config, zero))),
+            StageConfig::Conditional(config) => {
+                Self::Conditional(Box::new(Conditional::new(*config, zero)))
+            }
         }
     }
 
@@ -197,6 +212,7 @@ impl<P> Stage<P> {
             Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
             Self::Radio(radio) => radio.restart(zero, now, offset),
+            Self::Conditional(link) => link.restart(zero, now, offset),
         }
     }
 
@@ -220,6 +236,9 @@ impl<P> Stage<P> {
                 damage.change(config.probability, config.seed);
             }
             (Self::Radio(radio), StageConfig::Radio(config)) => radio.change(config, now),
+            (Self::Conditional(link), StageConfig::Conditional(config)) => {
+                link.change(config, zero, now, offset);
+            }
             _ => {} // refused before
         }
     }
@@ -236,6 +255,8 @@ impl<P> Stage<P> {
             link.next_event()
         } else if let Self::Radio(radio) = self {
             radio.next_event()
+        } else if let Self::Conditional(link) = self {
+            link.next_event()
         } else {
             None // holds nothing back
         }
@@ -255,6 +276,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => Some(bottleneck.level()),
             Self::WorkloadDependent(link) => Some(link.bottleneck().level()),
             Self::Radio(radio) => Some(radio.level()),
+            Self::Conditional(link) => Some(link.level()),
             _ => None,
         }
     }
@@ -265,6 +287,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => Some(bottleneck.offer()),
             Self::WorkloadDependent(link) => Some(link.bottleneck().offer()),
             Self::Radio(radio) => Some(radio.offer()),
+            Self::Conditional(link) => Some(link.offer()),
             _ => None,
         }
     }
@@ -276,6 +299,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => bottleneck.has_dropped(),
             Self::WorkloadDependent(link) => link.bottleneck().has_dropped(),
             Self::Radio(radio) => radio.has_dropped(),
+            Self::Conditional(link) => link.has_dropped(),
             _ => false,
         }
     }
@@ -286,6 +310,7 @@ impl<P> Stage<P> {
             Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
             Self::WorkloadDependent(link) => link.next_dropped(),
             Self::Radio(radio) => radio.next_dropped(),
+            Self::Conditional(link) => link.next_dropped(),
             _ => None,
         }
     }
@@ -298,6 +323,7 @@ impl<P> Stage<P> {
             Self::Delay(delay) => delay.take().map(Step::Left),
             Self::WorkloadDependent(link) => link.step(now),
             Self::Radio(radio) => radio.step(now),
+            Self::Conditional(link) => link.step(now),
             Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }

@@ -19,6 +19,7 @@ VERBS = {
     "shell": "Run any program behind an emulated link.",
     "mahimahi": "Install commands that stand in for Mahimahi's.",
     "link": "See and change the links of what is running.",
+    "evaluate": "Hold replays of a recorded network against the network itself.",
     "meter": "Show what the links of live runs and shells do.",
     "record": "Record a live network, or serve those who record.",
     "calibrate": "Find out what a network does to packet trains and under saturation.",

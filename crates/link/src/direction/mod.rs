@@ -299,6 +299,13 @@ impl<P: Clone> Direction<P> {
                 }
                 Stage::Delay(delay) => return delay.accept(now, item),
                 Stage::WorkloadDependent(link) => return link.accept(now, item),
+                Stage::Conditional(link) => {
+                    if let Admission::Refused(item, reason) = link.accept(now, item) {
+                        return self.finish(now, item, Fate::Dropped(reason));
+                    }
+                    self.drop_given_up(index, now);
+                    return self.queue_changed(index, now);
+                }
                 Stage::Duplication(damage) => {
                     if damage.strikes() {
                         self.double(index + 1, now, item.clone());

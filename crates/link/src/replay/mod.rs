@@ -2,6 +2,7 @@
 //! record-and-replay for cellular networks", NSDI 2025, §4.3).
 
 mod compensation;
+mod conditional;
 mod error;
 mod light;
 mod parse;
@@ -10,6 +11,11 @@ mod stage;
 use std::sync::Arc;
 
 pub use compensation::{Compensation, Shift};
+pub(crate) use conditional::{Conditional, SaturatedPlayback};
+pub use conditional::{
+    ConditionalConfig, ConditionalModel, DelayState, Delays, Saturated, SizeSamples, TrainSet,
+    WarmUp, WarmUpCurve,
+};
 pub use error::{RecordingError, RecordingFault};
 pub use light::{LightRow, LightRows};
 pub(crate) use stage::WorkloadDependent;

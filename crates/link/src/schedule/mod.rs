@@ -6,6 +6,7 @@ mod spliced;
 use std::sync::Arc;
 
 use crate::radio::Potential;
+use crate::replay::SaturatedPlayback;
 use crate::time::{Duration, Time};
 use crate::trace::Trace;
 use crate::units::{BitRate, Bytes};
@@ -180,6 +181,7 @@ pub(crate) enum Offer {
     Series(RatePlayback),
     Constant(BitRate),
     Radio(Box<Potential>),
+    Saturated(Box<SaturatedPlayback>),
     Unlimited,
 }
 
@@ -197,6 +199,7 @@ impl Offer {
                 Some(Bytes(until(to).saturating_sub(until(from))))
             }
             Self::Radio(potential) => Some(potential.capacity(from, to)),
+            Self::Saturated(clock) => Some(clock.capacity(from, to)),
             Self::Unlimited => None,
         }
     }

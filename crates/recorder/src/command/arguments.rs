@@ -142,6 +142,9 @@ pub struct Record {
     /// Several of them, in rotation.
     #[arg(long, value_name = "U:D,U:D…", value_parser = train_lengths, value_delimiter = ',', help_heading = "Light workload")]
     pub trains: Vec<(u16, u16)>,
+    /// Trains, gaps and jitter as a recording's description has them, from a JSON file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Light workload", conflicts_with_all = ["light_train", "trains", "gap"])]
+    pub plan: Option<PathBuf>,
     /// From the start of a train to that of the next: 50 ms, or what the calibration asks for if that is more. 100 ms when moving.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Light workload")]
     pub gap: Option<Duration>,

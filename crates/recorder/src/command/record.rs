@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use cellbed_link::{BitRate, Duration, Seed};
+use serde::de::DeserializeOwned;
 
 use super::arguments::{Only, Reach, Record, SignalArguments};
 use super::progress::Output;
@@ -40,14 +41,18 @@ pub fn record(arguments: &Record) -> Result<()> {
     let mut watch = |notice: crate::record::Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
-        Some(file) => Some(read_calibration(file)?),
+        Some(file) => Some(read(file, "calibration")?),
         None if needs_calibration(arguments) => {
             let calibrator = Calibrator::new(Seed(arguments.seed));
             Some(recorder.calibrate(calibrator, &mut watch)?)
         }
         None => None,
     };
-    let plan = plan(arguments, calibration.as_ref());
+    let trains = match &arguments.plan {
+        Some(file) => read(file, "plan of trains")?,
+        None => trains(arguments, calibration.as_ref()),
+    };
+    let plan = plan(arguments, trains, calibration.as_ref());
     let head = head(arguments, started, &plan, calibration)?;
     let packed = recorder.record(&plan, head, &folder, &mut watch)?;
     output.packed(&folder, &packed);
@@ -134,7 +139,7 @@ fn check(arguments: &Record) -> Result<()> {
 }
 
 fn has_trains(arguments: &Record) -> bool {
-    arguments.light_train.is_some() || !arguments.trains.is_empty()
+    arguments.light_train.is_some() || !arguments.trains.is_empty() || arguments.plan.is_some()
 }
 
 fn has_rates(arguments: &Record) -> bool {
@@ -146,10 +151,11 @@ fn needs_calibration(arguments: &Record) -> bool {
     !arguments.no_calibration
 }
 
-fn read_calibration(file: &Path) -> Result<Calibration> {
+/// What a JSON file holds.
+fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
     let wrong = |problem: String| Error::Usage(format!("{}: {problem}", file.display()));
     let text = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(format!("no calibration: {error}")))
+    serde_json::from_slice(&text).map_err(|error| wrong(format!("no {what}: {error}")))
 }
 
 fn named_by_time(started: &str) -> PathBuf {
@@ -161,7 +167,7 @@ fn named_by_time(started: &str) -> PathBuf {
     format!("recording-{digits}").into()
 }
 
-fn plan(arguments: &Record, calibration: Option<&Calibration>) -> Plan {
+fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
     let bytes = arguments.packet_bytes.0 as u16;
     let lengths = match (&arguments.light_train, calibration) {
         (Some(lengths), _) => vec![*lengths],
@@ -192,13 +198,17 @@ fn plan(arguments: &Record, calibration: Option<&Calibration>) -> Plan {
     let gap = arguments
         .gap
         .unwrap_or(GAP.max(Duration::from_nanos(least)));
-    let trains = TrainPlan {
+    TrainPlan {
         rotation,
         gap_ns: gap.as_nanos(),
         jitter: arguments.jitter,
         count: None,
         seed: arguments.seed,
-    };
+    }
+}
+
+fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
+    let bytes = arguments.packet_bytes.0 as u16;
     let saturation = |given: Option<BitRate>, measured: Option<u64>| {
         let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
         (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })

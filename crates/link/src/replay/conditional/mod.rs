@@ -1,0 +1,69 @@
+//! Replay conditional on what a packet meets: how long the link was idle, how much waits, and when it comes.
+
+mod saturated;
+mod stage;
+mod states;
+mod trains;
+mod warmup;
+
+use std::sync::Arc;
+
+pub use saturated::Saturated;
+pub(crate) use saturated::SaturatedPlayback;
+pub(crate) use stage::Conditional;
+pub use states::{DelayState, Delays, SizeSamples};
+pub use trains::TrainSet;
+pub use warmup::{WarmUp, WarmUpCurve};
+
+use crate::queue::Discipline;
+use crate::random::Seed;
+use crate::schedule::Repeat;
+use crate::time::Duration;
+
+/// A link that treats each packet as the recorded network treated packets in the same situation.
+///
+/// A packet that finds nothing before it takes a delay that a packet took in the recording at about the same time, after an idleness of
+/// about the same length: one recorded value, drawn, no mean. Packets behind others wait for the opportunities that saturation
+/// had, of which the link gets a share that depends on how long it has been busy and how much has waited.
+///
+/// The method goes beyond that of CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has one schedule for each
+/// activation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConditionalConfig {
+    /// What was learnt from the recording.
+    pub model: Arc<ConditionalModel>,
+    /// What follows the end of the recording.
+    pub repeat: Repeat,
+    /// Where in the recording to start.
+    pub offset: Duration,
+    /// Where packets wait for opportunities; those on the way to them do not count.
+    pub queue: Discipline,
+    /// Of the draws.
+    pub seed: Seed,
+}
+
+/// What a recording shows of one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConditionalModel {
+    /// Delays of packets that find nothing before them.
+    pub delays: Delays,
+    /// Trains of a cold link, in order of their bytes.
+    pub trains: Vec<TrainSet>,
+    /// Opportunities under saturation.
+    pub saturated: Saturated,
+    /// Which share of them a link gets that is not saturated.
+    pub warm_up: WarmUp,
+}
+
+impl ConditionalConfig {
+    /// The recording in a loop, with an infinite queue.
+    pub fn new(model: Arc<ConditionalModel>) -> Self {
+        Self {
+            model,
+            repeat: Repeat::Looped,
+            offset: Duration::ZERO,
+            queue: Discipline::Infinite,
+            seed: Seed(0),
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind it.
+
+use super::ConditionalConfig;
+use super::saturated::SaturatedPlayback;
+use super::warmup::Warmth;
+use crate::bottleneck::Admission;
+use crate::delay::Flight;
+use crate::outcome::DropReason;
+use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
+use crate::random::Random;
+use crate::schedule::Offer;
+use crate::stage::{Item, Step};
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
+
+/// The stage. A packet leaves the queue when it was sent, which is the least delay of its size before it was there.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditional<P> {
+    config: ConditionalConfig,
+    playback: SaturatedPlayback,
+    random: Random,
+    queue: Queue<P>,
+    /// The packet of which a part has been sent, and the bytes that have not.
+    serving: Option<(Item<P>, f64)>,
+    flight: Flight<Item<P>>,
+    /// When the last packet was sent.
+    sent: Time,
+    /// When the packet came that found nothing before it.
+    busy_since: Time,
+    warmth: Warmth,
+    /// Up to when the warmth is told.
+    told: Time,
+    source: Source,
+    /// When the train that is played was sent.
+    anchor: Time,
+    /// How much longer than at the least its packet is underway that found nothing before it.
+    hold: Duration,
+    /// Decides between trains of two lengths.
+    luck: f64,
+    /// Whether the link was cold when it became busy.
+    cold: bool,
+    /// By how much the first packet was late, where the trains' were not.
+    late: Option<Duration>,
+    /// Number of the next opportunity of the saturated link.
+    next: u64,
+    /// Bytes that can be sent at `instant`; below zero what was sent too early.
+    credit: f64,
+    instant: Time,
+    dropped: Dropped<P>,
+}
+
+/// Where opportunities come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// One at an instant.
+    Single(Time),
+    /// A train: number of the set, of the train, and of the next packet.
+    Train(usize, usize, usize),
+    /// The saturated link.
+    Saturated,
+}
+
+impl<P> Conditional<P> {
+    pub(crate) fn new(config: ConditionalConfig, zero: Time) -> Self {
+        Self {
+            playback: SaturatedPlayback::new(&config, zero, Duration::ZERO),
+            random: Random::new(config.seed),
+            queue: Queue::new(&config.queue, zero),
+            serving: None,
+            flight: Flight::new(false),
+            sent: Time::ZERO,
+            busy_since: Time::ZERO,
+            warmth: Warmth::default(),
+            told: Time::ZERO,
+            source: Source::Saturated,
+            anchor: Time::ZERO,
+            hold: Duration::ZERO,
+            luck: 0.0,
+            cold: false,
+            late: None,
+            next: 0,
+            credit: 0.0,
+            instant: Time::ZERO,
+            dropped: Dropped::new(),
+            config,
+        }
+    }
+
+    /// Plays the recording from `zero` on, as of `now`; the link is cold, packets stay.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.playback = SaturatedPlayback::new(&self.config, zero, offset);
+        self.random = Random::new(self.config.seed);
+        self.queue.restart(zero);
+        self.warmth = Warmth::default();
+        self.saturate(now);
+    }
+
+    /// Goes on as `config` says from `now` on.
+    pub(crate) fn change(
+        &mut self,
+        config: &ConditionalConfig,
+        zero: Time,
+        now: Time,
+        offset: Duration,
+    ) {
+        let before = std::mem::replace(&mut self.config, config.clone());
+        if before.queue != config.queue {
+            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, zero));
+            while let Some(item) = old.remove() {
+                let surcharge = self.surcharge();
+                self.queue.adopt(item, surcharge, &mut self.dropped);
+            }
+        }
+        self.playback = SaturatedPlayback::new(config, zero, offset);
+        self.saturate(now);
+    }
+
+    /// Events up to and including `now` must have been taken.
+    pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
+        item.entered = now;
+        let alone = self.is_empty();
+        let size = item.size;
+        let surcharge = self.surcharge();
+        if let Err((item, reason)) = self.queue.push(now, item, surcharge, &mut self.dropped) {
+            return Admission::Refused(item, reason);
+        }
+        if alone {
+            self.wake(now, size);
+        }
+        let waiting = self.waiting();
+        if waiting > self.warmth.peak {
+            self.warmth.peak = waiting;
+            self.choose(now);
+        }
+        Admission::Queued
+    }
+
+    /// When something happens within, or a packet leaves.
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        match (self.flight.next(), self.next_service()) {
+            (Some(arrival), Some(service)) => Some(arrival.min(service)),
+            (arrival, service) => arrival.or(service),
+        }
+    }
+
+    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
+        if self.flight.next().is_some_and(|arrival| arrival <= now) {
+            return self.flight.pop().map(Step::Left);
+        }
+        self.serve(now);
+        Some(Step::Within)
+    }
+
+    /// A packet of `size` bytes finds nothing before it.
+    fn wake(&mut self, now: Time, size: Bytes) {
+        let model = &self.config.model;
+        let position = self.playback.position(now);
+        let idle = now.since(self.sent);
+        let drawn = model.delays.draw(position, idle, size, &mut self.random);
+        self.warmth = model.warm_up.cooled(self.warmth, idle);
+        self.busy_since = now;
+        self.anchor = now;
+        self.source = Source::Single(now + drawn.wait);
+        self.hold = drawn.hold;
+        self.luck = self.random.unit();
+        self.cold = self.warmth.busy < COLD;
+        self.late = (idle >= SLEEPY).then_some(drawn.wait);
+        self.credit = 0.0;
+        self.instant = now;
+    }
+
+    /// Turns to a train as long as what waits.
+    fn choose(&mut self, now: Time) {
+        let trains = &self.config.model.trains;
+        let peak = self.warmth.peak;
+        let each = self.config.model.saturated.each().0 as f64;
+        if !self.cold || trains.is_empty() || peak <= each {
+            return;
+        }
+        let after = trains.partition_point(|set| set.bytes().0 as f64 <= peak);
+        let wanted = match after {
+            0 => 0,
+            after if after == trains.len() => after - 1,
+            after => {
+                let (low, high) = (trains[after - 1].bytes().0, trains[after].bytes().0);
+                let part = (peak / low as f64).ln() / (high as f64 / low as f64).ln();
+                if self.luck < part { after } else { after - 1 }
+            }
+        };
+        if let Source::Train(set, ..) = self.source
+            && wanted <= set
+        {
+            return;
+        }
+        let position = self.playback.position(now);
+        let neighbours = self.config.model.delays.neighbours();
+        let train = trains[wanted].draw(position, neighbours, &mut self.random);
+        let arrivals = trains[wanted].train(train);
+        let begun = self.sent >= self.busy_since; // the first packet is gone
+        if !begun && let Some(late) = self.late {
+            self.anchor = back(self.busy_since + late, arrivals[0]).max(self.busy_since);
+        }
+        let since = now.since(self.anchor);
+        let next = arrivals.partition_point(|&arrival| arrival < since);
+        let next = next.max(usize::from(begun));
+        if next < arrivals.len() {
+            self.source = Source::Train(wanted, train, next);
+            self.hold = Duration::ZERO; // the train has its own
+        }
+    }
+
+    /// When the next bytes can be sent.
+    fn next_service(&self) -> Option<Time> {
+        if self.is_empty() {
+            return None;
+        }
+        if self.credit > 0.0 {
+            return Some(self.instant);
+        }
+        let at = match self.source {
+            Source::Single(at) => at,
+            Source::Train(set, train, next) => {
+                self.anchor + self.config.model.trains[set].train(train)[next]
+            }
+            Source::Saturated => self.playback.time_of(self.next)?,
+        };
+        Some(at.max(self.instant))
+    }
+
+    fn serve(&mut self, now: Time) {
+        if self.credit <= 0.0 {
+            self.earn(now);
+        }
+        let each = self.config.model.saturated.each().0 as f64;
+        while self.credit > 0.0 {
+            let Some((mut item, owed)) = self.serving.take().or_else(|| {
+                let item = self.queue.pop(now, &mut self.dropped)?;
+                let owed = item.size.0 as f64;
+                Some((item, owed))
+            }) else {
+                break;
+            };
+            // It leaves with the opportunity that carries most of it.
+            if owed > self.credit + 0.5 * each {
+                self.serving = Some((item, owed - self.credit));
+                self.credit = 0.0;
+                return;
+            }
+            self.credit -= owed;
+            let position = self.playback.position(now);
+            let delay = self.config.model.delays.least(position, item.size);
+            item.released = now;
+            self.sent = now;
+            let hold = std::mem::take(&mut self.hold);
+            self.flight.push(now + delay + hold, item);
+        }
+        if self.is_empty() {
+            self.credit = 0.0;
+        }
+    }
+
+    /// Bytes of the next opportunity.
+    fn earn(&mut self, now: Time) {
+        if self.sent < self.busy_since {
+            self.told = now; // the warm-up is told from the first packet on
+        }
+        self.warmth.busy += now.since(self.told);
+        self.told = now;
+        self.instant = now;
+        let each = self.config.model.saturated.each().0 as f64;
+        let mut earned = each;
+        match self.source {
+            Source::Single(_) => self.saturate(now),
+            Source::Train(set, train, next) => {
+                let length = self.config.model.trains[set].length();
+                if next + 1 < length {
+                    self.source = Source::Train(set, train, next + 1);
+                } else {
+                    self.go_on(set, now);
+                }
+            }
+            Source::Saturated => {
+                self.next += 1;
+                earned *= self.config.model.warm_up.share(self.warmth);
+            }
+        }
+        self.credit += earned;
+    }
+
+    /// A train of a set has ended: goes on as a longer one does from there, or as the saturated link.
+    fn go_on(&mut self, set: usize, now: Time) {
+        let trains = &self.config.model.trains;
+        let (served, longer) = (trains[set].length(), set + 1);
+        if longer < trains.len() && (trains[longer].bytes().0 as f64) < REACH * self.warmth.peak {
+            let position = self.playback.position(now);
+            let neighbours = self.config.model.delays.neighbours();
+            let train = trains[longer].draw(position, neighbours, &mut self.random);
+            self.anchor = back(now, trains[longer].train(train)[served - 1]);
+            self.source = Source::Train(longer, train, served);
+        } else {
+            self.saturate(now);
+        }
+    }
+
+    /// Goes on with the saturated link, at opportunities after `now`.
+    fn saturate(&mut self, now: Time) {
+        self.source = Source::Saturated;
+        self.next = self.playback.first_at(now + Duration::from_nanos(1));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.serving.is_none() && self.queue.is_empty()
+    }
+
+    fn waiting(&self) -> f64 {
+        let rest = self.serving.as_ref().map_or(0.0, |(_, owed)| *owed);
+        self.queue.level().bytes.0 as f64 + rest
+    }
+
+    /// What waits to be sent.
+    pub(crate) fn level(&self) -> QueueLevel {
+        let waiting = self.queue.level();
+        match &self.serving {
+            Some((item, _)) => waiting.plus(item.size),
+            None => waiting,
+        }
+    }
+
+    /// What the saturated link was offered, used or not.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer::Saturated(Box::new(self.playback.clone()))
+    }
+
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+
+    fn surcharge(&self) -> Surcharge {
+        let serving = self.serving.as_ref();
+        Surcharge {
+            serving: serving.map_or_else(QueueLevel::default, |(item, _)| {
+                QueueLevel::default().plus(item.size)
+            }),
+            overhead: Bytes(0),
+        }
+    }
+}
+
+/// Trains up to so many times as long as what has waited show how the link goes on.
+const REACH: f64 = 2.5;
+/// Up to here a link that has been busy is cold all the same.
+const COLD: Duration = Duration::from_micros(500);
+/// After an idleness like this first packets may find the device asleep, unlike those of the trains.
+const SLEEPY: Duration = Duration::from_millis(190);
+/// The instant a span before another one.
+fn back(from: Time, span: Duration) -> Time {
+    Time::from_nanos(from.as_nanos().saturating_sub(span.as_nanos()))
+}

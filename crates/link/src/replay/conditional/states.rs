@@ -1,0 +1,148 @@
+//! Delays of packets that find nothing before them.
+
+use super::trains::draw;
+use crate::delay::interpolate;
+use crate::random::Random;
+use crate::replay::{Compensation, Shift};
+use crate::time::Duration;
+use crate::units::Bytes;
+
+/// What packets took that came after an idleness of a certain length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayState {
+    /// The least idleness: from the instant at which the packet before could have left the sender to be where it was, to the packet.
+    pub idle: Duration,
+    /// What packets of each size took more than the trend, on average.
+    pub compensation: Compensation,
+    /// Those that were measured, by size; in order of size, at least one.
+    pub sizes: Vec<SizeSamples>,
+}
+
+/// Packets of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeSamples {
+    /// Their size.
+    pub bytes: Bytes,
+    /// What most of them took more than the trend at the most. Who takes longer was sent no later, but had to be sent again.
+    pub usual: Shift,
+    /// When, and how much more than the trend; in order of time, at least one.
+    pub samples: Vec<(Duration, Shift)>,
+}
+
+/// What a packet takes that finds nothing before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// Until it is sent, at least an instant.
+    pub(super) wait: Duration,
+    /// How much longer than at the least it is underway then.
+    pub(super) hold: Duration,
+}
+
+impl DelayState {
+    /// The samples whose size is the nearest.
+    fn nearest(&self, size: Bytes) -> &SizeSamples {
+        let after = self.sizes.partition_point(|samples| samples.bytes < size);
+        let (before, after) = (after.saturating_sub(1), after.min(self.sizes.len() - 1));
+        let [under, over] = [before, after].map(|index| &self.sizes[index]);
+        if size.0.abs_diff(under.bytes.0) < size.0.abs_diff(over.bytes.0) {
+            under
+        } else {
+            over
+        }
+    }
+}
+
+/// Delays over time and by idleness: a trend that changes slowly, and for each state what single packets took more or less than that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delays {
+    trend: Vec<(Duration, Duration)>,
+    /// By size.
+    floor: Compensation,
+    states: Vec<DelayState>,
+    neighbours: usize,
+}
+
+impl Delays {
+    /// Delays around a `trend`, linear between its points. Packets behind others take the trend and `floor`; the others
+    /// one of the `neighbours` samples about their time. `None` if a list is empty or not in order, if the first state does not begin
+    /// with no idleness at all, or if `neighbours` is zero.
+    pub fn new(
+        trend: Vec<(Duration, Duration)>,
+        floor: Compensation,
+        states: Vec<DelayState>,
+        neighbours: usize,
+    ) -> Option<Self> {
+        let forward = |times: &mut dyn Iterator<Item = Duration>| times.is_sorted_by(|a, b| a < b);
+        let sampled = states.iter().all(|state| {
+            let samples = |size: &SizeSamples| {
+                !size.samples.is_empty() && size.samples.is_sorted_by_key(|&(time, _)| time)
+            };
+            !state.sizes.is_empty()
+                && state.sizes.is_sorted_by(|a, b| a.bytes < b.bytes)
+                && state.sizes.iter().all(samples)
+        });
+        let right = !trend.is_empty()
+            && forward(&mut trend.iter().map(|&(time, _)| time))
+            && states.first().is_some_and(|state| state.idle.is_zero())
+            && forward(&mut states.iter().map(|state| state.idle))
+            && sampled
+            && neighbours > 0;
+        right.then_some(Self {
+            trend,
+            floor,
+            states,
+            neighbours,
+        })
+    }
+
+    /// What a packet of `size` bytes takes at the least at a position of the recording.
+    pub(super) fn least(&self, position: Duration, size: Bytes) -> Duration {
+        self.floor.of(size).applied_to(self.trend(position))
+    }
+
+    /// What a packet of `size` bytes takes that comes after an idleness, nothing before it.
+    pub(super) fn draw(
+        &self,
+        position: Duration,
+        idle: Duration,
+        size: Bytes,
+        random: &mut Random,
+    ) -> Drawn {
+        let after = self.states.partition_point(|state| state.idle <= idle);
+        let state = &self.states[after.saturating_sub(1)];
+        let nearest = state.nearest(size);
+        let drawn = draw(
+            &nearest.samples,
+            |&(time, _)| time,
+            position,
+            self.neighbours,
+            random,
+        );
+        let compensation = state.compensation.of(size).as_nanos()
+            - state.compensation.of(nearest.bytes).as_nanos();
+        let more = nearest.samples[drawn].1.as_nanos() + compensation;
+        let usual = nearest.usual.as_nanos() + compensation;
+        let least = self.floor.of(size).as_nanos();
+        let span = |nanos: i64| Duration::from_nanos(nanos.max(0) as u64);
+        Drawn {
+            wait: span(more.min(usual) - least).max(INSTANT),
+            hold: span(more - usual),
+        }
+    }
+
+    pub(super) fn neighbours(&self) -> usize {
+        self.neighbours
+    }
+
+    fn trend(&self, position: Duration) -> Duration {
+        let after = self.trend.partition_point(|&(time, _)| time <= position);
+        match (after.checked_sub(1), self.trend.get(after)) {
+            (Some(before), Some(&after)) => interpolate(self.trend[before], after, position),
+            (Some(last), None) => self.trend[last].1,
+            (None, _) => self.trend[0].1,
+        }
+    }
+}
+
+/// What comes at one instant waits together.
+const INSTANT: Duration = Duration::from_nanos(1);

@@ -1,0 +1,127 @@
+//! How a link that was idle comes to what a saturated one gets.
+
+use crate::time::Duration;
+use crate::units::Bytes;
+
+/// What trains of one length got, as a share of what a saturated link got at the same times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmUpCurve {
+    /// Bytes of a train, which wait together at first.
+    pub waiting: Bytes,
+    /// The share from each of the [edges](WarmUp::edges) on.
+    pub shares: Vec<f64>,
+}
+
+/// The share of the saturated opportunities that a link gets, by the time for which it has been busy and by the most bytes that
+/// have waited.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct WarmUp {
+    edges: Vec<Duration>,
+    curves: Vec<WarmUpCurve>,
+    memory: Duration,
+}
+
+/// How far a link has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Warmth {
+    /// How long it has been busy, in the time of the curves.
+    pub(super) busy: Duration,
+    /// The most bytes that have waited.
+    pub(super) peak: f64,
+}
+
+/// Warmth of which so little is left is none.
+const COLD: f64 = 0.05;
+
+impl WarmUp {
+    /// Curves over `edges`, the first of which is zero, in order of the bytes that wait. What is gained is lost with the time constant
+    /// `memory` while the link is idle. `None` if something is not in order, or the curves have another length.
+    ///
+    /// Without curves all links get everything.
+    pub fn new(edges: Vec<Duration>, curves: Vec<WarmUpCurve>, memory: Duration) -> Option<Self> {
+        let shares = |curve: &WarmUpCurve| {
+            let possible = |share: &f64| share.is_finite() && *share >= 0.0;
+            curve.shares.len() == edges.len() && curve.shares.iter().all(possible)
+        };
+        let right = curves.is_empty()
+            || (edges.first().is_some_and(|edge| edge.is_zero())
+                && edges.is_sorted_by(|a, b| a < b)
+                && curves.is_sorted_by(|a, b| a.waiting < b.waiting)
+                && curves[0].waiting.0 > 0
+                && curves.iter().all(shares));
+        right.then_some(Self {
+            edges,
+            curves,
+            memory,
+        })
+    }
+
+    /// The edges of the curves.
+    pub fn edges(&self) -> &[Duration] {
+        &self.edges
+    }
+
+    /// The share of an opportunity that comes now.
+    pub(super) fn share(&self, warmth: Warmth) -> f64 {
+        let bin = self.bin(warmth.busy);
+        self.between(warmth.peak, |curve| curve.shares[bin])
+            .unwrap_or(1.0)
+    }
+
+    /// What is left of the warmth after an idleness.
+    pub(super) fn cooled(&self, warmth: Warmth, idle: Duration) -> Warmth {
+        if self.curves.is_empty() || warmth.busy.is_zero() {
+            return warmth;
+        }
+        let kept = match self.memory.as_nanos() {
+            0 => 0.0,
+            memory => (-(idle.as_nanos() as f64) / memory as f64).exp(),
+        };
+        let peak = warmth.peak * kept;
+        if kept < COLD {
+            return Warmth {
+                busy: Duration::ZERO,
+                peak,
+            };
+        }
+        let cold = Warmth {
+            busy: Duration::ZERO,
+            peak,
+        };
+        let least = self.share(cold);
+        let aim = least + (self.share(warmth) - least) * kept;
+        // The first bin in which the curve is as high.
+        let reached = (0..=self.bin(warmth.busy)).find(|&bin| {
+            let share = self.between(peak, |curve| curve.shares[bin]);
+            share.is_none_or(|share| share >= aim)
+        });
+        let busy = match reached {
+            Some(0) => Duration::ZERO,
+            Some(bin) => self.edges[bin],
+            None => warmth.busy,
+        };
+        Warmth { busy, peak }
+    }
+
+    fn bin(&self, busy: Duration) -> usize {
+        let after = self.edges.partition_point(|&edge| edge <= busy);
+        after.saturating_sub(1)
+    }
+
+    /// Linear in the logarithm of the bytes that wait.
+    fn between(&self, waiting: f64, value: impl Fn(&WarmUpCurve) -> f64) -> Option<f64> {
+        let after = self
+            .curves
+            .partition_point(|curve| curve.waiting.0 as f64 <= waiting);
+        Some(match (after.checked_sub(1), self.curves.get(after)) {
+            (Some(before), Some(over)) => {
+                let under = &self.curves[before];
+                let (low, high) = (under.waiting.0 as f64, over.waiting.0 as f64);
+                let part = (waiting / low).ln() / (high / low).ln();
+                value(under) + (value(over) - value(under)) * part
+            }
+            (Some(last), None) => value(&self.curves[last]),
+            (None, first) => value(first?),
+        })
+    }
+}

@@ -1,0 +1,89 @@
+"""`cellbed evaluate`: how true the replay of a recorded network is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.callback()
+def evaluate() -> None:
+    """How true the replay of a recorded network is."""
+
+
+@app.command()
+def replay(
+    profiles: Annotated[
+        str | None, typer.Option(help="Conditions of the reference network, with commas; left out: all ten.")
+    ] = None,
+    applications: Annotated[
+        str | None, typer.Option(help="round-trips, trains, downloads, pages, player, with commas; left out: all.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="saturation, cellreplay, conditional, itself (no replay: chance), with commas; left out: all."
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How often each network meets each application; left out: 40 times virtually, 10 times really.",
+            show_default=False,
+        ),
+    ] = None,
+    length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
+    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Of the weather, the order and the applications.")] = 1,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Everything in virtual time: minutes instead of hours.")
+    ] = False,
+    record_virtually: Annotated[
+        bool, typer.Option("--record-virtually", help="Record in virtual time, but run applications over real links.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="A first look: two conditions, shortened applications, 3 trials, recorded in virtual time."
+        ),
+    ] = False,
+    conditions: Annotated[bool, typer.Option("--conditions", help="Show each condition for itself, too.")] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of samples and table; one that is there already goes on where it was."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Record a reference network, replay it by each method, and compare applications on all of them.
+
+    \b
+    Examples:
+      cellbed evaluate replay --virtual
+      cellbed evaluate replay --quick --applications round-trips,downloads
+      cellbed evaluate replay --results evaluation --trials 20
+    """
+    from cellbed.evaluation.command import Options, run
+
+    status = run(
+        Options(
+            profiles=profiles,
+            applications=applications,
+            methods=methods,
+            trials=trials,
+            length=length,
+            seed=seed,
+            virtual=virtual,
+            record_virtually=record_virtually,
+            quick=quick,
+            conditions=conditions,
+            results=results,
+            as_json=as_json,
+        ),
+        sys.stdout,
+    )
+    raise typer.Exit(status)

@@ -1,0 +1,71 @@
+"""Start a server or a client; see :mod:`cellbed.evaluation.programs`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cellbed.evaluation.applications import Downloads, Measured, Pages, Player, RoundTrips, Trains, told
+
+
+def _client(address: str, task: dict[str, Any]) -> Callable[[], Iterator[Measured]]:
+    application, seed = told(task["application"]), task["seed"]
+    match application:
+        case RoundTrips():
+            from cellbed.evaluation.programs import round_trips
+
+            return lambda: round_trips.run(address, application)
+        case Trains():
+            from cellbed.evaluation.programs import trains
+
+            return lambda: trains.run(address, application, seed)
+        case Downloads():
+            from cellbed.evaluation.programs import downloads
+
+            return lambda: downloads.run(address, application, seed)
+        case Player():
+            from cellbed.evaluation.programs import downloads
+
+            return lambda: downloads.watch(address, application, seed)
+        case Pages():
+            from cellbed.evaluation.programs import browser
+
+            return browser.prepare(address, application, seed, task["browser"], task["certificate_hash"])
+
+
+def _serve(address: str, task: dict[str, Any]) -> None:
+    if task["application"] == Pages.name:
+        from cellbed.evaluation.programs import web
+
+        web.serve(address, task["certificate"], task["key"], Path(task["folder"]))
+    from cellbed.evaluation.programs import downloads, round_trips, trains
+
+    downloads.serve(address)
+    round_trips.serve(address)
+    trains.serve(address)
+    sys.stdin.read()
+
+
+def _say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """``serve`` or ``run``, an address, and the task as JSON."""
+    what, address, text = sys.argv[1:4]
+    task = json.loads(text)
+    if what == "serve":
+        _serve(address, task)
+        return
+    run = _client(address, task)
+    _say({"ready": True})
+    sys.stdin.readline()
+    for measure, value in run():
+        _say({"measure": measure, "value": value})
+    _say({"done": True})
+
+
+main()

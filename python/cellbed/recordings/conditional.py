@@ -1,0 +1,386 @@
+"""What the conditional replay needs to know of a direction, learnt from a recording.
+
+Single packets give delays by idleness and size, trains give how what waits together is delivered, and saturation gives
+what the link can carry. Nothing but the recording's packets is used: not the calibration, and nothing that is known of
+the network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cellbed.recordings.description import Train, TrainPlan, Way
+from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.recording import Recording
+from cellbed.recordings.saturation import opportunities
+
+FORMAT = "cellbed-conditional-model"
+VERSION = 1
+
+NEIGHBOURS = 8
+"""Samples about an instant of which one is drawn: few, since delays drift; not one, since replays are to differ."""
+
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Points = list[tuple[int, float]]
+"""Sizes in bytes with a value in ns, in order of size."""
+
+_MS = 1_000_000
+_IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 170, 230]) * _MS
+"""Where states of idleness may begin; those with too few samples are joined with the next."""
+_EDGES = np.array(
+    [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 25, 30, 40, 50, 70, 100, 150]
+) * _MS  # fmt: skip
+"""Where the steps of the warm-up begin."""
+_COLD = (20 * _MS, 190 * _MS)
+"""An idleness after which a link is cold but awake."""
+_FEWEST = 12
+"""Samples below which there is no telling."""
+_USUAL = 80
+"""Percentile of the delays up to which a packet was late because it was sent late; who took longer was sent again,
+which holds nobody up: some tenth of the blocks is to fail (TS 38.214, §5.2.2.1)."""
+_TOGETHER = 50_000
+"""Arrivals this close, ns, are of one transmission."""
+_TREND_STEP, _TREND_WIDTH = 250 * _MS, 1000 * _MS
+
+
+def conditional_plan() -> TrainPlan:
+    """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
+    and trains of lengths that double, from 5 to 320 packets down and from 5 to 60 up. A turn takes about 3 s."""
+
+    def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
+        return Train(up=up, down=down, up_bytes=up_bytes, down_bytes=down_bytes, gap_ns=int(gap_ms * _MS))
+
+    def down(packets: int, gap_ms: float, up_bytes: int = 1400) -> Train:
+        return train(1, packets, up_bytes, 1400, gap_ms)
+
+    single = down(1, 45)
+    acknowledgements = [down(1, 3, 100)] * 7 + [down(1, 45, 100)]
+    rotation = [
+        single, down(10, 55), single, down(40, 20), down(20, 55, 100), train(20, 1, 1400, 100, 55),
+        *acknowledgements, single, down(80, 85), train(1, 1, 300, 400, 350), train(1, 1, 100, 100, 350),
+        train(1, 1, 100, 100, 45), single, down(160, 130), train(5, 1, 1400, 100, 55), single, down(5, 55, 100),
+        down(320, 200), train(60, 1, 1400, 100, 85), down(1, 55, 700), single, down(1, 8), down(1, 8), down(1, 8),
+        down(1, 4), down(1, 4), down(1, 15), down(1, 15, 100), down(40, 18), down(20, 55), train(1, 1, 100, 100, 350),
+        down(1, 45, 100), single,
+    ]  # fmt: skip
+    return TrainPlan(rotation=tuple(rotation), gap_ns=50 * _MS, jitter=0.5)
+
+
+def model_text(recording: Recording, way: Way) -> str:
+    """The model of a direction, as the emulator's stage ``conditional`` reads it.
+
+    Errors: :class:`RecordingError` for a recording without saturation, or with too few trains, in this direction.
+    """
+    return json.dumps(derive(recording, way), separators=(",", ":")) + "\n"
+
+
+def derive(recording: Recording, way: Way) -> dict[str, Any]:
+    """What :func:`model_text` writes.
+
+    Times are ns since the recording's time zero, at the sender's side: the least delay of the packet's size before its
+    arrival.
+    """
+    firsts = _firsts(recording.packets("light", way))
+    if firsts is None:
+        raise RecordingError(
+            f"the recording has too few trains of the {way} for a model: record a minute or more by the method's plan"
+        )
+    duration = recording.description.duration_ns
+    packet = recording.description.packet_bytes
+    trend = _trend(firsts)
+    over = firsts.delay - trend.at(firsts.sent)
+    floor = _floor(firsts, over)
+    least = trend.at(firsts.sent) + _on(floor, firsts.bytes)
+    idle = _idleness(firsts, least)
+    saturated = opportunities(recording, way)
+    trains = _trains(firsts, least, idle)
+    there = saturated - np.rint(trend.at(saturated) + _on(floor, np.array([packet]))).astype(np.int64)
+    sent = np.maximum.accumulate(np.clip(there, 0, duration - 1000)) // 1000
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "duration_ns": duration,
+        "opportunity_bytes": packet,
+        "opportunity_gaps_us": np.diff(sent, prepend=0).tolist(),
+        "trend_ns": [[int(time), int(delay)] for time, delay in zip(trend.times, trend.delays, strict=True)],
+        "floor": _whole(floor),
+        "neighbours": NEIGHBOURS,
+        "states": _states(firsts, over, idle),
+        "trains": [{"bytes": length * packet, **described} for length, described in trains.items()],
+        "warm_up": {
+            "edges_ns": _EDGES.astype(int).tolist(),
+            "memory_ns": _memory(firsts, idle),
+            "curves": [
+                {"waiting_bytes": length * packet, "shares": shares}
+                for length, shares in _warm_up(firsts, idle, saturated).items()
+            ],
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Firsts:
+    """The first packet of each train, in order of sending; arrays of one length.
+
+    sent, delay: ns. bytes: its size. length: packets of the train that arrived. arrivals: theirs, in order.
+    """
+
+    sent: Int64
+    delay: Int64
+    bytes: Int64
+    length: Int64
+    arrivals: list[Int64]
+
+    def cold(self) -> Bools:
+        """Which were sent after an idleness that leaves the link cold but awake, by a rough measure."""
+        gap = self.sent - self.before()
+        found: Bools = (gap > _COLD[0]) & (gap < _COLD[1])
+        return found
+
+    def before(self) -> Int64:
+        """When the last packet sent before each arrived."""
+        last = np.array([arrivals[-1] for arrivals in self.arrivals])
+        return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Trend:
+    times: Int64
+    delays: Floats
+
+    def at(self, times: Int64) -> Floats:
+        found: Floats = np.interp(times, self.times, self.delays)
+        return found
+
+
+def _firsts(packets: pl.DataFrame) -> _Firsts | None:
+    """Trains whose packets all arrived: of one that lost some, position and burst are not known."""
+    trains = (
+        packets.group_by("train", maintain_order=True)
+        .agg(
+            sent=pl.col("sent_ns").min(),
+            bytes=pl.col("bytes").first().cast(pl.Int64),
+            length=pl.len().cast(pl.Int64),
+            arrivals=pl.col("arrived_ns").drop_nulls().sort(),
+        )
+        .filter(pl.col("sent").is_not_null() & (pl.col("arrivals").list.len() == pl.col("length")))
+        .sort("sent", "train")
+    )
+    if trains.height < 10 * _FEWEST:
+        return None
+    arrivals = [each.to_numpy() for each in trains["arrivals"]]
+    first = np.array([each[0] for each in arrivals])
+    sent = trains["sent"].to_numpy()
+    found = _Firsts(sent, first - sent, trains["bytes"].to_numpy(), trains["length"].to_numpy(), arrivals)
+    return found if found.cold().sum() >= 5 * _FEWEST else None
+
+
+def _by_size(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
+    """A summary of the values of each size of which there are enough."""
+    counted = ((int(size), values[sizes == size]) for size in np.unique(sizes))
+    return [(size, float(summary(found))) for size, found in counted if len(found) >= _FEWEST]
+
+
+def _on(points: Points, sizes: Int64) -> Floats:
+    found: Floats = np.interp(sizes, [size for size, _ in points], [value for _, value in points])
+    return found
+
+
+def _whole(points: Points) -> list[list[int]]:
+    return [[size, round(value)] for size, value in points]
+
+
+def _trend(firsts: _Firsts) -> _Trend:
+    """How the delay of cold packets drifts: their running median, sizes brought together."""
+    cold = firsts.cold()
+    mean = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float))
+    sent = firsts.sent[cold]
+    delay = firsts.delay[cold] - _on(mean, firsts.bytes[cold]) + mean[-1][1]
+    grid = np.arange(0, sent[-1] + _TREND_STEP, _TREND_STEP)
+    medians = []
+    for middle in grid:
+        begin, end = np.searchsorted(sent, [middle - _TREND_WIDTH // 2, middle + _TREND_WIDTH // 2])
+        if end - begin < 8:
+            near = int(np.searchsorted(sent, middle))
+            begin, end = max(0, near - 4), min(len(sent), near + 4)
+            begin = min(begin, max(0, end - 8))
+        medians.append(float(np.median(delay[begin:end])))
+    return _Trend(grid.astype(np.int64), np.maximum(np.array(medians), 0))
+
+
+def _floor(firsts: _Firsts, over: Floats) -> Points:
+    """The least that packets take more than the trend (negative), by size: small ones no more than large ones."""
+    lowest = _by_size(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
+    return [(size, min(value for other, value in lowest if other >= size)) for size, _ in lowest]
+
+
+def _idleness(firsts: _Firsts, least: Floats) -> Floats:
+    """For how long nothing had been sent; below zero where the packet before was still waiting."""
+    more = firsts.delay - least
+    cold = firsts.cold()
+    usual = _by_size(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
+    again = np.where(firsts.length == 1, np.maximum(more - _on(usual, firsts.bytes), 0), 0)
+    arrived = [int(arrivals[-1]) for arrivals in firsts.arrivals]
+    idle = np.empty(len(arrived))
+    sent = -1e12
+    for number, at in enumerate(firsts.sent.tolist()):
+        idle[number] = at - sent
+        # Who waited behind others was late for that, and not because it was sent again.
+        late = again[number] if idle[number] >= 0 else 0
+        sent = max(sent, arrived[number] - least[number] - late)
+    return idle
+
+
+def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]:
+    cold = firsts.cold()
+    everywhere = _by_size(firsts.bytes[cold], over[cold])
+    alone = idle >= 0
+    counts, _ = np.histogram(idle[alone], np.append(_IDLE, 1e18))
+    edges, count = [0.0], 0
+    for edge, here in zip(_IDLE, counts, strict=True):
+        if edge > 0 and count >= _FEWEST:
+            edges.append(float(edge))
+            count = 0
+        count += here
+    if len(edges) > 1 and count < _FEWEST:
+        edges.pop()
+    found = []
+    for begin, end in zip(edges, [*edges[1:], 1e18], strict=True):
+        state = alone & (idle >= begin) & (idle < end)
+        if state.any():
+            usual = _USUAL if begin < _COLD[1] else 100
+            found.append(
+                {
+                    "idle_ns": int(begin),
+                    **_state(firsts.sent[state], firsts.bytes[state], over[state], everywhere, usual),
+                }
+            )
+    found[0]["idle_ns"] = 0
+    return found
+
+
+def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, usual: int) -> dict[str, Any]:
+    """Samples of each size. Where no size has enough, all count as the most frequent one."""
+    means = _by_size(sizes, over)
+    if not means:
+        most = int(np.bincount(sizes).argmax())
+        over = over - _on(everywhere, sizes) + _on(everywhere, np.array([most]))
+        sizes = np.full_like(sizes, most)
+        means = [(most, float(over.mean()))]
+    described = [
+        {
+            "bytes": size,
+            "usual_ns": round(float(np.percentile(over[sizes == size], usual))),
+            "samples_ns": np.stack([sent, np.rint(over).astype(np.int64)], 1)[sizes == size].tolist(),
+        }
+        for size, _ in means
+    ]
+    # Other sizes differ as they do in general, from the nearest that was measured here.
+    known = dict(means)
+    for size, value in everywhere:
+        if size not in known:
+            near = min(dict(means), key=lambda other: abs(other - size))
+            known[size] = dict(means)[near] + value - float(_on(everywhere, np.array([near]))[0])
+    return {"compensation": _whole(sorted(known.items())), "sizes": described}
+
+
+def _sets(firsts: _Firsts, idle: Floats) -> dict[int, Int64]:
+    """Numbers of the trains of each length that met a cold link."""
+    cold = (idle > _COLD[0]) & (idle < _COLD[1])
+    lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
+    found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}
+    return {length: which for length, which in found.items() if len(which) >= 8}
+
+
+def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> dict[int, dict[str, Any]]:
+    """The arrivals of the trains of each length, since a packet could have been there at the earliest."""
+    found: dict[int, dict[str, Any]] = {}
+    for length, which in _sets(firsts, idle).items():
+        arrivals = [
+            np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
+            .astype(np.int64)
+            .tolist()
+            for each in which
+        ]
+        found[length] = {"sent_ns": firsts.sent[which].tolist(), "arrivals_us": arrivals}
+    return found
+
+
+def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64) -> dict[int, list[float]]:
+    """What trains of each length got of the saturated link's opportunities at the same times, by the time since their
+    first packet.
+
+    Beyond its end a train is taken to go on as the next longer one did, in the proportion that there was at its end.
+    """
+    edges = np.append(_EDGES, 1e17)
+    found: dict[int, list[float]] = {}
+    longer: Floats | None = None
+    for length, which in reversed(_sets(firsts, idle).items()):
+        got, offered = np.zeros(len(_EDGES)), np.zeros(len(_EDGES))
+        for each in which:
+            first = firsts.arrivals[each][0]
+            after = firsts.arrivals[each] - first
+            after = after[after > _TOGETHER]
+            if len(after):
+                until = np.clip(edges, _TOGETHER, after[-1])
+                got += np.diff(np.searchsorted(after, until, "right"))
+                got[0] += (after == _TOGETHER).sum()
+                offered += np.diff(np.searchsorted(saturated, first + until, "right"))
+        shares = _increasing(got, offered)
+        end = int(np.flatnonzero(got > 0)[-1]) if got.any() else 0
+        if longer is None:
+            shares[end + 1 :] = 1.0
+        else:
+            part = min(1.0, shares[end] / max(longer[end], 1e-9))
+            shares[end + 1 :] = np.maximum(shares[end], part * longer[end + 1 :])
+        longer = shares
+        found[length] = np.minimum(shares, 1.0).tolist()
+    return dict(sorted(found.items()))
+
+
+def _increasing(got: Floats, offered: Floats) -> Floats:
+    """got / offered, made to increase by pooling adjacent violators (Barlow et al., "Statistical Inference under Order
+    Restrictions", 1972, §1.2)."""
+    blocks: list[tuple[float, float, int]] = []
+    for block in zip(got.tolist(), offered.tolist(), [1] * len(got), strict=True):
+        blocks.append(block)
+        while len(blocks) > 1:
+            (less, few, left), (more, many, right) = blocks[-2:]
+            if few > 0 and many > 0 and less * many < more * few:
+                break
+            blocks[-2:] = [(less + more, few + many, left + right)]
+    values = [got / offered if offered > 0 else 1.0 for got, offered, _ in blocks]
+    return np.repeat(values, [count for *_, count in blocks])
+
+
+def _memory(firsts: _Firsts, idle: Floats) -> int:
+    """The time constant with which warmth is lost, ns, from trains that came soon after another one.
+
+    Their durations lie between that of a cold train and that of a warm one, by exp(-idleness / constant); of some
+    constants the one with the least squares.
+    """
+    constants = np.array([1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90]) * float(_MS)
+    spans = np.array([arrivals[-1] - arrivals[0] for arrivals in firsts.arrivals], float)
+    long_before = np.concatenate([[False], firsts.length[:-1] >= 10])
+    errors = np.zeros(len(constants))
+    enough = False
+    for length, cold in _sets(firsts, idle).items():
+        warm = np.flatnonzero((firsts.length == length) & long_before & (idle >= 0) & (idle <= _COLD[0]))
+        if length < 10 or len(warm) < _FEWEST:
+            continue
+        enough = True
+        sooner = (spans[cold].mean() - spans[warm]) / spans[cold].mean()
+        for number, constant in enumerate(constants):
+            kept = np.exp(-idle[warm] / constant)
+            most = max(0.0, float(kept @ sooner / (kept @ kept)))
+            errors[number] += ((sooner - most * kept) ** 2).sum()
+    return int(constants[errors.argmin()]) if enough else 10 * _MS
