@@ -181,7 +181,8 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
     assert np.median(np.abs(steady - nearest)) < 1_000_000
     up, down = table(light, "light-uplink"), table(light, "light-downlink")
     trips = down.join(up, on=["train", "index"]).select(pl.col("arrived_ns") - pl.col("sent_ns_right")).to_series()
-    base_delay = float(trips.median()) / 2  # type: ignore[arg-type]
+    # Most packets wait for an opportunity of the trace; the luckiest do not.
+    base_delay = float(trips.min()) / 2  # type: ignore[arg-type]
     assert base_delay == pytest.approx(20e6, abs=1e6)
 
 
