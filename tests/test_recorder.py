@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cellbed.recordings import read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
@@ -104,6 +105,9 @@ def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, t
     light = table(folder, "light-uplink").group_by("train", maintain_order=True).len()["len"].to_list()
     assert light[:4] == [5, 1, 5, 1]
     assert (table(folder, "heavy-downlink")["train"] == 0).all()
+    whole = read_recording(folder)
+    assert {stem: counts.model_dump() for stem, counts in whole.description.counts.items()} == result["counts"]
+    assert whole.counted().description.counts == whole.description.counts
     told_back = description(folder)
     assert told_back["signal"]["operator"] == "nobody"
     assert told_back["signal"]["rsrp_dbm"] == -97.5
