@@ -51,14 +51,6 @@ impl Local {
     }
 }
 
-/// The bytes of IP and UDP headers before a datagram's own.
-pub fn overhead(peer: SocketAddr) -> Bytes {
-    Bytes(match peer.ip().to_canonical() {
-        IpAddr::V4(_) => 20 + 8,
-        IpAddr::V6(_) => 40 + 8,
-    })
-}
-
 /// A UDP socket.
 pub struct Socket {
     descriptor: OwnedFd,

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use cellbed_link::Duration;
 
 use super::*;
+use crate::wire::ip_overhead;
 
 fn pair(address: &str) -> (Socket, Socket) {
     let bind = || {
@@ -85,7 +86,7 @@ fn a_socket_for_both_families_hears_and_answers_ipv4() {
         (question.as_slice(), from),
         (b"question".as_slice(), four.local())
     );
-    assert_eq!(overhead(from), Bytes(28));
+    assert_eq!(ip_overhead(from.ip()), 28);
     outbox.push(from, |bytes| bytes.extend_from_slice(b"answer"));
     both.send(&mut outbox).unwrap();
     assert_eq!(collect(&four, 1)[0].0, b"answer");

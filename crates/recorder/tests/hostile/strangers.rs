@@ -72,7 +72,7 @@ fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
 fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
     let mut world = World::new(Limits::default());
     let (mut came, mut went) = (0, 0);
-    for number in 0..20_000u32 {
+    for number in 0..5_000u32 {
         let mut random = [0; 32];
         random[..4].copy_from_slice(&number.to_be_bytes());
         let mut hello = Vec::new();
@@ -88,7 +88,7 @@ fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
         assert!(answers.iter().all(|(to, _)| *to == at(&from)));
         (came, went) = (came + hello.len(), went + bytes_of(&answers));
     }
-    assert_eq!(came, 20_000 * HELLO_BYTES);
+    assert_eq!(came, 5_000 * HELLO_BYTES);
     assert!(went * 10 < came, "{went} bytes out for {came} in");
     assert_eq!(
         (world.server.sessions(), world.server.next_event()),
