@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cellbed.recordings import read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
@@ -104,6 +105,9 @@ def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, t
     light = table(folder, "light-uplink").group_by("train", maintain_order=True).len()["len"].to_list()
     assert light[:4] == [5, 1, 5, 1]
     assert (table(folder, "heavy-downlink")["train"] == 0).all()
+    whole = read_recording(folder)
+    assert {stem: counts.model_dump() for stem, counts in whole.description.counts.items()} == result["counts"]
+    assert whole.counted().description.counts == whole.description.counts
     told_back = description(folder)
     assert told_back["signal"]["operator"] == "nobody"
     assert told_back["signal"]["rsrp_dbm"] == -97.5
@@ -177,7 +181,8 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
     assert np.median(np.abs(steady - nearest)) < 1_000_000
     up, down = table(light, "light-uplink"), table(light, "light-downlink")
     trips = down.join(up, on=["train", "index"]).select(pl.col("arrived_ns") - pl.col("sent_ns_right")).to_series()
-    base_delay = float(trips.median()) / 2  # type: ignore[arg-type]
+    # Most packets wait for an opportunity of the trace; the luckiest do not.
+    base_delay = float(trips.min()) / 2  # type: ignore[arg-type]
     assert base_delay == pytest.approx(20e6, abs=1e6)
 
 

@@ -138,9 +138,9 @@ impl Client {
         }
         before.tell(
             "downlink",
+            [packets, packets + self.inbox.overflows()],
             packets,
             last.since(first),
-            self.inbox.overflows(),
         );
         Ok(())
     }
@@ -207,9 +207,9 @@ impl Client {
         eprintln!("{sent} packets sent, {unrecorded} unrecorded");
         before.tell(
             "uplink",
+            [sent, arrived.len() as u64],
             arrived.len() as u64,
             Duration::from_nanos(span),
-            0,
         );
         Ok(())
     }
@@ -238,15 +238,15 @@ impl Before {
         }
     }
 
-    fn tell(&self, way: &str, packets: u64, span: Duration, overflows: u64) {
-        let count = packets.max(1) as f64;
-        let rate = packets as f64 * f64::from(PACKET) * 8.0 / span.as_secs_f64().max(1e-9) / 1e6;
-        println!(
-            "{way}: {packets} packets of {PACKET} bytes in {:.3} s: {rate:.0} Mbit/s, {overflows} lost in the client's buffer",
-            span.as_secs_f64()
-        );
-        let client = (busy() - self.client) as f64 / count;
-        let server = (SERVER_BUSY.load(Ordering::Relaxed) - self.server) as f64 / count;
+    /// `handled`: how many packets the client and the server had to do with.
+    fn tell(&self, way: &str, handled: [u64; 2], arrived: u64, span: Duration) {
+        let seconds = span.as_secs_f64();
+        let rate = arrived as f64 * f64::from(PACKET) * 8.0 / seconds.max(1e-9) / 1e6;
+        println!("{way}: {arrived} packets of {PACKET} bytes in {seconds:.3} s: {rate:.0} Mbit/s");
+        let [client, server] = [
+            (busy() - self.client) as f64 / handled[0].max(1) as f64,
+            (SERVER_BUSY.load(Ordering::Relaxed) - self.server) as f64 / handled[1].max(1) as f64,
+        ];
         let most = |nanos: f64| f64::from(PACKET) * 8.0 / nanos;
         println!(
             "    client {client:.0} ns a packet: up to {:.1} Gbit/s; server {server:.0} ns: up to {:.1} Gbit/s",

@@ -25,11 +25,13 @@ pub enum Error {
 
     /// Nobody there.
     #[error(
-        "no answer from {server} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret, and does UDP to that port pass?"
+        "no answer from {server}{way} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret, and does UDP to that port pass?"
     )]
     NoAnswer {
         /// The server.
         server: SocketAddr,
+        /// By which interface, with a preposition, or nothing.
+        way: String,
         /// How long it was asked.
         seconds: u64,
     },

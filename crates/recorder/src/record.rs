@@ -13,6 +13,7 @@ use cellbed_link::{BitRate, Duration, Time};
 use crate::calibration::{Calibration, Calibrator, Purpose, Workload as Experimented};
 use crate::client::{Event, Message, Order, PathThread, Role, RunEnd, RunRequest, Workload};
 use crate::error::{Error, Result};
+use crate::plan::Saturation;
 use crate::recording::{
     Arrangement, Collector, Entry, Head, JournalWriter, Packed, RunPlan, pack, rfc3339,
 };
@@ -102,9 +103,9 @@ pub struct Recorder {
     second: Option<PathThread>,
     sender: Sender<(Name, Message)>,
     messages: Receiver<(Name, Message)>,
-    /// What the server allows, once it has answered.
+    /// Paths without a session yet, and since when.
+    unanswered: Vec<(Name, Time)>,
     offer: Option<Offer>,
-    started: Time,
     next_run: u32,
     interrupts: Interrupts,
 }
@@ -123,8 +124,8 @@ impl Recorder {
             second: None,
             sender,
             messages,
+            unanswered: vec![(Name::First, now())],
             offer: None,
-            started: now(),
             next_run: 1,
             interrupts,
         })
@@ -148,32 +149,47 @@ impl Recorder {
             Ok((_, Message::Failed(error))) => Err(error),
             Ok((name, message)) => {
                 if let Message::Events(events) = &message {
-                    self.look_at(events, watch)?;
+                    self.look_at(name, events, watch)?;
                 }
                 Ok(Some((name, message)))
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                if self.offer.is_none() && now().since(self.started) > CONNECT {
-                    return Err(Error::NoAnswer {
-                        server: self.access.server,
-                        seconds: CONNECT.as_secs_f64() as u64,
-                    });
+                let late = |since: &Time| now().since(*since) > CONNECT;
+                match self.unanswered.iter().find(|(_, since)| late(since)) {
+                    Some((name, _)) => Err(self.no_answer(*name)),
+                    None => Ok(None),
                 }
-                Ok(None)
             }
         }
     }
 
-    fn look_at(&mut self, events: &[Event], watch: Watch<'_>) -> Result<()> {
+    fn no_answer(&self, name: Name) -> Error {
+        let interface = match name {
+            Name::First => &self.access.first,
+            Name::Second => &self.access.second,
+        };
+        Error::NoAnswer {
+            server: self.access.server,
+            way: interface
+                .as_ref()
+                .map_or(String::new(), |interface| format!(" by {interface}")),
+            seconds: CONNECT.as_secs_f64() as u64,
+        }
+    }
+
+    fn look_at(&mut self, name: Name, events: &[Event], watch: Watch<'_>) -> Result<()> {
         for event in events {
             match event {
                 Event::Connected(offer) => {
+                    self.unanswered.retain(|(other, _)| *other != name);
                     self.offer = Some(*offer);
                     watch(Notice::Connected(*offer));
                 }
                 Event::Silent => watch(Notice::Silent),
                 Event::Resumed => watch(Notice::Resumed),
-                Event::Rejected(reason) if self.offer.is_none() => {
+                Event::Rejected(reason)
+                    if self.unanswered.iter().any(|(other, _)| *other == name) =>
+                {
                     return Err(Error::Rejected {
                         server: self.access.server,
                         reason: *reason,
@@ -193,6 +209,7 @@ impl Recorder {
         mut calibrator: Calibrator,
         watch: Watch<'_>,
     ) -> Result<Calibration> {
+        self.wait_for_connection(watch)?;
         let zero = now();
         let mut collector = Collector::new(zero);
         while let Some(experiment) = calibrator.next().cloned() {
@@ -240,6 +257,21 @@ impl Recorder {
             } // else: its session was lost, and it is made again
         }
         calibrator.finish().map_err(Error::Calibration)
+    }
+
+    /// The workload at no higher rate than the server sends.
+    fn allowed(&self, mut workload: Workload) -> Workload {
+        if let (
+            Some(offer),
+            Workload::Saturation {
+                downlink: Some(Saturation::Fixed { rate_bps }),
+                ..
+            },
+        ) = (self.offer, &mut workload)
+        {
+            *rate_bps = offer.rate_bps.min(*rate_bps);
+        }
+        workload
     }
 
     /// Lets the collector take everything until a run has ended.
@@ -292,6 +324,17 @@ impl Recorder {
             )?);
         }
         self.wait_for_connection(watch)?;
+        let mut plan = plan.clone();
+        let wanted = plan.heavy.take();
+        plan.heavy = wanted.clone().map(|heavy| self.allowed(heavy));
+        if let (true, Some(Workload::Saturation { downlink, .. }), Some(heavy)) =
+            (plan.heavy != wanted, &plan.heavy, &mut head.heavy)
+        {
+            heavy.downlink = *downlink;
+            watch(Notice::Warning(
+                "the downlink is saturated at the server's limit, which is less than was asked for",
+            ));
+        }
         let zero = now();
         head.zero_ns = zero.as_nanos();
         head.started = rfc3339(wall_clock());
@@ -305,7 +348,7 @@ impl Recorder {
             shown: zero,
             overflows: [0; 2],
         };
-        let result = self.follow(plan, zero, &mut writing, watch);
+        let result = self.follow(&plan, zero, &mut writing, watch);
         drop(self.second.take());
         drop(self.first);
         writing.journal.flush()?;
@@ -316,7 +359,7 @@ impl Recorder {
     }
 
     fn wait_for_connection(&mut self, watch: Watch<'_>) -> Result<()> {
-        while self.offer.is_none() {
+        while !self.unanswered.is_empty() {
             if self.interrupts.count() > 0 {
                 return Err(Error::Interrupted);
             }

@@ -66,6 +66,17 @@ pub enum Event {
         /// Until when.
         until: Time,
     },
+    /// The server's clock was asked.
+    Clock {
+        /// When.
+        asked: Time,
+        /// When the question arrived, ns on the server's clock.
+        received_ns: u64,
+        /// When the answer was sent, ns on the server's clock.
+        sent_ns: u64,
+        /// When it arrived.
+        at: Time,
+    },
     /// The time of a request and its answer.
     RoundTrip(Duration),
     /// A run is over; no more is to be learnt of it.

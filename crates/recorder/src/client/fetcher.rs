@@ -23,8 +23,10 @@ pub(super) struct Fetcher {
     ahead: BTreeMap<u32, Report>,
     /// When it asked last, and for chunks up to which.
     asked: Option<(Time, u32)>,
-    /// How many reports came since then.
+    /// Whether a report came since then.
     heard: bool,
+    /// When it asked what was answered last.
+    answered: Time,
 }
 
 impl Fetcher {
@@ -36,6 +38,7 @@ impl Fetcher {
             ahead: BTreeMap::new(),
             asked: None,
             heard: false,
+            answered: Time::ZERO,
         }
     }
 
@@ -70,6 +73,9 @@ impl Fetcher {
     /// Takes a report, and gives all whose turn it is.
     pub(super) fn take(&mut self, report: Report) -> Vec<Report> {
         self.heard = true;
+        if let Some((asked, _)) = self.asked {
+            self.answered = asked;
+        }
         self.known = self.known.max(report.chunks);
         if report.chunk >= self.next && report.chunk < report.chunks {
             self.ahead.insert(report.chunk, report);
@@ -85,6 +91,11 @@ impl Fetcher {
     /// Whether all chunks of which the server has told are there.
     pub(super) fn is_level(&self) -> bool {
         self.heard && self.next == self.known
+    }
+
+    /// Whether a question that was asked at `time` or later has been answered, and all that there was has come.
+    pub(super) fn has_news_of(&self, time: Time) -> bool {
+        self.answered >= time && self.next == self.known
     }
 
     /// Asks at the next opportunity, and is not [level](Self::is_level) before the answer.

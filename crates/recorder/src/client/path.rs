@@ -69,8 +69,8 @@ impl Path {
     }
 
     /// Says good-bye once, so that the server need not wait for us; without an answer.
-    pub fn leave(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), SessionError> {
-        self.session.seal(&Request::Bye, now, outbox).map(drop)
+    pub fn leave(&mut self, outbox: &mut Outbox) -> Result<(), SessionError> {
+        self.session.seal(&Request::Bye, outbox).map(drop)
     }
 
     /// When [`Path::step`] has something to do.
@@ -154,6 +154,16 @@ impl Path {
                     run.answered(&request, result, now, &mut self.events);
                 }
             }
+            Incoming::Clock {
+                asked,
+                received_ns,
+                sent_ns,
+            } => self.events.push(Event::Clock {
+                asked,
+                received_ns,
+                sent_ns,
+                at,
+            }),
             Incoming::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);

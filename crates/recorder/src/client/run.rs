@@ -1,5 +1,7 @@
 //! One run: a workload from the request to begin until the last arrival is known.
 
+use std::collections::VecDeque;
+
 use cellbed_link::{Duration, Time};
 
 use super::event::{Event, RunEnd};
@@ -54,6 +56,8 @@ pub(super) struct Run {
     wire: u32,
     phase: Phase,
     traffic: Traffic,
+    /// Packets of an adaptive saturation of which nothing has been heard, and when they were sent.
+    underway: VecDeque<(u32, Time)>,
     fetcher: Fetcher,
     /// When a packet of it was last known to have arrived.
     heard: Time,
@@ -91,6 +95,7 @@ impl Run {
             wire,
             phase: Phase::Asking,
             traffic: Traffic::Silence,
+            underway: VecDeque::new(),
             fetcher: Fetcher::new(wire),
             heard: now,
             renewed: None,
@@ -142,7 +147,7 @@ impl Run {
                 };
                 traffic.min(renewal).min(over).min(fetch)
             }
-            Phase::Draining => self.drained_at().min(fetch),
+            Phase::Draining => fetch.min(self.end.at + LONGEST_DRAIN),
             Phase::Fetching { since } => fetch.min(since + LONGEST_FETCH),
         }
     }
@@ -190,7 +195,7 @@ impl Run {
                 self.finish_sending(sender.session, now);
             }
         }
-        if self.phase == Phase::Draining && now >= self.drained_at() {
+        if self.phase == Phase::Draining && self.is_drained(now) {
             self.phase = Phase::Stopping;
             let (of, run) = (sender.of, self.wire);
             sender.session.request(Request::Stop { of, run }, now);
@@ -203,9 +208,10 @@ impl Run {
         trains && self.traffic.next_event().is_none()
     }
 
-    fn drained_at(&self) -> Time {
+    /// Whether nothing has arrived for a while at either end: the server was asked so late that it would have known.
+    fn is_drained(&self, now: Time) -> bool {
         let quiet = self.heard.max(self.end.at) + self.request.quiet;
-        quiet.min(self.end.at + LONGEST_DRAIN.max(self.request.quiet))
+        now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_news_of(quiet))
     }
 
     /// When the server's saturation is to be asked for again.
@@ -276,6 +282,9 @@ impl Run {
                         gap_ns: None,
                     };
                     self.send_probe(now, Kind::Saturation, 0, index, &lone, sender);
+                    if self.traffic.is_adaptive() {
+                        self.underway.push_back((index, now));
+                    }
                     sent += 1;
                 }
             }
@@ -332,7 +341,7 @@ impl Run {
         }
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
             // A request that is lost is asked again by the fetcher.
-            let _ = sender.session.seal(&request, now, sender.outbox);
+            let _ = sender.session.seal(&request, sender.outbox);
         }
     }
 
@@ -387,6 +396,7 @@ impl Run {
         self.end.withheld = self.end.withheld.max(report.withheld);
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
         for report in self.fetcher.take(report) {
+            self.hear_of(&report, now);
             for arrival in report.arrivals {
                 self.heard = now;
                 events.push(Event::ArrivedUplink {
@@ -394,6 +404,19 @@ impl Run {
                     arrival,
                 });
             }
+        }
+    }
+
+    /// Tells an adaptive saturation how long the latest of the packets took that have arrived.
+    fn hear_of(&mut self, report: &Report, now: Time) {
+        let latest = report.arrivals.iter().map(|arrival| arrival.index).max();
+        let Some(latest) = latest.filter(|_| self.traffic.is_adaptive()) else {
+            return;
+        };
+        let passed = self.underway.partition_point(|(index, _)| *index <= latest);
+        if let Some((_, sent)) = self.underway.drain(..passed).next_back() {
+            self.traffic
+                .arrived(now, latest, report.arrivals.len() as u32, now - sent);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, S
 /// Who is not heard of for so long may have lost us, or we our address.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How often to ask for the time where nothing else is asked.
+/// How often to ask for the server's time: so a silence is noticed, and its clock known even where packets go one way only.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// Bounds of the time after which a request is repeated.
@@ -38,7 +38,7 @@ pub(super) struct Session {
     repeat: Duration,
     smoothed: Option<f64>,
     heard: Time,
-    asked: Time,
+    pinged: Time,
     silent: bool,
 }
 
@@ -61,6 +61,12 @@ pub(super) enum Incoming {
     Rejected(Refusal),
     /// A request was answered.
     Answered(Request, Result<(), Refusal>, Duration),
+    /// The server's clock.
+    Clock {
+        asked: Time,
+        received_ns: u64,
+        sent_ns: u64,
+    },
     /// Arrivals at the server.
     Report(Report),
     /// A packet of the server.
@@ -87,7 +93,7 @@ impl Session {
             repeat: LEAST_REPEAT,
             smoothed: None,
             heard: now,
-            asked: now,
+            pinged: now,
             silent: false,
         }
     }
@@ -127,7 +133,7 @@ impl Session {
         let session = self
             .channel
             .is_some()
-            .then(|| (self.asked + KEEP_ALIVE).min(self.next_silence()));
+            .then(|| (self.pinged + KEEP_ALIVE).min(self.next_silence()));
         let requests = requests.filter(|_| self.channel.is_some());
         opening
             .into_iter()
@@ -164,7 +170,9 @@ impl Session {
         if self.channel.is_none() {
             return Ok(fell_silent);
         }
-        if now >= self.asked + KEEP_ALIVE && self.pending.is_empty() {
+        if now >= self.pinged + KEEP_ALIVE {
+            self.pinged = now;
+            self.forget(|request| matches!(request, Request::ClockPing { .. }));
             let client_ns = now.as_nanos();
             self.request(Request::ClockPing { client_ns }, now);
         }
@@ -172,7 +180,7 @@ impl Session {
             if self.pending[index].due > now {
                 continue;
             }
-            let number = self.seal(&self.pending[index].request.clone(), now, outbox)?;
+            let number = self.seal(&self.pending[index].request.clone(), outbox)?;
             let tries = self.pending[index].sent.len() as u64;
             let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
             let pending = &mut self.pending[index];
@@ -186,7 +194,6 @@ impl Session {
     pub(super) fn seal(
         &mut self,
         request: &Request,
-        now: Time,
         outbox: &mut Outbox,
     ) -> Result<u64, SessionError> {
         let Some(channel) = &mut self.channel else {
@@ -194,7 +201,6 @@ impl Session {
         };
         let mut body = Vec::new();
         request.encode(&mut body);
-        self.asked = now;
         let mut number = Err(SessionError::Spent);
         outbox.push(self.server, |bytes| {
             number = channel
@@ -274,7 +280,20 @@ impl Session {
         let reply = Reply::decode(opened.body);
         self.hear(now);
         match reply {
-            Ok(Reply::Done { to } | Reply::ClockPong { to, .. }) => self.answer(now, to, Ok(())),
+            Ok(Reply::Done { to }) => self.answer(now, to, Ok(())),
+            Ok(Reply::ClockPong {
+                to,
+                received_ns,
+                sent_ns,
+                ..
+            }) => match self.answer(now, to, Ok(())) {
+                Incoming::Answered(_, _, round_trip) => Incoming::Clock {
+                    asked: now - round_trip,
+                    received_ns,
+                    sent_ns,
+                },
+                _ => Incoming::Nothing,
+            },
             Ok(Reply::Refused { to, reason }) => self.answer(now, to, Err(reason)),
             Ok(Reply::Report(report)) => Incoming::Report(report),
             Err(_) => Incoming::Nothing,

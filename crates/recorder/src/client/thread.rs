@@ -140,7 +140,7 @@ impl Loop {
         loop {
             let start = now();
             if !self.take_orders(start) {
-                self.path.leave(start, &mut self.outbox)?;
+                self.path.leave(&mut self.outbox)?;
                 let _ = self.socket.send(&mut self.outbox);
                 return Ok(());
             }

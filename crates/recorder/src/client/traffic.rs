@@ -100,6 +100,18 @@ impl Traffic {
         }
     }
 
+    /// Takes news of arrivals; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
+    pub(super) fn arrived(&mut self, now: Time, index: u32, arrivals: u32, delay: Duration) {
+        if let Self::Adaptive(saturator) = self {
+            saturator.arrived(now, index, arrivals, delay);
+        }
+    }
+
+    /// Whether it wants to hear of arrivals.
+    pub(super) fn is_adaptive(&self) -> bool {
+        matches!(self, Self::Adaptive(_))
+    }
+
     pub(super) fn emit(&mut self, now: Time) -> Option<Burst> {
         match self {
             Self::Trains(trains) => trains

@@ -106,7 +106,7 @@ impl Schedule {
         let slot = self.slot(role);
         if !complete && now + AGAIN < slot.until {
             slot.due = Some(now + AGAIN);
-        } else if self.in_turns() && now + PAUSE < self.end {
+        } else if self.in_turns() {
             self.pass_turn(now);
         }
     }
@@ -118,6 +118,9 @@ impl Schedule {
         };
         self.turn = next;
         let (start, end) = (now + PAUSE, self.end);
+        if end.since(start).as_nanos() < length.as_nanos() / 2 {
+            return; // too little of a turn to be worth it
+        }
         let slot = self.slot(next);
         slot.due = Some(start);
         slot.until = end.min(start + length);

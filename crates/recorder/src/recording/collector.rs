@@ -62,7 +62,7 @@ impl RunPlan {
 pub struct Collector {
     /// Time zero on the client's clock.
     zero: Time,
-    /// Stamps of runs that are finished.
+    /// Stamps of runs that are finished, and of questions for the server's time.
     past: ClockEstimator,
     runs: BTreeMap<u32, Run>,
     /// The last thing that happened.
@@ -195,6 +195,16 @@ impl Collector {
                     slot.arrived = Some(slot.arrived.unwrap_or(Time::MAX).min(*at));
                     slot.copies = slot.copies.saturating_add(1);
                 }
+            }
+            Event::Clock {
+                asked,
+                received_ns,
+                sent_ns,
+                at,
+            } => {
+                self.past
+                    .uplink(since(self.zero, *asked), *received_ns as i64);
+                self.past.downlink(*sent_ns as i64, since(self.zero, *at));
             }
             Event::Paused { run, from, until } => {
                 if let Some(run) = self.runs.get_mut(run) {

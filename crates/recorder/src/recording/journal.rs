@@ -249,6 +249,7 @@ const PAUSED: u8 = 6;
 const ENDED: u8 = 7;
 const SIGNAL: u8 = 8;
 const OVERFLOWS: u8 = 9;
+const CLOCK: u8 = 10;
 
 fn encode(entry: &Entry, out: &mut Vec<u8>) {
     let mut put = |kind: u8, fields: &[&[u8]]| {
@@ -302,6 +303,15 @@ fn encode(entry: &Entry, out: &mut Vec<u8>) {
                     &time(at),
                 ];
                 put(DOWNLINK, &fields);
+            }
+            Event::Clock {
+                asked,
+                received_ns,
+                sent_ns,
+                at,
+            } => {
+                let (received, sent) = (received_ns.to_le_bytes(), sent_ns.to_le_bytes());
+                put(CLOCK, &[&time(asked), &received, &sent, &time(at)]);
             }
             Event::Paused { run, from, until } => {
                 put(PAUSED, &[&le(*run), &time(from), &time(until)])
@@ -405,6 +415,12 @@ fn decode(fields: &mut Fields<'_>) -> Option<Entry> {
             train: fields.u32()?,
             index: fields.u32()?,
             bytes: fields.u16()?,
+            sent_ns: fields.u64()?,
+            at: fields.time()?,
+        },
+        CLOCK => Event::Clock {
+            asked: fields.time()?,
+            received_ns: fields.u64()?,
             sent_ns: fields.u64()?,
             at: fields.time()?,
         },

@@ -6,6 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
+
 /// 32 random bytes that a server and its clients know, and nobody else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
@@ -46,13 +49,21 @@ pub enum SecretError {
     },
     /// The system gives no random bytes.
     #[error("the system gives no random bytes: {0}")]
-    Random(getrandom::Error),
+    Random(io::Error),
 }
 
 /// Random bytes of the system, for secrets, seeds and handshakes.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N], SecretError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(SecretError::Random)?;
+    let mut filled = 0;
+    while filled < N {
+        // By the system call itself: it needs no file, which a program alone in its root directory does not have.
+        match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(SecretError::Random(error.into())),
+        }
+    }
     Ok(bytes)
 }
 
