@@ -18,7 +18,7 @@ pub struct Experiment {
     pub quiet: Duration,
 }
 
-/// What an experiment is for. In words: "rate of both directions", "downlink trains of 5 to 275 packets".
+/// What an experiment is for; as text in words for whoever watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To find out roughly what each direction carries.

@@ -16,6 +16,7 @@ mod design;
 mod error;
 mod estimate;
 mod experiment;
+mod found;
 mod rate;
 mod result;
 mod sizes;
@@ -32,7 +33,7 @@ pub use result::{
 };
 
 use crate::packet::{PacketRecord, Way};
-use rate::QueueLimit;
+use found::Found;
 use trains::Arrivals;
 
 /// IP length of the packets of trains and of saturation (§4.4).
@@ -92,22 +93,6 @@ pub struct Calibrator {
     blocks: Vec<Duration>,
     found: Both<Found>,
     round_trip_ns: RoundTrips,
-}
-
-/// What has been found out of a direction so far.
-#[derive(Clone, Debug, Default)]
-struct Found {
-    /// One way, with the offset of the clocks.
-    least_delay_ns: Option<i64>,
-    saturated_bps: f64,
-    saturated_error_bps: f64,
-    queue: Option<QueueLimit>,
-    train: u16,
-    lengths: Vec<LengthProfile>,
-    errors: Vec<PredictionError>,
-    gaps: Vec<GapProfile>,
-    offsets: Vec<(u16, i64)>,
-    offset_errors: Vec<u64>,
 }
 
 impl Calibrator {
@@ -421,28 +406,5 @@ fn nothing(way: Way, purpose: Purpose, records: Both<&[PacketRecord]>) -> Calibr
         way,
         purpose,
         sent: records.of(way).len(),
-    }
-}
-
-impl From<Found> for DirectionCalibration {
-    fn from(found: Found) -> Self {
-        let (least_gap_ns, idle_ns) = trains::least_gap(&found.gaps);
-        let (queue_bytes, queue_at_least_bytes) = match found.queue {
-            Some(QueueLimit::Bytes(bytes)) => (Some(bytes), None),
-            Some(QueueLimit::AtLeast(bytes)) => (None, Some(bytes)),
-            None => (None, None),
-        };
-        Self {
-            train: found.train,
-            least_gap_ns,
-            idle_ns,
-            queue_bytes,
-            queue_at_least_bytes,
-            saturated_bps: found.saturated_bps as u64,
-            saturated_error_bps: found.saturated_error_bps as u64,
-            lengths: found.lengths,
-            errors: found.errors,
-            gaps: found.gaps,
-        }
     }
 }

@@ -241,7 +241,8 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
 ///
 /// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
 /// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
-/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree.
+/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree. At the end what only that allowance
+/// has let pass is taken back.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
@@ -249,11 +250,7 @@ pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let mut cold = vec![longest];
     let mut warm_before = false;
     for gap in &gaps[1..] {
-        let count = cold.len() as f64;
-        let mean = cold.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;
-        let squares = cold.iter().map(|gap| (gap.last_error_ns as f64).powi(2));
-        let error = (squares.sum::<f64>().sqrt() / count).hypot(gap.last_error_ns as f64);
-        let warm = (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + error;
+        let warm = is_warm(gap, &cold, true);
         if warm && warm_before {
             break;
         }
@@ -262,9 +259,29 @@ pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
             cold.push(gap);
         }
     }
+    // The edge itself is where it is without the allowance.
+    while let Some((last, before)) = cold.split_last()
+        && !before.is_empty()
+        && is_warm(last, before, false)
+    {
+        cold.pop();
+    }
     let least = cold[cold.len() - 1];
     let idle = least.gap_ns as i64 - least.last_ns;
     (least.gap_ns, idle.max(0) as u64)
+}
+
+/// Whether trains after a gap are delivered otherwise than after those `before`; with a standard error of the difference granted, or without.
+fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
+    let count = before.len() as f64;
+    let mean = before.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;
+    let squares = before
+        .iter()
+        .map(|gap| (gap.last_error_ns as f64).powi(2))
+        .sum::<f64>();
+    let error = (squares.sqrt() / count).hypot(gap.last_error_ns as f64);
+    let allowance = if granted { error } else { 0.0 };
+    (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + allowance
 }
 
 /// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer. `None` where either

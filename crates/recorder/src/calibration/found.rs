@@ -1,0 +1,44 @@
+//! What has been found out of a direction so far.
+
+use super::rate::QueueLimit;
+use super::result::{DirectionCalibration, GapProfile, LengthProfile, PredictionError};
+use super::trains;
+
+/// What has been found out of a direction so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// One way, with the offset of the clocks.
+    pub least_delay_ns: Option<i64>,
+    pub saturated_bps: f64,
+    pub saturated_error_bps: f64,
+    pub queue: Option<QueueLimit>,
+    pub train: u16,
+    pub lengths: Vec<LengthProfile>,
+    pub errors: Vec<PredictionError>,
+    pub gaps: Vec<GapProfile>,
+    pub offsets: Vec<(u16, i64)>,
+    pub offset_errors: Vec<u64>,
+}
+
+impl From<Found> for DirectionCalibration {
+    fn from(found: Found) -> Self {
+        let (least_gap_ns, idle_ns) = trains::least_gap(&found.gaps);
+        let (queue_bytes, queue_at_least_bytes) = match found.queue {
+            Some(QueueLimit::Bytes(bytes)) => (Some(bytes), None),
+            Some(QueueLimit::AtLeast(bytes)) => (None, Some(bytes)),
+            None => (None, None),
+        };
+        Self {
+            train: found.train,
+            least_gap_ns,
+            idle_ns,
+            queue_bytes,
+            queue_at_least_bytes,
+            saturated_bps: found.saturated_bps as u64,
+            saturated_error_bps: found.saturated_error_bps as u64,
+            lengths: found.lengths,
+            errors: found.errors,
+            gaps: found.gaps,
+        }
+    }
+}
