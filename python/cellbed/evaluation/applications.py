@@ -174,11 +174,6 @@ def measures(application: Application) -> list[str]:
             return [each(rule) for each in (start_up, bit_rate) for rule in application.rules]
 
 
-def unit(measure: str) -> Literal["s", "Mbit/s"]:
-    """Unit of a measure's samples."""
-    return "Mbit/s" if measure.startswith("bit rate") else "s"
-
-
 def quick(application: type[Application]) -> Application:
     """A shortened application, for a first look."""
     match application.name:
