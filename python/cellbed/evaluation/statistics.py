@@ -104,7 +104,7 @@ class _Weighted:
 
 
 def _distances(first: _Weighted, second: _Weighted) -> Samples:
-    """The first Wasserstein distance of each resample: the area between the two distribution functions (Vallender, Theory
+    """The first Wasserstein distance of each resample: the area between the distribution functions (Vallender, Theory
     of Probability and its Applications, 1974).
     """
     grid = np.sort(np.concatenate([first.values, second.values]))
