@@ -149,6 +149,11 @@ def page(name: str, protocol: Protocol) -> str:
     return f"page {name} {protocol}"
 
 
+def every_page(protocol: Protocol) -> str:
+    """Name of what pages have in common, beside their own measures: the mean of their errors' sizes."""
+    return f"every page {protocol}"
+
+
 def start_up(rule: Rule) -> str:
     """Name of the measure: how long the player with this rule took until it played."""
     return f"start-up {rule}"
