@@ -227,6 +227,9 @@ def _targets(rows: Sequence[Row]) -> Iterable[Target]:
         for statistic, aim in _AIMS.get((whole.method, whole.application), {}).items():
             value = getattr(whole, statistic).value
             worst = max(parts, key=lambda row: abs(getattr(row, statistic).value))
+            off = getattr(worst, statistic).value
+            if statistic == "mean":
+                off = math.copysign(off, worst.bias.value)
             reached = aim.least <= value <= aim.most and not (aim.biased and whole.bias.value > 0)
             yield Target(
                 application=whole.application,
@@ -236,8 +239,6 @@ def _targets(rows: Sequence[Row]) -> Iterable[Target]:
                 bound=aim.words(),
                 source=aim.source,
                 value=value,
-                worst=(worst.profile, math.copysign(getattr(worst, statistic).value, worst.bias.value))
-                if statistic == "mean"
-                else (worst.profile, getattr(worst, statistic).value),
+                worst=(worst.profile, off),
                 reached=reached,
             )
