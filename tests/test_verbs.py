@@ -11,8 +11,8 @@ import pytest
     [
         (["doc"], "There is no verb 'doc'. Did you mean doctor?"),
         (["Shell", "--up", "x"], "There is no verb 'Shell'. Did you mean shell?"),
-        (["re"], "Did you mean report?"),
-        (["r", "--help"], "Did you mean run or report?"),
+        (["re"], "Did you mean report or record?"),
+        (["r", "--help"], "Did you mean run or report or record?"),
         (["xyzzy"], "There is no verb 'xyzzy'. There are run, report, compare"),
     ],
 )

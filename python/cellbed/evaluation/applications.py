@@ -149,6 +149,11 @@ def page(name: str, protocol: Protocol) -> str:
     return f"page {name} {protocol}"
 
 
+def every_page(protocol: Protocol) -> str:
+    """Name of what pages have in common, beside their own measures: the mean of their errors' sizes."""
+    return f"every page {protocol}"
+
+
 def start_up(rule: Rule) -> str:
     """Name of the measure: how long the player with this rule took until it played."""
     return f"start-up {rule}"
@@ -172,11 +177,6 @@ def measures(application: Application) -> list[str]:
             return [page(name, protocol) for protocol in application.protocols for name in application.names]
         case Player():
             return [each(rule) for each in (start_up, bit_rate) for rule in application.rules]
-
-
-def unit(measure: str) -> Literal["s", "Mbit/s"]:
-    """Unit of a measure's samples."""
-    return "Mbit/s" if measure.startswith("bit rate") else "s"
 
 
 def quick(application: type[Application]) -> Application:

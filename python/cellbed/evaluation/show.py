@@ -46,7 +46,11 @@ def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Gr
         cells: list[Text | str] = []
         for method in methods:
             row = by_key.get((measure, profile, method))
-            cells += [_percent(row.mean, signed=profile != ALL), _percent(row.wasserstein)] if row else [NOTHING] * 2
+            cells += (
+                [_percent(row.mean, signed=row.distance is not None), _percent(row.wasserstein)]
+                if row
+                else [NOTHING] * 2
+            )
         last = profile == ALL
         grid.add_row(measure if measure != before else "", profile, *cells, style="bold" if last and conditions else "")
         before = measure

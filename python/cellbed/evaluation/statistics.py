@@ -40,19 +40,6 @@ class Difference:
     trials: int
 
 
-def wasserstein(first: Samples, second: Samples) -> float:
-    """The first Wasserstein distance of two samples: the area between their distribution functions (Vallender, Theory
-    of Probability and its Applications, 1974).
-
-    Errors: :class:`ValueError` for an empty sample.
-    """
-    if not len(first) or not len(second):
-        raise ValueError("an empty sample has no distribution")
-    values = np.sort(np.concatenate([first, second]))
-    below = [np.searchsorted(np.sort(each), values[:-1], side="right") / len(each) for each in (first, second)]
-    return float(np.abs(below[0] - below[1]) @ np.diff(values))
-
-
 def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: int = 1) -> Difference:
     """The difference of `replay` from `reference`, with intervals.
 
@@ -117,6 +104,9 @@ class _Weighted:
 
 
 def _distances(first: _Weighted, second: _Weighted) -> Samples:
+    """The first Wasserstein distance of each resample: the area between the distribution functions (Vallender, Theory
+    of Probability and its Applications, 1974).
+    """
     grid = np.sort(np.concatenate([first.values, second.values]))
     heights = []
     for each in (first, second):

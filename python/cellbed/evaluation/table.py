@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from cellbed.evaluation.applications import Application, Downloads, Pages, RoundTrips, measures
+from cellbed.evaluation.applications import Application, Downloads, Pages, RoundTrips, every_page, measures, page
 from cellbed.evaluation.network import REFERENCE
 from cellbed.evaluation.statistics import Difference, Estimate, Samples, difference, estimate
 
@@ -24,10 +25,10 @@ Statistic = Literal["mean", "median", "p95"]
 class Row:
     """One measure of one method in one condition, or over all.
 
-    mean, median, p95: error relative to the reference; over all conditions the mean of its size, without its sign, as
-    errors of opposite sign are no less wrong together. bias: the same with its sign. wasserstein: distance over the
-    reference's mean; distance: in the measure's unit, ``None`` over all conditions. lost: samples that were never
-    completed, on the replay and on the reference. trials: fewest of a condition.
+    mean, median, p95: error relative to the reference; over several conditions or pages the mean of its size, without
+    its sign, as errors of opposite sign are no less wrong together. bias: the same with its sign. wasserstein: distance
+    over the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. lost: samples
+    that were never completed, on the replay and on the reference. trials: fewest of a condition.
     """
 
     application: str
@@ -89,6 +90,7 @@ def table(
     are left out.
     """
     rows: list[Row] = []
+    together: dict[tuple[str, str, str], list[tuple[str, _Found]]] = {}
     by_measure = samples.partition_by("measure", "profile", as_dict=True)
     for application in applications:
         for measure, method in product(measures(application), methods):
@@ -101,7 +103,10 @@ def table(
             names = application.name, measure, method
             rows += [_row(*names, *each) for each in found]
             if found:
-                rows.append(_over_all(*names, found))
+                rows.append(_together(*names, ALL, [each for _, each in found]))
+            together.setdefault((application.name, measure, method), []).extend(found)
+        if isinstance(application, Pages):
+            rows += _pages_together(application, methods, together)
     return Table(tuple(rows), tuple(_targets(rows)))
 
 
@@ -149,8 +154,20 @@ def _row(application: str, measure: str, method: str, profile: str, found: _Foun
     )
 
 
-def _over_all(application: str, measure: str, method: str, found: Sequence[tuple[str, _Found]]) -> Row:
-    differences = [each.difference for _, each in found]
+def _pages_together(
+    pages: Pages, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
+) -> Iterable[Row]:
+    """Rows of all pages of a protocol, for each condition and over all."""
+    for protocol, method in product(pages.protocols, methods):
+        each = [one for name in pages.names for one in found.get((pages.name, page(name, protocol), method), [])]
+        for profile in (*dict.fromkeys(profile for profile, _ in each), ALL):
+            there = [one for where, one in each if profile in (where, ALL)]
+            if there:
+                yield _together(pages.name, every_page(protocol), method, profile, there)
+
+
+def _together(application: str, measure: str, method: str, profile: str, found: Sequence[_Found]) -> Row:
+    differences = [each.difference for each in found]
     trials = min(each.trials for each in differences)
 
     def each(values: Callable[[Difference], Samples]) -> Estimate:
@@ -159,7 +176,7 @@ def _over_all(application: str, measure: str, method: str, found: Sequence[tuple
     return Row(
         application=application,
         measure=measure,
-        profile=ALL,
+        profile=profile,
         method=method,
         mean=each(lambda one: np.abs(one.mean)),
         bias=each(lambda one: one.mean),
@@ -168,8 +185,8 @@ def _over_all(application: str, measure: str, method: str, found: Sequence[tuple
         wasserstein=each(lambda one: one.relative_wasserstein),
         distance=None,
         trials=trials,
-        samples=sum(one.samples for _, one in found),
-        lost=(sum(one.lost[0] for _, one in found), sum(one.lost[1] for _, one in found)),
+        samples=sum(one.samples for one in found),
+        lost=(sum(one.lost[0] for one in found), sum(one.lost[1] for one in found)),
     )
 
 
@@ -210,6 +227,9 @@ def _targets(rows: Sequence[Row]) -> Iterable[Target]:
         for statistic, aim in _AIMS.get((whole.method, whole.application), {}).items():
             value = getattr(whole, statistic).value
             worst = max(parts, key=lambda row: abs(getattr(row, statistic).value))
+            off = getattr(worst, statistic).value
+            if statistic == "mean":
+                off = math.copysign(off, worst.bias.value)
             reached = aim.least <= value <= aim.most and not (aim.biased and whole.bias.value > 0)
             yield Target(
                 application=whole.application,
@@ -219,6 +239,6 @@ def _targets(rows: Sequence[Row]) -> Iterable[Target]:
                 bound=aim.words(),
                 source=aim.source,
                 value=value,
-                worst=(worst.profile, getattr(worst, statistic).value),
+                worst=(worst.profile, off),
                 reached=reached,
             )
