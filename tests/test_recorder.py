@@ -224,6 +224,7 @@ def test_ctrl_c_ends_a_recording_properly(secret: Path, tmp_path: Path) -> None:
     assert result["counts"]["light-uplink"]["lost"] == 0
 
 
+@pytest.mark.slow
 def test_turns_share_one_way(secret: Path, tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     with serving(secret) as server:
