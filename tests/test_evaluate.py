@@ -74,7 +74,7 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
             assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
     assert json.loads((folder / "table.json").read_text()) == found
     samples = pl.read_parquet(folder / "samples.parquet")
-    assert samples.height == 3 * 2 * (100 + 9)
+    assert samples.height == 3 * 2 * (100 + 7 * 3 + 2)
     assert pl.read_csv(folder / "samples.csv").height == samples.height
     assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
 

@@ -6,6 +6,7 @@ virtual time.
 
 from __future__ import annotations
 
+import random
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -59,7 +60,8 @@ class Trains:
 class Downloads:
     """Files by TCP, each over a connection of its own, in random order with pauses in between.
 
-    sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: shortest and longest pause.
+    sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: shortest and longest pause. repeats: how
+    often files of up to 1 MB are fetched, which are soon there and vary most; larger ones once.
     """
 
     name: ClassVar[str] = "downloads"
@@ -67,11 +69,21 @@ class Downloads:
         1 * _KB, 10 * _KB, 50 * _KB, 100 * _KB, 250 * _KB, 500 * _KB, 1000 * _KB, 5000 * _KB, 10_000 * _KB,
     )  # fmt: skip
     pause_s: tuple[float, float] = (0.2, 1.0)
+    repeats: int = 3
 
     @property
     def length_s(self) -> float:
         """How long it takes, about: at 30 Mbit/s."""
-        return sum(size * 8 / 30e6 + 0.2 + sum(self.pause_s) / 2 for size in self.sizes)
+        return sum(size * 8 / 30e6 + 0.2 + sum(self.pause_s) / 2 for size in self._all())
+
+    def turns(self, seed: int) -> list[tuple[float, int]]:
+        """The files in random order, each with the pause before it, seconds."""
+        chance, sizes = random.Random(seed), self._all()
+        chance.shuffle(sizes)
+        return [(chance.uniform(*self.pause_s), size) for size in sizes]
+
+    def _all(self) -> list[int]:
+        return [size for size in self.sizes for _ in range(self.repeats if size <= 1000 * _KB else 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,9 @@ def _trains(path: Path, application: Trains, seed: int) -> list[Measured]:
 
 
 def _downloads(path: Path, application: Downloads, seed: int) -> list[Measured]:
-    chance = random.Random(seed)
-    sizes = list(application.sizes)
-    chance.shuffle(sizes)
     found: list[Measured] = []
-    for size in sizes:
-        at = path.now + _nanos(chance.uniform(*application.pause_s))
+    for pause, size in application.turns(seed):
+        at = path.now + _nanos(pause)
         taken = path.downloads(at, sizes=[size], request=8, until=at + _PATIENCE).taken.tolist()
         found += [(download(size), value) for value in _seconds(taken)]
     return found

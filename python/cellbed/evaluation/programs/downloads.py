@@ -40,12 +40,9 @@ def _answer(connection: socket.socket) -> None:
 
 
 def run(address: str, application: Downloads, seed: int) -> Iterator[Measured]:
-    """Each size once, in random order, from the first SYN to the last byte."""
-    chance = random.Random(seed)
-    sizes = list(application.sizes)
-    chance.shuffle(sizes)
-    for size in sizes:
-        time.sleep(chance.uniform(*application.pause_s))
+    """The files in random order, each from the first SYN to the last byte."""
+    for pause, size in application.turns(seed):
+        time.sleep(pause)
         began = time.monotonic()
         try:
             with socket.create_connection((address, PORT), timeout=_PATIENCE_S) as connection:
