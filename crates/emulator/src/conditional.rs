@@ -65,6 +65,7 @@ struct Model {
     /// Bytes, and ns.
     floor: Vec<(u64, i64)>,
     neighbours: usize,
+    reach: f64,
     states: Vec<State>,
     trains: Vec<Trains>,
     warm_up: Warm,
@@ -198,6 +199,7 @@ impl Model {
         Ok(ConditionalModel {
             delays,
             trains,
+            reach: self.reach,
             saturated,
             warm_up,
         })

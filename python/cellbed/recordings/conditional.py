@@ -27,6 +27,9 @@ VERSION = 1
 NEIGHBOURS = 8
 """Samples about an instant of which one is drawn: few, since delays drift; not one, since replays are to differ."""
 
+REACH = 2.5
+"""Trains up to so many times as long as what has waited show how the link goes on."""
+
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -34,7 +37,7 @@ Points = list[tuple[int, float]]
 """Sizes in bytes with a value in ns, in order of size."""
 
 _MS = 1_000_000
-_IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 170, 230]) * _MS
+_IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
 """Where states of idleness may begin; those with too few samples are joined with the next."""
 _EDGES = np.array(
     [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 25, 30, 40, 50, 70, 100, 150]
@@ -54,7 +57,7 @@ _TREND_STEP, _TREND_WIDTH = 250 * _MS, 1000 * _MS
 
 def conditional_plan() -> TrainPlan:
     """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
-    and trains of lengths that double, from 5 to 320 packets down and from 5 to 60 up. A turn takes about 3 s."""
+    and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s."""
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
         return Train(up=up, down=down, up_bytes=up_bytes, down_bytes=down_bytes, gap_ns=int(gap_ms * _MS))
@@ -64,13 +67,13 @@ def conditional_plan() -> TrainPlan:
 
     single = down(1, 45)
     acknowledgements = [down(1, 3, 100)] * 7 + [down(1, 45, 100)]
+    asleep = [train(1, 1, 100, 100, 300), down(1, 45, 100)]
     rotation = [
-        single, down(10, 55), single, down(40, 20), down(20, 55, 100), train(20, 1, 1400, 100, 55),
-        *acknowledgements, single, down(80, 85), train(1, 1, 300, 400, 350), train(1, 1, 100, 100, 350),
-        train(1, 1, 100, 100, 45), single, down(160, 130), train(5, 1, 1400, 100, 55), single, down(5, 55, 100),
-        down(320, 200), train(60, 1, 1400, 100, 85), down(1, 55, 700), single, down(1, 8), down(1, 8), down(1, 8),
-        down(1, 4), down(1, 4), down(1, 15), down(1, 15, 100), down(40, 18), down(20, 55), train(1, 1, 100, 100, 350),
-        down(1, 45, 100), single,
+        single, down(10, 55), single, down(25, 20), down(25, 55, 100), train(20, 1, 1400, 100, 55), *asleep,
+        *acknowledgements, single, down(60, 85), train(1, 1, 300, 400, 300), down(1, 45), single, down(150, 130),
+        *asleep, train(5, 1, 1400, 100, 55), single, down(5, 55, 100), down(400, 240), train(60, 1, 1400, 100, 85),
+        down(1, 300, 700), single, down(1, 8), down(1, 8), down(1, 8), down(1, 4), down(1, 4), down(1, 15),
+        down(1, 15, 100), down(60, 25), down(25, 55), *asleep, single,
     ]  # fmt: skip
     return TrainPlan(rotation=tuple(rotation), gap_ns=50 * _MS, jitter=0.5)
 
@@ -114,6 +117,7 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
         "trend_ns": [[int(time), int(delay)] for time, delay in zip(trend.times, trend.delays, strict=True)],
         "floor": _whole(floor),
         "neighbours": NEIGHBOURS,
+        "reach": REACH,
         "states": _states(firsts, over, idle),
         "trains": [{"bytes": length * packet, **described} for length, described in trains.items()],
         "warm_up": {
@@ -257,21 +261,23 @@ def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]
     for begin, end in zip(edges, [*edges[1:], 1e18], strict=True):
         state = alone & (idle >= begin) & (idle < end)
         if state.any():
-            usual = _USUAL if begin < _COLD[1] else 100
+            asleep = begin >= _COLD[1]
             found.append(
                 {
                     "idle_ns": int(begin),
-                    **_state(firsts.sent[state], firsts.bytes[state], over[state], everywhere, usual),
+                    **_state(firsts.sent[state], firsts.bytes[state], over[state], everywhere, asleep),
                 }
             )
     found[0]["idle_ns"] = 0
     return found
 
 
-def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, usual: int) -> dict[str, Any]:
-    """Samples of each size. Where no size has enough, all count as the most frequent one."""
+def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: bool) -> dict[str, Any]:
+    """Samples of each size. Where no size has enough all count as the most frequent one, and so they do of devices that
+    may be asleep, which differ by much more than sizes do."""
+    usual = 100 if asleep else _USUAL
     means = _by_size(sizes, over)
-    if not means:
+    if asleep or not means:
         most = int(np.bincount(sizes).argmax())
         over = over - _on(everywhere, sizes) + _on(everywhere, np.array([most]))
         sizes = np.full_like(sizes, most)

@@ -49,6 +49,8 @@ pub struct ConditionalModel {
     pub delays: Delays,
     /// Trains of a cold link, in order of their bytes.
     pub trains: Vec<TrainSet>,
+    /// Trains up to so many times as long as what has waited show how the link goes on behind a train.
+    pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
     /// Which share of them a link gets that is not saturated.

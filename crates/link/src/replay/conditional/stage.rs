@@ -292,7 +292,9 @@ impl<P> Conditional<P> {
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.config.model.trains;
         let (served, longer) = (trains[set].length(), set + 1);
-        if longer < trains.len() && (trains[longer].bytes().0 as f64) < REACH * self.warmth.peak {
+        if longer < trains.len()
+            && (trains[longer].bytes().0 as f64) < self.config.model.reach * self.warmth.peak
+        {
             let position = self.playback.position(now);
             let neighbours = self.config.model.delays.neighbours();
             let train = trains[longer].draw(position, neighbours, &mut self.random);
@@ -352,8 +354,6 @@ impl<P> Conditional<P> {
     }
 }
 
-/// Trains up to so many times as long as what has waited show how the link goes on.
-const REACH: f64 = 2.5;
 /// Up to here a link that has been busy is cold all the same.
 const COLD: Duration = Duration::from_micros(500);
 /// After an idleness like this first packets may find the device asleep, unlike those of the trains.
