@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv/bin
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 
-.PHONY: help setup demo test test-slow lint bench clean
+.PHONY: help setup demo test test-slow lint bench recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,11 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 	$(VENV)/python benches/link_python.py
+
+recorder: export RUSTFLAGS = -C target-feature=+crt-static
+recorder:  ## the recorder as one program that needs nothing installed
+	cargo build --release -p cellbed-recorder --target x86_64-unknown-linux-gnu
+	@echo target/x86_64-unknown-linux-gnu/release/cellbed-recorder
 
 clean:  ## remove what was built here, and what killed runs left
 	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean

@@ -36,6 +36,8 @@ if [ "$purpose" = test ]; then
     need passt pasta
     need iproute2 ip
     need shellcheck shellcheck
+    need nginx-light nginx
+    need openssl openssl
     need procps ps
     need tshark tshark
 fi
@@ -62,10 +64,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     done
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" apt-get install -y --no-install-recommends "${available[@]}" >/dev/null
-    # A broker of the system would hold nothing of ours up, but nobody asked for it.
-    if [[ " ${missing[*]} " == *" mosquitto "* ]] && [ -d /run/systemd/system ]; then
-        "${as_root[@]}" systemctl disable --now mosquitto >/dev/null 2>&1 || true
-    fi
+    # Servers of the system would hold nothing of ours up, but nobody asked for them.
+    for server in mosquitto nginx; do
+        if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
+            "${as_root[@]}" systemctl disable --now "$server" >/dev/null 2>&1 || true
+        fi
+    done
 fi
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then

@@ -12,9 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 INTERNET = "198.51.100.1"
@@ -285,6 +287,24 @@ class World:
             script += [f"mkdir -p {place}; mount --bind {kept} {place}" for place, kept in aside.items()]
             done = self.run(["sh", "-ec", "umask 022\n" + "\n".join(script)])
             assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def open_world() -> Iterator[World]:
+    """A world that ends with the ``with`` block."""
+    # Not pytest's tmp_path: the ordinary user may not enter the folders of root's pytest.
+    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
+        world = World(Path(folder))
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return when `holds` does; the test's own time limit ends a wait in vain."""
+    while not holds():
+        time.sleep(0.01)
 
 
 def cellbed(verb: str) -> list[str]:

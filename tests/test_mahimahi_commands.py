@@ -8,11 +8,10 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,9 @@ from shell_world import (
     World,
     cellbed,
     missing,
+    open_world,
     python,
+    wait_until,
 )
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -84,16 +85,11 @@ print("turns")
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
-    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
-        world = World(Path(folder))
-        try:
-            done = world.run([*cellbed("mahimahi"), "install", "--prefix", folder])
-            assert done.returncode == 0, done.stderr
-            world.serve(ECHO, "::", HOST_PORT)
-            yield world
-        finally:
-            world.close()
+    with open_world() as world:
+        done = world.run([*cellbed("mahimahi"), "install", "--prefix", str(world.folder)])
+        assert done.returncode == 0, done.stderr
+        world.serve(ECHO, "::", HOST_PORT)
+        yield world
 
 
 def on_path(world: World, *command: str) -> list[str]:
@@ -112,12 +108,6 @@ def start(world: World, *command: str, user: int = 0) -> subprocess.Popen[str]:
 def left_over(world: World) -> tuple[str, str, set[str]]:
     """What a shell could leave behind on the host."""
     return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        # The test's own time limit ends a wait in vain.
-        time.sleep(0.01)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

@@ -9,7 +9,6 @@ import re
 import shutil
 import struct
 import subprocess
-import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -40,17 +39,6 @@ while time.monotonic() < end:
     s.sendto(bytes(1000), ("100.127.0.1", 9))
     time.sleep(0.001)
 """
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
-    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
-        world = World(Path(folder))
-        try:
-            yield world
-        finally:
-            world.close()
 
 
 def status(time_ns: int, delivered_bytes: int, **changes: Any) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
         ({"up": "lte-suburban.up"}, "mobile-0.uplink rate"),
         ({"up": "unlimited"}, "mobile-0.uplink rate"),
         ({"delay": "14 ms"}, "mobile-0.uplink delay"),
-        ({"delay": "9 ms"}, "mobile-0.downlink delay"),
+        ({"delay": "7 ms"}, "mobile-0.downlink delay"),
     ],
 )
 def test_a_link_that_is_off_is_noticed(tmp_path: Path, real: dict[str, str], wrong: str) -> None:
@@ -142,7 +142,7 @@ def plan_of(folder: Path, link: str) -> Plan:
     """The scenario with another mobile link; its downlink is a trace where the link has none."""
     path = folder / "scenario.toml"
     text = SCENARIO.format(cpus=0.5, memory="256 MiB", up="", delay="")
-    replaced = ("up =", "base_delay =", "down =") if "down =" in link else ("up =", "base_delay =")
+    replaced = ("up =", "base_delay =", *(("down =",) if "down =" in link or "profile =" in link else ()))
     kept = [line for line in text.splitlines() if not line.startswith(replaced)]
     kept.insert(kept.index("[links.mobile]") + 1, link)
     path.write_text("\n".join(kept))
@@ -187,6 +187,35 @@ def test_what_can_be_proved_of_other_kinds_is(tmp_path: Path, asked: str, real: 
     proofs = list(prove_links(plan_of(tmp_path, asked), emulator, lambda text: None))
     emulator.stop()
     assert wrong in {proof.what for proof in proofs if not proof.ok}
+
+
+def recording(folder: Path, heavy_ms: int) -> str:
+    """A mobile link that replays a recording with an opportunity every `heavy_ms` under saturation."""
+    (folder / "light").write_text("".join(f"{at} {12 + at // 200} 0 3 6 9\n" for at in range(0, 2000, 50)))
+    (folder / f"heavy-{heavy_ms}").write_text("".join(f"{at}\n" for at in range(heavy_ms, 4001, heavy_ms)))
+    up = f'{{ kind = "cellreplay", light = "light", heavy = "heavy-{heavy_ms}", idle = "20 ms" }}'
+    return f'up = {up}\ndown = "unlimited"'
+
+
+@needs_tun
+@pytest.mark.parametrize("kind", ["cellreplay", "radio"])
+def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path, kind: str) -> None:
+    link = recording(tmp_path, 2) if kind == "cellreplay" else 'kind = "radio"\nprofile = "lowband-good"'
+    asked = plan_of(tmp_path, link)
+    emulator = Emulator.start(asked.emulator_config(None, None))
+    proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
+    emulator.stop()
+    assert {what: str(proof) for what, proof in proofs.items() if proof.state != "holds"} == {}
+    assert "held against the model" in proofs["mobile-0.uplink rate"].note
+
+
+@needs_tun
+def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> None:
+    emulator = Emulator.start(plan_of(tmp_path, recording(tmp_path, 3)).emulator_config(None, None))
+    asked = plan_of(tmp_path, recording(tmp_path, 2))
+    proofs = list(prove_links(asked, emulator, lambda text: None))
+    emulator.stop()
+    assert [proof.what for proof in proofs if not proof.ok] == ["mobile-0.uplink rate"]
 
 
 @needs_tun

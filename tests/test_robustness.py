@@ -10,9 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +34,6 @@ for number in range(3000):
     one.recv(99)
 print("all answered")
 """
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
-    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
-        world = World(Path(folder))
-        try:
-            yield world
-        finally:
-            world.close()
 
 
 def on_a_disk_of(kibibytes: int, folder: Path, then: str) -> list[str]:

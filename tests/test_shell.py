@@ -8,9 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,7 @@ from shell_world import (
     cellbed,
     missing,
     python,
+    wait_until,
 )
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -56,23 +55,6 @@ begin = time.monotonic()
 socket.create_connection((sys.argv[1], 7), 10)
 print(time.monotonic() - begin)
 """
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
-    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
-        world = World(Path(folder))
-        try:
-            yield world
-        finally:
-            world.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        # The test's own time limit ends a wait in vain.
-        time.sleep(0.01)
 
 
 def wait_for_line(process: subprocess.Popen[str]) -> str:

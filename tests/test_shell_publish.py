@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
 
 import pytest
 
@@ -82,17 +79,6 @@ def test_what_is_no_port_is_answered_with_what_is(text: str, message: str) -> No
 
 
 needs_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    # Not tmp_path: the ordinary user may not enter the folders of root's pytest.
-    with tempfile.TemporaryDirectory(prefix="cellbed-test-") as folder:
-        world = World(Path(folder))
-        try:
-            yield world
-        finally:
-            world.close()
 
 
 def serving(

@@ -18,6 +18,13 @@ Columns = tuple[
     NDArray[np.int64],
 ]
 
+def record(arguments: list[str]) -> int:
+    """Run ``cellbed record`` with these arguments, as ``cellbed-recorder`` without Python does; its exit status.
+
+    0 done, 1 an error, 2 wrong arguments, 130 interrupted before anything was recorded. Writes to standard output and
+    error; handles SIGINT, SIGTERM and SIGHUP while it runs. The GIL is released throughout.
+    """
+
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 
@@ -47,6 +54,14 @@ def enter(
     The process is killed when the *thread* that started it ends, so start it from one that stays.
 
     Errors: :class:`OSError` that says what failed.
+    """
+
+def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
+    """What a calibration finds of two directions in virtual time, as JSON (:class:`cellbed.calibration.Calibration`).
+
+    uplink, downlink: stages as in ``Direction``. seed: of the order of trains.
+
+    Errors: :class:`ValueError` for stages that are none, and where nothing or too little comes through.
     """
 
 class TraceFormatError(ValueError):
@@ -190,6 +205,16 @@ class Path:
         tcp: TcpSettings,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
+    def page(
+        self,
+        at_ns: int,
+        objects: list[tuple[int, int | None]],
+        http2: bool,
+        sizes: tuple[int, int, tuple[int, int, int] | None],
+        processing_ns: int,
+        tcp: TcpSettings,
+        until_ns: int,
+    ) -> tuple[Int64, Int64]: ...
 
 @final
 class Session:
@@ -203,7 +228,3 @@ def toml_positions(text: str) -> dict[str, tuple[int, int]]:
 
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
     """
-
-def calibrate(uplink: str, downlink: str, seed: int) -> str:
-    """Calibrate a network in virtual time; stages as JSON lists, the result as JSON. Errors: ``ValueError``."""
-    ...

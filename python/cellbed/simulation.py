@@ -32,8 +32,8 @@ class Tcp:
     """What both ends of a connection are set to; the defaults are Linux's.
 
     control: congestion control, CUBIC (RFC 9438) or NewReno (RFC 5681, 6582). hystart: whether CUBIC's slow start may
-    end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent. initial_window: segments.
-    receive_window: bytes, constant. segment: bytes of data in a full packet, with 52 bytes of headers in front.
+    end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent. initial_window:
+    segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52 bytes of headers.
     """
 
     control: Literal["cubic", "newreno"] = "cubic"
@@ -90,6 +90,37 @@ class Downloads:
         """Flow completion times, ns; -1 for what was not finished."""
         taken: Int64 = np.where(self.finished >= 0, self.finished - self.started, -1)
         return taken
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageLoad:
+    """The load of a page, a row for each object.
+
+    started: when the browser sent the first SYN. requested, arrived: when the object was asked for and when its last
+    byte was there; -1 if it was not.
+    """
+
+    started: int
+    requested: Int64
+    arrived: Int64
+
+    @property
+    def taken(self) -> int:
+        """The page load time, ns: until the last object was there; -1 if one was not."""
+        return int(self.arrived.max()) - self.started if len(self.arrived) and self.arrived.min() >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """Bytes of a TLS 1.3 handshake (RFC 8446 §2), which takes one round trip. The sizes are ours: a padded hello, two
+    certificates.
+
+    hello: from the client. answer: from the server. end: from the client, in front of its first request.
+    """
+
+    hello: int = 517
+    answer: int = 3500
+    end: int = 80
 
 
 class Path:
@@ -152,6 +183,28 @@ class Path:
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]
         tables = self._model.downloads(at, numbers, pauses, request, keep_connection, astuple(tcp), until)
         return Downloads(*tables)
+
+    def page(
+        self, at: int | None = None, *, objects: Sequence[tuple[int, int | None]],
+        protocol: Literal["HTTP/1.1", "HTTP/2"] = "HTTP/2", tls: Handshake | None = Handshake(),
+        request: int | None = None, header: int | None = None, processing: int = 0, tcp: Tcp = Tcp(),
+        until: int | None = None,
+    ) -> PageLoad:  # fmt: skip
+        """A page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
+
+        objects: bytes of each, and the number of the object that names it, which comes before it; ``None`` for the
+        document. They are asked for in this order. request, header: bytes of a request, and in front of each body; 500
+        and 300 for HTTP/1.1, 100 each for HTTP/2 unless given. processing: ns from an object's arrival until the
+        browser asks for those that it names.
+        """
+        at, until = self._span(at, until)
+        http2 = protocol == "HTTP/2"
+        if not http2 and protocol != "HTTP/1.1":
+            raise ValueError(f"there is no protocol {protocol!r}: HTTP/1.1 or HTTP/2")
+        usual = (100, 100) if http2 else (500, 300)
+        sizes = (request or usual[0], usual[1] if header is None else header, None if tls is None else astuple(tls))
+        numbers = [(int(size), None if parent is None else int(parent)) for size, parent in objects]
+        return PageLoad(at, *self._model.page(at, numbers, http2, sizes, processing, astuple(tcp), until))
 
     def session(self, *, request: int = 200, tcp: Tcp = Tcp()) -> Session:
         """Downloads over one connection, each decided on when the one before has ended, as by an adaptive player."""

@@ -10,6 +10,7 @@ mod replay;
 mod simulation;
 mod trace;
 
+use std::ffi::OsString;
 use std::io;
 
 use cellbed_emulator::{Entry, Error};
@@ -19,7 +20,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::calibration::calibrate;
+    use super::calibration::calibrate_virtually;
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]
@@ -31,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]
-    use super::{emulate, enter};
+    use super::{emulate, enter, record};
 }
 
 #[pyfunction]
@@ -40,6 +41,11 @@ fn emulate(py: Python<'_>) -> PyResult<()> {
         0 => Ok(()),
         status => Err(pyo3::exceptions::PySystemExit::new_err(status)),
     }
+}
+
+#[pyfunction]
+fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
+    py.detach(|| cellbed_recorder::command::run_of_cellbed(arguments))
 }
 
 #[pyfunction]

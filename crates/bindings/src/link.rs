@@ -193,6 +193,7 @@ pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
     changes.into_iter().map(change).collect()
 }
 
+/// Stages in the terms of the emulator's configuration.
 pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     cellbed_emulator::parse_stages(stages).map_err(|error| PyValueError::new_err(error.to_string()))
 }

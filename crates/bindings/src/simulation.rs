@@ -3,7 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::{Bytes, Duration, Time};
-use cellbed_simulator::{Control, Download, Downloads, End, Network, RoundTrips, Tcp, Trains};
+use cellbed_simulator::{
+    Control, Download, Downloads, End, Fetch, Handshake, Network, PageLoad, PageObject, Protocol,
+    RoundTrips, Tcp, Trains,
+};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,6 +20,8 @@ type Column<'py> = Bound<'py, PyArray1<i64>>;
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
 /// Control, HyStart, idle restart, initial window, receive window, segment.
 type TcpSettings = (String, bool, bool, u64, u64, u64);
+/// Bytes of a request, of an answer's header, and of the three parts of the TLS handshake.
+type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
 const NOTHING: i64 = -1;
 /// The largest IP packet.
@@ -174,6 +179,55 @@ impl Path {
             })
         })?;
         Ok(table(py, downloads.results()))
+    }
+
+    #[allow(clippy::too_many_arguments)] // Python's keywords
+    fn page<'py>(
+        &self,
+        py: Python<'py>,
+        at_ns: u64,
+        objects: Vec<(u64, Option<usize>)>,
+        http2: bool,
+        sizes: PageSettings,
+        processing_ns: u64,
+        tcp: TcpSettings,
+        until_ns: u64,
+    ) -> PyResult<(Column<'py>, Column<'py>)> {
+        let known = |(index, &(_, parent)): (usize, &(u64, Option<usize>))| {
+            parent.is_none_or(|parent| parent < index)
+        };
+        if let Some(index) = objects.iter().enumerate().position(|it| !known(it)) {
+            return refuse(format!(
+                "parents[{index}] must be None or a number below {index}"
+            ));
+        }
+        let (request, header, handshake) = sizes;
+        messages("request", &[request])?;
+        let protocol = if http2 {
+            Protocol::Http2
+        } else {
+            Protocol::Http1
+        };
+        let object = |(bytes, parent)| PageObject { bytes, parent };
+        let objects: Vec<PageObject> = objects.into_iter().map(object).collect();
+        let mut page = PageLoad::new(protocol, &objects, settings(tcp)?);
+        (page.request, page.header) = (request, header.max(1));
+        page.handshake = handshake.map(|(hello, answer, end)| Handshake { hello, answer, end });
+        if let Some((hello, answer, end)) = handshake {
+            messages("tls", &[hello, answer, end])?;
+        }
+        page.processing = Duration::from_nanos(processing_ns);
+        py.detach(|| {
+            self.starting(at_ns, |network, at| {
+                network.run(&mut page, at, Time::from_nanos(until_ns));
+            })
+        })?;
+        let column = |of: &dyn Fn(&Fetch) -> Option<Time>| {
+            let fetches = page.fetches().iter();
+            let values: Vec<i64> = fetches.map(|it| of(it).map_or(NOTHING, nanos)).collect();
+            values.into_pyarray(py)
+        };
+        Ok((column(&|it| it.requested), column(&|it| it.arrived)))
     }
 }
 

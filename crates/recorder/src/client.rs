@@ -16,3 +16,6 @@ pub use path::{Path, RunRequest};
 pub use session::SessionError;
 pub use thread::{Message, Order, PathThread};
 pub use traffic::{Role, Workload};
+
+#[cfg(test)]
+mod tests;

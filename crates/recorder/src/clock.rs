@@ -3,8 +3,9 @@
 //! With θ(t) what the server's clock is ahead of the client's at t, a packet that goes up in d shows a difference of stamps of
 //! θ + d, one that comes down one of θ − d. The line θ(t) = offset + drift · t therefore lies below all points of the uplink and above all of the
 //! downlink: between the lower convex hull of the ones and the upper hull of the others. Moon, Skelly & Towsley ("Estimation and
-//! removal of clock skew from network delay measurements", INFOCOM 1999, §III) lay a line against one hull; here both directions are known, and
-//! the drift is that of the widest strip between the hulls, which queues and steps of the delay of one direction alone do not bend.
+//! removal of clock skew from network delay measurements", INFOCOM 1999, §III) lay a line against one hull, as close to the points as it can be.
+//! Here two parallel lines are laid against both, each as close as the other's closeness allows: each direction counts in the measure in which
+//! its packets are near their minimum, so that neither a queue nor a step of the delay in one direction bends the drift.
 //! As in Paxson ("On calibrating measurements of packet transit times", SIGMETRICS 1998, §4), the offset lies in the middle: how the least
 //! round trip is divided between the directions cannot be known from stamps, and so half of it is uncertain.
 
@@ -79,7 +80,7 @@ impl ClockEstimator {
 
     /// The estimate, once there were packets in both directions.
     pub fn estimate(&self) -> Option<ClockEstimate> {
-        let strip = hull::widest_strip(&self.uplink.points(), &self.downlink.points())?;
+        let strip = hull::strip(&self.uplink, &self.downlink)?;
         Some(ClockEstimate {
             offset_ns: self.origin?.wrapping_add(strip.middle.round() as i64),
             drift_ppm: strip.slope * 1e6,

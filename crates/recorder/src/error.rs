@@ -1,6 +1,9 @@
 //! What can go wrong, in sentences that name the thing, the place and the remedy.
 
 use std::io;
+use std::net::SocketAddr;
+
+use crate::wire::Refusal;
 
 /// Everything that stops the recorder, or one of its commands.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,49 @@ pub enum Error {
     /// A session cannot go on.
     #[error(transparent)]
     Session(#[from] crate::client::SessionError),
+
+    /// Nobody there.
+    #[error(
+        "no answer from {server} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret, and does UDP to that port pass?"
+    )]
+    NoAnswer {
+        /// The server.
+        server: SocketAddr,
+        /// How long it was asked.
+        seconds: u64,
+    },
+
+    /// The server does not let us in.
+    #[error("{server} refuses: {reason}")]
+    Rejected {
+        /// The server.
+        server: SocketAddr,
+        /// Why.
+        reason: Refusal,
+    },
+
+    /// The server did not do what it was asked.
+    #[error("the server refuses: {reason}")]
+    Refused {
+        /// Why.
+        reason: Refusal,
+    },
+
+    /// A calibration cannot go on.
+    #[error("calibration: {0}")]
+    Calibration(crate::calibration::CalibrationError),
+
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+
+    /// Options that do not fit each other, or the network.
+    #[error("{0}")]
+    Usage(String),
+
+    /// A recording on disk.
+    #[error(transparent)]
+    Recording(#[from] crate::recording::RecordingError),
 
     /// No secret.
     #[error(transparent)]

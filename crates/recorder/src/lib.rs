@@ -7,10 +7,14 @@
 pub mod calibration;
 pub mod client;
 pub mod clock;
+pub mod command;
 mod error;
 pub mod packet;
 pub mod plan;
+pub mod record;
+pub mod recording;
 pub mod secure;
+pub mod server;
 pub mod socket;
 pub mod virtual_network;
 pub mod wire;

@@ -5,6 +5,7 @@
 
 mod clock;
 mod inbox;
+mod interrupt;
 mod options;
 mod outbox;
 
@@ -18,6 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 pub use clock::{now, sharpen_timers, sleep_until, wall_clock};
 pub use inbox::{Datagram, Inbox};
+pub use interrupt::Interrupts;
 pub use outbox::{Outbox, Sent};
 
 use crate::error::{Result, Trying};

@@ -1,17 +1,20 @@
 //! Applications over a path in virtual time: what a program would see of a link, without the program and without waiting.
 //!
 //! A [`Network`] is two hosts and the two [directions](cellbed_link::Direction) of the path between them. An
-//! [`Application`] runs on it: [`RoundTrips`] and [`Trains`] of datagrams, [`Downloads`] over TCP. All is computed: two runs
+//! [`Application`] runs on it: [`RoundTrips`] and [`Trains`] of datagrams, [`Downloads`] over TCP, the
+//! [`PageLoad`] of a browser. All is computed: two runs
 //! on equal paths are equal to the nanosecond.
 #![forbid(unsafe_code)]
 
 mod connection;
 mod downloads;
 mod network;
+mod page;
 mod probes;
 mod tcp;
 
 pub use downloads::{Download, Downloads};
 pub use network::{Application, ConnectionId, End, Event, Network};
+pub use page::{Fetch, Handshake, PageLoad, PageObject, Protocol};
 pub use probes::{RoundTrips, Train, Trains};
 pub use tcp::{Control, Tcp};

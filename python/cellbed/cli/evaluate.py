@@ -33,8 +33,14 @@ def replay(
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Everything in virtual time: minutes instead of hours.")
     ] = False,
+    record_virtually: Annotated[
+        bool, typer.Option("--record-virtually", help="Record in virtual time, but run applications over real links.")
+    ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A first look: two conditions, shortened applications, 3 trials.")
+        bool,
+        typer.Option(
+            "--quick", help="A first look: two conditions, shortened applications, 3 trials, recorded in virtual time."
+        ),
     ] = False,
     conditions: Annotated[bool, typer.Option("--conditions", help="Show each condition for itself, too.")] = False,
     results: Annotated[
@@ -62,6 +68,7 @@ def replay(
             length=length,
             seed=seed,
             virtual=virtual,
+            record_virtually=record_virtually,
             quick=quick,
             conditions=conditions,
             results=results,

@@ -27,6 +27,14 @@ def shell(
         str, typer.Option("--up", help="Uplink: a trace by name or path, a rate such as '12 Mbit/s', or 'unlimited'.")
     ] = "unlimited",
     down: Annotated[str, typer.Option("--down", help="Downlink: the same.")] = "unlimited",
+    recording: Annotated[
+        str | None,
+        typer.Option(help="The directory of a recording to replay, in place of rates.", show_default=False),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="How it is replayed: 'cellreplay' or 'saturation'.", show_default="cellreplay"),
+    ] = None,
     light: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -40,7 +48,8 @@ def shell(
     idle: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="How long each direction must be empty until it serves the light workload again: '24 ms' '0 ms'."
+            help="How long each direction must be empty until it serves the light workload again: '24 ms' '0 ms'; of "
+            "the directory of a recording what was calibrated."
         ),
     ] = None,
     delay: Annotated[
@@ -105,6 +114,7 @@ def shell(
       cellbed shell --up "5 Mbit/s" --uplink-queue "codel target=5ms" --delay rtt.csv --meter --log packets.bin
       cellbed shell --radio lowband-driving --delay "5 ms"
       cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
+      cellbed shell --recording recordings/walk -- ./client
       cellbed shell --light up-light down-light --heavy up-heavy down-heavy --idle "24 ms" "21 ms" -- ./client
     """
     from cellbed.shell import ShellMeter, run_shell
@@ -116,7 +126,7 @@ def shell(
     link: ShellLink = parse_link(
         uplink=up,
         downlink=down,
-        recorded=Recorded.both(light, heavy, latency_offset, idle),
+        recorded=Recorded.both(light, heavy, latency_offset, idle, path=recording, method=method),
         delay=EachWay(delay, uplink_delay, downlink_delay),
         loss=EachWay(loss, uplink_loss, downlink_loss),
         queue=EachWay(queue or "1 MB", uplink_queue, downlink_queue) if any_queue else None,

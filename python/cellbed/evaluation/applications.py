@@ -159,6 +159,21 @@ def bit_rate(rule: Rule) -> str:
     return f"bit rate {rule}"
 
 
+def measures(application: Application) -> list[str]:
+    """Names of what an application measures, in the order they are told in."""
+    match application:
+        case RoundTrips():
+            return [ROUND_TRIP]
+        case Trains():
+            return [train(length) for length in application.lengths]
+        case Downloads():
+            return [download(size) for size in application.sizes]
+        case Pages():
+            return [page(name, protocol) for protocol in application.protocols for name in application.names]
+        case Player():
+            return [each(rule) for each in (start_up, bit_rate) for rule in application.rules]
+
+
 def unit(measure: str) -> Literal["s", "Mbit/s"]:
     """Unit of a measure's samples."""
     return "Mbit/s" if measure.startswith("bit rate") else "s"

@@ -17,7 +17,7 @@ def calibrate_virtually(network: Network, seed: int) -> Calibration:
     """
     uplink, downlink = (json.dumps([dict(stage) for stage in each]) for each in (network.uplink, network.downlink))
     try:
-        found = json.loads(_core.calibrate(uplink, downlink, seed))
+        found = _core.calibrate_virtually(uplink, downlink, seed)
     except ValueError as error:
         raise CellbedError(f"the calibration of the network failed: {error}") from None
-    return Calibration.model_validate_json(json.dumps(found))
+    return Calibration.model_validate_json(found)

@@ -17,10 +17,9 @@ from rich.console import Console
 from cellbed.errors import CellbedError
 from cellbed.evaluation import site
 from cellbed.evaluation.applications import APPLICATIONS, Application, quick
-from cellbed.evaluation.evaluate import Evaluation, Plan, real
+from cellbed.evaluation.evaluate import Evaluation, Plan, tools
 from cellbed.evaluation.methods import METHODS
 from cellbed.evaluation.order import Step
-from cellbed.evaluation.recorder import VirtualRecorder
 from cellbed.evaluation.results import Results, write_json
 from cellbed.evaluation.show import show
 from cellbed.scenario.radio import PROFILES
@@ -43,6 +42,7 @@ class Options:
     length: str
     seed: int
     virtual: bool
+    record_virtually: bool
     quick: bool
     conditions: bool
     results: Path | None
@@ -64,6 +64,7 @@ class Options:
             course_ns=course,
             seed=self.seed,
             virtual=self.virtual,
+            recorded_virtually=self.virtual or self.record_virtually or self.quick,
         )
 
 
@@ -79,18 +80,13 @@ def run(options: Options, output: TextIO) -> int:
     folder = options.results or Path(f"evaluation-{kind}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     clean()
     results = Results(folder, plan.settings())
-    evaluation = Evaluation(plan, VirtualRecorder(), results, _Lines())
+    evaluation = Evaluation(plan, results, _Lines())
     interrupted = False
     with Interruption() as interruption:
         try:
-            evaluation.prepare()
-            if plan.virtual:
-                from cellbed.evaluation.virtual import perform
-
+            with tools(plan, results) as (recorder, perform):
+                evaluation.prepare(recorder)
                 evaluation.run(perform)
-            else:
-                with real(results) as perform_for_real:
-                    evaluation.run(perform_for_real)
         except KeyboardInterrupt:
             interrupted = True
         interruption.shield()

@@ -11,19 +11,23 @@ from typing import Any, Protocol
 
 import cellbed
 from cellbed.errors import CellbedError
-from cellbed.evaluation import certificate, site
+from cellbed.evaluation import certificate, site, virtual
 from cellbed.evaluation.applications import Application, Measured, Pages, described
 from cellbed.evaluation.methods import METHODS
 from cellbed.evaluation.network import REFERENCE, Network, reference
 from cellbed.evaluation.order import Step, steps
-from cellbed.evaluation.recorder import Recorder
+from cellbed.evaluation.recorder import Recorder, VirtualRecorder
 from cellbed.evaluation.results import Results
+from cellbed.evaluation.socket_recorder import SocketRecorder
 from cellbed.evaluation.table import Table, table
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.description import Calibration
 from cellbed.testbed.state import Record
 
 MOBILE = ("walking", "driving")
+LEAD_NS = 10_000_000_000
+"""How far into its course the reference network is when a step begins at position 0: a recorder over sockets needs some
+time until it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class Plan:
     """What is evaluated.
 
     profiles: conditions of the reference network. course_ns: length of each recording. seed: of the networks' weather,
-    of the order and of what is random in applications. virtual: in virtual time instead of over real links.
+    of the order and of what is random in applications. virtual: applications run in virtual time instead of over real
+    links. recorded_virtually: the recordings are made so.
     """
 
     profiles: tuple[str, ...]
@@ -41,6 +46,7 @@ class Plan:
     course_ns: int
     seed: int
     virtual: bool
+    recorded_virtually: bool
 
     def settings(self) -> dict[str, Any]:
         """The plan as the folder of results keeps it."""
@@ -52,6 +58,7 @@ class Plan:
             "course_ns": self.course_ns,
             "seed": self.seed,
             "virtual": self.virtual,
+            "recorded_virtually": self.recorded_virtually,
             "congestion_control": site.CONGESTION_CONTROL if self.virtual else site.congestion_control(),
             "tool": f"cellbed {cellbed.__version__}",
         }
@@ -90,18 +97,17 @@ class Evaluation:
     """
 
     plan: Plan
-    recorder: Recorder
     results: Results
     listener: Listener
     failed: int = 0
     _networks: dict[tuple[str, str], Network] = field(default_factory=dict)
 
-    def prepare(self) -> None:
+    def prepare(self, recorder: Recorder) -> None:
         """Record every condition and derive its replays."""
         for profile in self.plan.profiles:
-            self._networks[profile, REFERENCE] = reference(profile, self.plan.seed)
+            self._networks[profile, REFERENCE] = reference(profile, self.plan.seed).at(LEAD_NS)
             for name in self.plan.methods:
-                self._networks[profile, name] = self._replayed(profile, name)
+                self._networks[profile, name] = self._replayed(recorder, profile, name)
 
     def run(self, perform: Perform) -> None:
         """Make every step that is not done. A step that fails is told and left for the next time."""
@@ -121,65 +127,84 @@ class Evaluation:
 
     def table(self) -> Table:
         """The table of all samples so far."""
-        return table(self.results.samples(), self.plan.methods)
+        return table(self.results.samples(), self.plan.applications, self.plan.profiles, self.plan.methods)
 
-    def _replayed(self, profile: str, name: str) -> Network:
+    def _replayed(self, recorder: Recorder, profile: str, name: str) -> Network:
         method = METHODS[name]
-        calibration = self._calibration(profile)
+        calibration = self._calibration(recorder, profile)
         plan = method.plan(calibration, profile.endswith(MOBILE))
-        recording = self._recording(profile, calibration, plan)
-        derived = self.results.folder / "replays" / profile / name
+        recording, zero_ns = self._recording(recorder, profile, calibration, plan)
+        derived = self.results.folder.absolute() / "replays" / profile / name
         if derived.exists():
             shutil.rmtree(derived)
-        return method.network(read_recording(recording), derived)
+        return method.network(read_recording(recording), derived).at(LEAD_NS - zero_ns)
 
-    def _calibration(self, profile: str) -> Calibration:
+    def _calibration(self, recorder: Recorder, profile: str) -> Calibration:
         path = self.results.folder / "calibrations" / f"{profile}.json"
         if not path.exists():
             self.listener.phase(f"calibrating {profile}")
             path.parent.mkdir(parents=True, exist_ok=True)
             # Before the recording, and so in other weather.
-            network = reference(profile, self.plan.seed).at(self.plan.course_ns)
-            found = self.recorder.calibrate(network, self.plan.seed)
+            network = reference(profile, self.plan.seed).at(LEAD_NS + self.plan.course_ns)
+            found = recorder.calibrate(network, self.plan.seed)
             temporary = path.with_suffix(".tmp")
             temporary.write_text(found.model_dump_json(indent=1) + "\n")
             temporary.replace(path)
         return Calibration.model_validate_json(path.read_text())
 
-    def _recording(self, profile: str, calibration: Calibration, plan: TrainPlan) -> Path:
-        """The recording by a plan; methods that need the same trains share it."""
+    def _recording(
+        self, recorder: Recorder, profile: str, calibration: Calibration, plan: TrainPlan
+    ) -> tuple[Path, int]:
+        """The recording by a plan, and when its time zero is on the reference's clock, ns.
+
+        Methods that need the same trains share it.
+        """
         folder = self.results.folder / "recordings"
-        for number in range(len(METHODS)):
-            path = folder / f"{profile}-{number + 1}"
-            if not path.exists():
-                self.listener.phase(f"recording {profile}, {self.plan.course_ns / 1e9:g} s")
-                network = reference(profile, self.plan.seed)
-                self.recorder.record(network, calibration, plan, self.plan.course_ns, path)
-                return path
+        for number in range(1, len(METHODS) + 1):
+            path, zero = folder / f"{profile}-{number}", folder / f"{profile}-{number}.zero"
+            if not zero.exists():
+                break
             if read_recording(path).description.light.plan == plan:
-                return path
-        raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
+                return path, int(zero.read_text())
+        else:
+            raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
+        length = LEAD_NS + self.plan.course_ns
+        self.listener.phase(f"recording {profile}, {length / 1e9:g} s")
+        shutil.rmtree(path, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        zero_ns = recorder.record(reference(profile, self.plan.seed), calibration, plan, length, path)
+        if not 0 <= zero_ns <= LEAD_NS:
+            raise CellbedError(f"the recording of {profile} began {zero_ns / 1e9:.1f} s late: this machine is too busy")
+        temporary = zero.with_suffix(".tmp")
+        temporary.write_text(f"{zero_ns}\n")
+        temporary.replace(zero)
+        return path, zero_ns
 
 
 @contextmanager
-def real(results: Results) -> Iterator[Perform]:
-    """Applications over real links. What runs is in the registry of live runs meanwhile."""
+def tools(plan: Plan, results: Results) -> Iterator[tuple[Recorder, Perform]]:
+    """What records and what runs applications; where that are programs, they are in the registry of live runs."""
+    if plan.virtual:
+        yield VirtualRecorder(), virtual.perform
+        return
     record = Record.create("evaluation")
-    scratch = results.folder / "scratch"
+    scratch = results.folder.absolute() / "scratch"
     try:
-        if scratch.exists():
-            shutil.rmtree(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        around = site.Surroundings(record.identifier, scratch.absolute(), _certificate(scratch))
+        around = site.Surroundings(record.identifier, scratch, _certificate(plan, scratch))
+        recorder: Recorder = SocketRecorder(record.identifier, scratch)
+        if plan.recorded_virtually:
+            recorder = VirtualRecorder()
 
         def perform(step: Step, network: Network) -> list[Measured]:
             return site.perform(step.application, network, step.seed, around)
 
-        yield perform
+        yield recorder, perform
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         record.remove()
 
 
-def _certificate(scratch: Path) -> certificate.Certificate | None:
-    return certificate.make(scratch.absolute()) if site.needs(Pages()) is None else None
+def _certificate(plan: Plan, scratch: Path) -> certificate.Certificate | None:
+    return certificate.make(scratch) if any(isinstance(each, Pages) for each in plan.applications) else None

@@ -21,6 +21,10 @@ from cellbed.testbed.stages import MTU, REPLAY, Stage
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
 """G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""
 
+LIGHT_SHARE = 0.25
+"""What trains may take of the saturated rate."""
+_PACKET_BYTES = 1400
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -43,13 +47,20 @@ class Method:
 
 
 def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
-    """Trains of the calibrated lengths every G, which is 50 or 100 ms, or longer where the network asks for it."""
+    """Trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
+
+    And not so often that they are more than a quarter of what the saturated link carries, of which the paper says
+    nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
+    base delay.
+    """
     up, down = (_calibrated(calibration, way) for way in WAYS)
-    least = max(up.least_gap_ns or 0, down.least_gap_ns or 0)
-    return TrainPlan(
-        rotation=(Train(up=up.train, down=down.train, up_bytes=1400, down_bytes=1400),),
-        gap_ns=max(MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS, least),
-    )
+    gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
+    for each in (up, down):
+        gaps.append(each.least_gap_ns or 0)
+        if each.saturated_bps:
+            gaps.append(round(each.train * _PACKET_BYTES * 8e9 / (LIGHT_SHARE * each.saturated_bps)))
+    train = Train(up=up.train, down=down.train, up_bytes=_PACKET_BYTES, down_bytes=_PACKET_BYTES)
+    return TrainPlan(rotation=(train,), gap_ns=max(gaps))
 
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:

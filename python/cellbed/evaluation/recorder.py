@@ -24,8 +24,8 @@ class Recorder(Protocol):
 
     def record(
         self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
-    ) -> None:
-        """Write a recording from the network's time zero on as the directory `folder`.
+    ) -> int:
+        """Write a recording as the directory `folder`; returns when its time zero is on the network's clock, ns.
 
         Errors: :class:`cellbed.errors.CellbedError`.
         """
@@ -43,12 +43,13 @@ class VirtualRecorder:
 
     def record(
         self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
-    ) -> None:
+    ) -> int:
         """Write a recording, with the trains of `plan` beside a saturation of both directions."""
         light, heavy = ((Link.of_stages(network.uplink), Link.of_stages(network.downlink)) for _ in range(2))
         made = record_virtually(light, heavy, plan, _saturation(calibration), duration_ns=duration_ns)
         described = made.description.model_copy(update={"calibration": calibration})
         write_recording(type(made)(described, *(table for _, table in made.tables())), folder)
+        return 0
 
 
 def _saturation(calibration: Calibration) -> tuple[Fixed | None, Fixed | None]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from cellbed.evaluation.applications import RoundTrips
+from cellbed.evaluation.applications import ROUND_TRIP
 from cellbed.evaluation.statistics import Estimate
 from cellbed.evaluation.table import ALL, Row, Table, Target
 from cellbed.report.formats import NOTHING
@@ -38,9 +38,11 @@ def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Gr
         grid.add_column(f"{method}\nerror of the mean", justify="right")
         grid.add_column("\nWasserstein", justify="right")
     by_key = {(row.measure, row.profile, row.method): row for row in rows}
-    shown = dict.fromkeys((row.measure, row.profile) for row in rows if conditions or row.profile == ALL)
+    of_one = len({row.profile for row in rows} - {ALL}) == 1
     before = None
-    for measure, profile in shown:
+    for measure, profile in dict.fromkeys((row.measure, row.profile) for row in rows):
+        if (profile != ALL and not (conditions or of_one)) or (profile == ALL and of_one):
+            continue
         cells: list[Text | str] = []
         for method in methods:
             row = by_key.get((measure, profile, method))
@@ -48,14 +50,9 @@ def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Gr
         last = profile == ALL
         grid.add_row(measure if measure != before else "", profile, *cells, style="bold" if last and conditions else "")
         before = measure
-        if measure == RoundTrips.name or last:
-            for name in ("median", "p95") if _is_round_trip(measure) else ():
-                grid.add_row("", f"{profile}, {name}", *_of_statistic(by_key, measure, profile, methods, name))
+        for name in ("median", "p95") if measure == ROUND_TRIP else ():
+            grid.add_row("", f"{profile}, {name}", *_of_statistic(by_key, measure, profile, methods, name))
     return grid
-
-
-def _is_round_trip(measure: str) -> bool:
-    return measure == "round trip"
 
 
 def _of_statistic(

@@ -85,13 +85,17 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: in
 
 
 def estimate(resampled: Samples, trials: int) -> Estimate:
-    """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples."""
+    """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
+
+    Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
+    observed value.
+    """
     observed, others = float(resampled[0]), resampled[1:]
     if trials < 2:
         return Estimate(observed, None, None)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(others, [tail, 1 - tail])
-    return Estimate(observed, float(low), float(high))
+    return Estimate(observed, min(float(low), observed), max(float(high), observed))
 
 
 class _Weighted:

@@ -14,7 +14,7 @@ import numpy as np
 from cellbed.errors import CellbedError
 from cellbed.mahimahi.events import MahimahiLogError, read_events
 from cellbed.mahimahi.figures import Bins, Delays, Figures, Summary, summarised
-from cellbed.mahimahi.plot import LEFT, RIGHT, WIDTH, Floats, Plot, Style
+from cellbed.report.plot import LEFT, RIGHT, WIDTH, Floats, Plot, Style
 
 MOST_COLUMNS = WIDTH - LEFT - RIGHT
 """Bins that a picture has room for."""

@@ -7,7 +7,7 @@ written again without loss. `version` rises when the meaning of what is here cha
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -251,4 +251,12 @@ class Description(Part):
     calibration: Calibration | None = None
     signal: Signal = Signal()
     counts: dict[str, Counts] = Field(default={}, description="By the name of the file without its ending.")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="What whoever uses the recording should know, in sentences."
+    )
     imported: Imported | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `recording.json`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Description.model_json_schema()}

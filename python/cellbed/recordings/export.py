@@ -26,6 +26,8 @@ Ending = Literal["csv", "parquet"]
 MAHIMAHI_BYTES = 1500
 """IP bytes that an opportunity of Mahimahi delivers of full packets: it carries 1504 and charges each packet 4 more."""
 
+LEAST_BIN_NS = 1_000_000
+
 _SHORT: dict[Way, str] = {"uplink": "up", "downlink": "down"}
 _README = "README"
 
@@ -152,6 +154,8 @@ def _command(derived: dict[Way, CellReplay]) -> list[str]:
 
 
 def _series(recording: Recording, to: Format, folder: Path, bin_ns: int, ending: Ending) -> Exported:
+    if bin_ns < LEAST_BIN_NS:
+        raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
     tables: dict[str, pl.DataFrame]
     if to == "rate":
         tables = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from cellbed.recordings.description import (
 )
 from cellbed.recordings.packets import COLUMNS, RecordingError
 from cellbed.recordings.recording import Recording
+from cellbed.recordings.tool_files import NAMES
 
 _MS = 1_000_000
 _PACKET_BYTES = 1400
@@ -76,6 +78,27 @@ def import_cellreplay(
         imported=Imported(format="cellreplay", files=digests),
     )
     return Recording(description, **tables).counted()
+
+
+def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None = None) -> dict[str, Path]:
+    """The files of the tool by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
+
+    given: light rows of uplink and downlink, then their heavy traces; or a folder in which all have the tool's names.
+    Errors: :class:`RecordingError` that says what is missing.
+    """
+    keys = list(NAMES)
+    offsets = dict(zip(keys[4:], latency_offset or (), strict=False))
+    if len(given) == 4:
+        return dict(zip(keys[:4], given, strict=True)) | offsets
+    if len(given) != 1 or not given[0].is_dir():
+        raise RecordingError(
+            f"{len(given)} files: give the four files LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN, or a folder with them"
+        )
+    there = {key: path for key, name in NAMES.items() if (path := given[0] / name).exists()}
+    missing = [NAMES[key] for key in keys[:4] if key not in there]
+    if missing:
+        raise RecordingError(f"{given[0]}: there is no {missing[0]} in it: name the four files one by one")
+    return there | offsets
 
 
 def _rows(path: Path) -> _Rows:

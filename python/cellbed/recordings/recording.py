@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,10 +18,12 @@ from cellbed.recordings.packets import SIGNAL_COLUMNS, RecordingError, check_pac
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"
+JOURNAL = "journal"
+"""What a recorder writes as things happen, and the files are made of when it is done."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the files of packets without their ending."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
-"""Names of the files that every recording has."""
+"""Names of the files that replays are derived from."""
 
 _LARGEST_DESCRIPTION = 1 << 26
 
@@ -63,7 +66,9 @@ def read_recording(folder: Path | str) -> Recording:
     """
     folder = Path(folder)
     description = read_description(folder)
-    tables = {stem.replace("-", "_"): _packets(folder / f"{stem}.parquet") for stem in STEMS}
+    tables = {
+        stem.replace("-", "_"): _packets(folder / f"{stem}.parquet", stem in description.counts) for stem in STEMS
+    }
     signal = folder / SIGNAL
     told = conformed(_parquet(signal), SIGNAL_COLUMNS, signal) if signal.exists() else None
     return Recording(description, **tables, signal=told)
@@ -78,7 +83,11 @@ def read_description(folder: Path) -> Description:
         with path.open("rb") as file:
             content = file.read(_LARGEST_DESCRIPTION + 1)
     except FileNotFoundError:
-        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it") from None
+        journal = (
+            f", only the journal of one that broke off: `cellbed-recorder pack {shlex.quote(str(folder))}` ends it"
+        )
+        hint = journal if (folder / JOURNAL).exists() else ""
+        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it{hint}") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) > _LARGEST_DESCRIPTION:
@@ -116,7 +125,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
 
     Errors: :class:`RecordingError` for a directory with something in it and for what cannot be written.
     """
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    unfinished = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}")
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
@@ -133,23 +142,19 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
     return folder
 
 
-def empty_packets() -> dict[str, pl.DataFrame]:
-    """Tables without packets by the names of :class:`Recording`'s fields."""
-    return {stem.replace("-", "_"): empty() for stem in STEMS}
-
-
-def _packets(path: Path) -> pl.DataFrame:
-    return check_packets(_parquet(path), path)
+def _packets(path: Path, counted: bool) -> pl.DataFrame:
+    """The table in a file. counted: whether the recording says that there is one."""
+    return check_packets(_parquet(path), path) if counted or path.exists() else empty()
 
 
 def _parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path.open("rb"))
     except FileNotFoundError:
-        raise RecordingError(f"{path}: missing: a recording has {', '.join(f'{it}.parquet' for it in STEMS)}") from None
+        raise RecordingError(f"{path}: missing, though {DESCRIPTION} counts its packets") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (pl.exceptions.PolarsError, ValueError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise RecordingError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
 

@@ -27,6 +27,9 @@ cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: t
 half the least round-trip time, as Mahimahi does (Netravali et al., ATC 2015).
 """
 
+_REVISION = 1
+"""To be raised when the same recording gives other files than before."""
+
 _LIGHT, _HEAVY, _OFFSETS = "light", "heavy", "latency-offset"
 
 
@@ -45,16 +48,17 @@ def replay_files(folder: Path, way: Way, method: Method, train: int | None = Non
     train: as of :func:`cellbed.recordings.cellreplay.derive`.
     Errors: :class:`RecordingError`.
     """
-    made = cache_folder() / _key(folder, way, method, train)
+    stem = f"{folder.absolute().name[:100]}.{way}.{method}"
+    made = cache_folder() / _key(folder, stem, train)
     if not made.is_dir():
         texts = _texts(read_recording(folder), way, method, train)
         try:
-            write_folder(made, lambda unfinished: _write(texts, unfinished))
+            write_folder(made, lambda unfinished: _write(texts, unfinished, stem))
         except RecordingError as error:
             if not made.is_dir():  # another process may have been sooner
                 raise RecordingError(f"{error}; set XDG_CACHE_HOME to a folder that can be written") from None
-    offsets = made / _OFFSETS
-    return ReplayFiles(made / _LIGHT, made / _HEAVY, offsets if offsets.exists() else None)
+    light, heavy, offsets = (made / f"{stem}-{part}" for part in (_LIGHT, _HEAVY, _OFFSETS))
+    return ReplayFiles(light, heavy, offsets if offsets.exists() else None)
 
 
 def cache_folder() -> Path:
@@ -77,18 +81,17 @@ def _texts(recording: Recording, way: Way, method: Method, train: int | None) ->
     return texts | ({_OFFSETS: offsets_text(found.offsets, stepped=False)} if found.offsets else {})
 
 
-def _write(texts: dict[str, str], folder: Path) -> None:
-    for name, text in texts.items():
-        (folder / name).write_text(text)
+def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
+    for part, text in texts.items():
+        (folder / f"{stem}-{part}").write_text(text)
 
 
-def _key(folder: Path, way: Way, method: Method, train: int | None) -> str:
+def _key(folder: Path, stem: str, train: int | None) -> str:
     """Names what is made by what it is made of."""
-    digest = hashlib.sha256(repr((cellbed.__version__, way, method, train)).encode())
+    digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem, train)).encode())
     for name in FILES:
-        path = folder / name
         try:
-            with path.open("rb") as file:
+            with (folder / name).open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             digest.update(b"-")  # reading the recording says what is wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,8 @@ from cellbed.recordings.trips import fixed_delay
 Int64 = npt.NDArray[np.int64]
 
 _SILENCE = 1_000_000_000
-"""A trace that ends by this much before the recording, ns, is closed by an opportunity at the recording's end."""
+"""Without an arrival for so long, ns, a network was out of reach. A trace that ends by as much before the recording
+does is closed by an opportunity at the recording's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,9 @@ def opportunities(
     earlier_ns: how much earlier an opportunity is than the arrival that shows it.
 
     A lost packet is no opportunity, a packet that arrived twice is one. An outage, during which saturation went on and
-    nothing arrived, stays. A time that the saturation does not show, at the start of the recording and while an
-    alternating one sent trains, is filled with what the saturation before it gave, or else the one after it, repeated.
+    nothing arrived, stays. A time in which there was no saturation, such as that of trains on the same device, is
+    filled with what the saturation before it gave, or else the one after it, repeated; but for seconds in which trains
+    were sent and none of them arrived, which are an outage too.
 
     Errors: :class:`RecordingError` for a direction without saturation.
     """
@@ -57,7 +60,12 @@ def opportunities(
         return found[found <= end]
     shown = _shown(recording.description, (fixed_delay(recording) or 0) - earlier_ns)
     seen = [found[(found >= it.start) & (found <= it.end)] for it in shown]
-    whole = np.sort(np.concatenate([found[:0], *seen, *_filled(found, shown, recording.description)]))
+    filled = [_repeated(found, source, gap) for gap, source in _gaps(shown, _Stretch(0, end))]
+    silent = _outages(recording, way)
+    made = np.concatenate([found[:0], *filled])
+    for outage in silent:
+        made = made[(made < outage.start) | (made >= outage.end)]
+    whole = np.sort(np.concatenate([made, *seen]))
     if not len(whole) or end - whole[-1] > _SILENCE:
         whole = np.append(whole, end)
     return whole
@@ -77,19 +85,26 @@ def _shown(description: Description, later_ns: int) -> list[_Stretch]:
     return found
 
 
-def _filled(times: Int64, shown: list[_Stretch], description: Description) -> list[Int64]:
-    """Opportunities for the times that the saturation does not show."""
-    if not shown:
-        return []
-    end = description.duration_ns
-    gaps = [(_Stretch(0, shown[0].start), shown[0])]
-    if description.arrangement == "alternating":
-        lit = [span for span in description.spans if span.workload == "light"]
-        for before, after in pairwise(shown):
-            if any(span.start_ns < after.start and span.end_ns > before.end for span in lit):
-                gaps.append((_Stretch(before.end, after.start), before))
-        gaps.append((_Stretch(shown[-1].end, end), shown[-1]))
-    return [_repeated(times, source, gap) for gap, source in gaps if gap.start < gap.end]
+def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
+    """What the saturation does not show of the recording, and where to take it from."""
+    if shown and shown[0].start > whole.start:
+        yield _Stretch(whole.start, shown[0].start), shown[0]
+    for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
+        if before.end < after.start:
+            yield _Stretch(before.end, after.start), before
+
+
+def _outages(recording: Recording, way: Way) -> list[_Stretch]:
+    """Seconds in which trains were sent and nothing of them arrived in a direction, until the next one that did."""
+    arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
+    sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
+    times = sent["sent_ns"].to_numpy()
+    there = sent["train"].is_in(arrived["train"].unique().implode()).to_numpy()
+    edges = np.diff(there.astype(np.int8), prepend=1, append=1)
+    begins, ends = times[np.flatnonzero(edges[:-1] < 0)], np.flatnonzero(edges > 0)
+    until = np.append(times, recording.description.duration_ns)[ends]
+    stretches = (_Stretch(int(begin), int(end)) for begin, end in zip(begins, until, strict=True))
+    return [stretch for stretch in stretches if stretch.end - stretch.start >= _SILENCE]
 
 
 def _repeated(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:

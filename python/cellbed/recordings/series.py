@@ -20,10 +20,10 @@ def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataF
     bins = max(1, end // bin_ns)
     width_s = min(bin_ns, end) / 1e9
     table = recording.packets("heavy", way)
-    arrived = _binned(table.filter(pl.col("arrived_ns").is_not_null()), "arrived_ns", bin_ns).agg(
+    arrived = _binned(table.filter(pl.col("arrived_ns") < end), "arrived_ns", bin_ns).agg(
         size=pl.col("bytes").cast(pl.Int64).sum(), packets=pl.len()
     )
-    gone = table.filter(pl.col("arrived_ns").is_null() & pl.col("sent_ns").is_not_null())
+    gone = table.filter(pl.col("arrived_ns").is_null() & (pl.col("sent_ns") < end))
     lost = _binned(gone, "sent_ns", bin_ns).agg(lost=pl.len())
     every = pl.DataFrame({"bin": pl.Series(range(bins), dtype=pl.Int64)})
     joined = every.join(arrived, on="bin", how="left").join(lost, on="bin", how="left").sort("bin")

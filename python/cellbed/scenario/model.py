@@ -14,6 +14,7 @@ from cellbed.scenario.fields import CORE_DELAY, FILE, CoreDelay, quantity, refus
 from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.radio import RadioLink
+from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.units import DURATION, FREQUENCY, SIZE
 
@@ -52,9 +53,10 @@ class CoreLinks(Table):
 
 
 AnyMobileLink = Annotated[
-    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")], Discriminator(table_kind)
+    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
+    Discriminator(table_kind),
 ]
-"""Recorded or described; or generated, with a ``kind``."""
+"""Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
 
 
 class Links(Table):

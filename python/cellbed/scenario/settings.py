@@ -1,7 +1,7 @@
 """What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +15,31 @@ from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
+from cellbed.scenario.recorded import RecordedDirection
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
 from cellbed.scenario.units import UnitError
 from cellbed.traces import TraceError, TraceSource
 
-_RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio))
+_RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
 
 
-class Settings(Table):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """What one direction of a link is to do from now on; what is None stays as it is."""
 
-    rate: Annotated[LinkCapacity | Radio, _RATE] | None = Field(None, examples=["5 Mbit/s"])
+    rate: LinkCapacity | Radio | None = None
+    delay: Delay | None = None
+    queue: Queue | None = None
+    loss: Loss | None = None
+    duplication: float | None = None
+    corruption: float | None = None
+
+
+class _Written(Table):
+    """The same as it is written."""
+
+    rate: Annotated[LinkCapacity | Radio | RecordedDirection, _RATE] | None = Field(None, examples=["5 Mbit/s"])
     delay: Annotated[Delay, DELAY_FORM] | None = Field(None, examples=["40 ms"])
     queue: Queue | None = Field(None, examples=[{"kind": "codel"}])
     loss: Annotated[Loss, LOSS_FORM] | None = Field(None, examples=["1 %"])
@@ -63,14 +76,23 @@ def read_texts(texts: Mapping[str, Any], folder: Path) -> Settings:
         except UnitError as error:
             raise ScenarioError(f"{key}: {error}") from error
     try:
-        settings = Settings.model_validate(data, context={"folder": folder})
+        settings = _settings(_Written.model_validate(data, context={"folder": folder}))
         if isinstance(settings.rate, TraceSource):
             _ = settings.rate.trace
         elif isinstance(settings.rate, Replay):
             _ = settings.rate.heavy.trace, [file.content for _, file in settings.rate.files]
     except ValidationError as error:
-        found = problems(error.errors(include_url=False), data, Settings)
+        found = problems(error.errors(include_url=False), data, _Written)
         raise ScenarioError("\n".join(f"{problem.key}: {problem.text}" for problem in found)) from error
     except TraceError as error:
         raise ScenarioError(f"rate: {error}") from error
     return settings
+
+
+def _settings(asked: _Written) -> Settings:
+    """The settings; of a recording what it says stands in place of its name. Raises TraceError."""
+    rate, queue = asked.rate, asked.queue
+    if isinstance(rate, RecordedDirection):
+        queue = queue or rate.path.queue(rate.way)
+        rate = rate.replay()
+    return Settings(rate, asked.delay, queue, asked.loss, asked.duplication, asked.corruption)

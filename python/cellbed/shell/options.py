@@ -6,12 +6,13 @@ import difflib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import ScenarioError
+from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
-from cellbed.scenario.settings import read_texts
+from cellbed.scenario.settings import Settings, read_texts
 from cellbed.scenario.units import DURATION, UnitError
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
 from cellbed.testbed.plan import Direction, Way
@@ -39,18 +40,28 @@ class EachWay:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The files of a recording of two workloads, and F, as the scenario has them; what is ``None`` was not given."""
+    """A recording of two workloads by its directory or by its files, and F; what is ``None`` was not given.
+
+    The fields are keys of the scenario's tables: path and method with ``kind = "recording"``, the files with
+    ``kind = "cellreplay"``.
+    """
 
     light: str | None = None
     heavy: str | None = None
     latency_offset: str | None = None
     idle: str | None = None
+    path: str | None = None
+    method: str | None = None
 
     @classmethod
-    def both(cls, *pairs: tuple[str, str] | None) -> tuple[Recorded, Recorded]:
-        """Those of the uplink and of the downlink, from a pair for each field."""
+    def both(
+        cls, *pairs: tuple[str, str] | None, path: str | None = None, method: str | None = None
+    ) -> tuple[Recorded, Recorded]:
+        """Those of the uplink and of the downlink, from a pair for each of the files, then of F."""
         apart = [pair or (None, None) for pair in pairs]
-        return cls(*(uplink for uplink, _ in apart)), cls(*(downlink for _, downlink in apart))
+        files = (cls(*(pair[way] for pair in apart)) for way in (0, 1))
+        uplink, downlink = (replace(each, path=path, method=method) for each in files)
+        return uplink, downlink
 
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
         """The option that tells the direction's capacity, and its text. plain: the one without a recording.
@@ -60,13 +71,23 @@ class Recorded:
         given = {key: text for key, text in asdict(self).items() if text is not None}
         if not given:
             return plain
+        if plain[1] != "unlimited":
+            raise OptionError(f"{plain[0]}: the {way} replays a recording: leave out one or the other")
+        if self.path is not None:
+            self._check_alone()
+            return "--recording", _table(kind="recording", way=way, **given)
+        if self.method is not None:
+            raise OptionError("--method: says how a recording is replayed: give its directory as --recording")
         for key in ("light", "heavy"):
             if key not in given:
                 raise OptionError(f"--{key}: missing: a replay of two workloads needs light rows and a heavy trace")
-        if plain[1] != "unlimited":
-            raise OptionError(f"{plain[0]}: the {way} replays light and heavy recordings: leave out one or the other")
-        keys = [f"{key} = {json.dumps(text)}" for key, text in {"kind": "cellreplay", **given}.items()]
-        return way, f"{{ {', '.join(keys)} }}"
+        return way, _table(kind="cellreplay", **given)
+
+    def _check_alone(self) -> None:
+        for key in ("light", "heavy", "latency_offset"):
+            if getattr(self, key) is not None:
+                option = key.replace("_", "-")
+                raise OptionError(f"--{option}: the directory of a recording has it: leave out one or the other")
 
 
 def parse_link(
@@ -85,8 +106,9 @@ def parse_link(
 ) -> ShellLink:
     """The link that the options describe. Traces are read, so that a malformed one is refused here.
 
-    recorded: what uplink and downlink replay in place of a rate. queue: left out drop-tail of 1 MB, or a radio link's
-    own. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where relative paths start.
+    recorded: what uplink and downlink replay in place of a rate. queue: left out drop-tail of 1 MB, or what a radio
+    link or a recording has. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where
+    relative paths start.
     Errors: :class:`OptionError`.
     """
     try:
@@ -98,15 +120,17 @@ def parse_link(
         _check_radio(radio, {"--up": uplink, "--down": downlink}, recorded)
 
     def direction(way: Way, ends: tuple[str, str], capacity: tuple[str, str]) -> ShellDirection:
-        waiting = queue or EachWay("1 MB")
-        options = {"rate": capacity, "queue": waiting.of(way, "queue"), "delay": delay.of(way, "delay")}
-        read = {key: _read(key, *option, folder) for key, option in {**options, "loss": loss.of(way, "loss")}.items()}
-        parameters = Parameters(read["rate"], read["queue"], read["delay"], read["loss"])
+        asked = _read("rate", *capacity, folder)
+        given = _read("queue", *queue.of(way, "queue"), folder).queue if queue else None
+        options = {"delay": delay.of(way, "delay"), "loss": loss.of(way, "loss")}
+        read = {key: getattr(_read(key, *option, folder), key) for key, option in options.items()}
+        waiting = given or asked.queue or DropTail(kind="droptail")
+        parameters = Parameters(asked.rate or Unlimited(), waiting, read["delay"], read["loss"])
         if radio is not None:
             generated = Radio.model_validate({"kind": "radio", "profile": radio, "way": way})
-            parameters = replace(parameters, capacity=generated, queue=read["queue"] if queue else None)
-        elif isinstance(parameters.capacity, Radio):
-            raise OptionError(f"{capacity[0]}: a radio link has both directions: write --radio {read['rate'].profile}")
+            parameters = replace(parameters, capacity=generated, queue=given)
+        elif isinstance(asked.rate, Radio):
+            raise OptionError(f"{capacity[0]}: a radio link has both directions: write --radio {asked.rate.profile}")
         planned = Direction(way, "shell", way, *ends, parameters, playing, seed)
         trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
         return ShellDirection(tuple(planned.stages), planned.description, trace)
@@ -129,10 +153,15 @@ def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, 
         raise OptionError("--radio: a radio link is generated and replays no recording: leave out one or the other")
 
 
-def _read(key: str, option: str, text: str, folder: Path) -> Any:
-    """The value of an option. key: what a scenario's settings call it."""
+def _table(**keys: str) -> str:
+    """An inline table as the scenario file has it."""
+    return f"{{ {', '.join(f'{key} = {json.dumps(text)}' for key, text in keys.items())} }}"
+
+
+def _read(key: str, option: str, text: str, folder: Path) -> Settings:
+    """What an option asks for. key: what a scenario's settings call it."""
     try:
-        return getattr(read_texts({key: text}, folder), key)
+        return read_texts({key: text}, folder)
     except ScenarioError as error:
         # The option says it all; of a table the key within it stays.
         told = (line.removeprefix(key).lstrip(".:").strip() for line in str(error).splitlines())

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
-from cellbed.scenario.mobile import Change, MobileLink
-from cellbed.scenario.radio import Radio, RadioLink
+from cellbed.scenario.mobile import Change
+from cellbed.scenario.model import AnyMobileLink
+from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
 from cellbed.scenario.units import DURATION
@@ -254,7 +255,7 @@ def make_plan(scenario: Scenario) -> Plan:
     return Plan(scenario, nodes, tuple(directions))
 
 
-def _mobile_link(scenario: Scenario, mobile: MobileLink | RadioLink, node: Node) -> list[Direction]:
+def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node) -> list[Direction]:
     link = f"mobile-{node.index}"
     ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
@@ -273,7 +274,7 @@ def _mobile_link(scenario: Scenario, mobile: MobileLink | RadioLink, node: Node)
     ]
 
 
-def _parameters(mobile: MobileLink | RadioLink, way: Way) -> Parameters:
+def _parameters(mobile: AnyMobileLink, way: Way) -> Parameters:
     return Parameters(
         capacity=mobile.up if way == "uplink" else mobile.down,
         queue=getattr(mobile.queue, way, None),
@@ -284,7 +285,7 @@ def _parameters(mobile: MobileLink | RadioLink, way: Way) -> Parameters:
     )
 
 
-def _changes(mobile: MobileLink | RadioLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
+def _changes(mobile: AnyMobileLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
     """What one direction does from each change on that concerns it."""
     now = _parameters(mobile, way)
     found = []

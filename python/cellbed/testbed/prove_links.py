@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.fields import Unlimited
-from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
-from cellbed.testbed import prediction
+from cellbed.testbed import prediction, rehearsal
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prediction import Clock
@@ -92,7 +91,7 @@ def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Dire
         if isinstance(direction.capacity, Unlimited):
             continue
         why = _unsteady(path)
-        expected = prediction.offered(direction, begin_ns, begin_ns + WINDOW_NS) if why is None else 0
+        expected = _expected(path, direction, begin_ns) if why is None else 0
         if why is None and expected < FEWEST * DATAGRAM:
             why = f"its schedule has room for {expected} bytes in {WINDOW_NS // MILLISECOND} ms"
         if why is not None:
@@ -106,6 +105,15 @@ def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Dire
     flows = _probe(emulator, [(path, DATAGRAM, bit_rate) for path, _, bit_rate in loaded], None)
     for (path, direction, _), flow in zip(loaded, flows, strict=True):
         yield _rate_proof(path, direction, flow, clock)
+
+
+def _expected(path: list[Direction], direction: Direction, begin_ns: int) -> int:
+    """Bytes that a direction carries in a window for a path that is always busy."""
+    if not rehearsal.depends_on_load(path):
+        return prediction.offered(direction, begin_ns, begin_ns + WINDOW_NS)
+    flood = range(begin_ns, begin_ns + WINDOW_NS, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
+    reached = sorted(_known(rehearsal.arrivals(path, flood, DATAGRAM, Clock(0, 0))))
+    return DATAGRAM * bisect_right(reached, reached[0] + WINDOW_NS) if reached else 0
 
 
 def _restart(emulator: Emulator, begin_ns: int) -> Clock:
@@ -140,10 +148,6 @@ def _unsteady(path: list[Direction]) -> str | None:
     """Why a path cannot be proved in the time there is for it."""
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
     for direction in path:
-        if isinstance(direction.capacity, Replay):
-            return f"what {direction.name} does to a packet depends on those before it"
-        if isinstance(direction.capacity, Radio):
-            return f"{direction.name} is a radio link, whose rate and delay chance and load decide"
         if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
             return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon to be measured before"
     if longest_ns > PATIENCE_NS:
@@ -165,6 +169,9 @@ def _why_nothing(path: list[Direction]) -> str | None:
 
 def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
     why = _unsteady(path)
+    if why is None and rehearsal.depends_on_load(path):
+        yield from _rehearsed_delay_proofs(path, flow, clock)
+        return
     measured_ns, asked_ns, errors_ns, widest_ns = [], [], [], 0
     for sent, received in zip(flow["sent_ns"], flow["received_ns"], strict=True):
         if received is None or why is not None:
@@ -199,9 +206,54 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
         yield Proof(what, asked / 1e6, measured / 1e6, "ms", ok, note)
 
 
+def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
+    """Each datagram against what the model makes of it; a random draw may fall differently for single ones."""
+    due = rehearsal.arrivals(path, flow["sent_ns"], SMALL, clock)
+    met = [
+        (sent, expected, received)
+        for sent, expected, received in zip(flow["sent_ns"], due, flow["received_ns"], strict=True)
+        if expected is not None and received is not None
+    ]
+    for direction in path:
+        what = f"{direction.name} delay"
+        if not met:
+            nothing = _why_nothing(path) or (None if _known(due) else "by the model, none arrives")
+            yield (
+                _unproved(what, "ms", nothing)
+                if nothing is not None
+                else Proof(what, None, None, "ms", ok=False, note="no datagram arrived")
+            )
+            continue
+        error_ns = statistics.median(received - expected for _, expected, received in met)
+        asked = statistics.median(expected - sent for sent, expected, _ in met)
+        note = f"whole path, one way, {len(met)} datagrams held against the model"
+        yield Proof(what, asked / 1e6, (asked + error_ns) / 1e6, "ms", abs(error_ns) <= DELAY_TOLERANCE_NS, note)
+
+
+def _rehearsed_rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
+    """Bytes between the first and the last arrival against those of the model."""
+    what = f"{direction.name} rate"
+    due = sorted(_known(rehearsal.arrivals(path, flow["sent_ns"], DATAGRAM, clock)))
+    came = sorted(_known(flow["received_ns"]))
+    if len(due) < FEWEST:
+        return _unproved(what, "Mbit/s", f"by the model, {len(due)} of {len(flow['sent_ns'])} datagrams arrive")
+    if len(came) < FEWEST:
+        return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(came)} datagrams arrived")
+    asked, measured = (8e3 * DATAGRAM * (len(times) - 1) / (times[-1] - times[0]) for times in (due, came))
+    slack = max(2 * RATE_TOLERANCE * asked, asked * 3 / len(due))
+    note = f"{len(came)} datagrams in {(came[-1] - came[0]) / 1e6:.0f} ms held against the model"
+    return Proof(what, asked, measured, "Mbit/s", abs(measured - asked) <= slack, note)
+
+
+def _known(times: Iterable[int | None]) -> list[int]:
+    return [time for time in times if time is not None]
+
+
 def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
     """Bytes between the first and the last arrival against what the schedule offered between their departures."""
-    arrivals = sorted(received for received in flow["received_ns"] if received is not None)
+    if rehearsal.depends_on_load(path):
+        return _rehearsed_rate_proof(path, direction, flow, clock)
+    arrivals = sorted(_known(flow["received_ns"]))
     what = f"{direction.name} rate"
     if len(arrivals) < 3:
         why = _why_nothing(path)

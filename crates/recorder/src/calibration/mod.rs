@@ -51,8 +51,9 @@ const SATURATION: f64 = 1.25;
 const OVERLOAD: f64 = 3.0;
 const SATURATION_SPAN: Duration = Duration::from_secs(8);
 const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// How often a saturation is tried at a higher rate when it did not fill the link.
+/// How often a saturation is tried, and how much more is sent when the one before did not fill the link.
 const SATURATION_ATTEMPTS: u32 = 3;
+const RAISE: f64 = 2.0;
 
 /// Asks for experiments one after another, and finds the parameters in their results.
 ///
@@ -307,7 +308,7 @@ impl Calibrator {
                 && sent < SEARCH_TO_BPS
             {
                 filled = false;
-                *rough = Some(sent);
+                *rough = Some(RAISE * sent / SATURATION);
             }
         }
         Ok(filled || self.attempts == SATURATION_ATTEMPTS)

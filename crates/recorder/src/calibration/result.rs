@@ -124,6 +124,11 @@ impl LengthProfile {
         self.mean_arrival_ns.last().copied().unwrap_or(0)
     }
 
+    /// Standard error of R_N(N) and of the rate, as a share of it.
+    pub fn relative_error(&self) -> f64 {
+        self.last_error_ns as f64 / self.last_ns().max(1) as f64
+    }
+
     /// Rate at which the packets behind the first were delivered, bit/s; `None` for a single packet.
     pub fn rate_bps(&self) -> Option<f64> {
         let bits = f64::from(self.length.saturating_sub(1)) * super::PACKET_BITS;

@@ -49,7 +49,7 @@ impl Arrivals {
         let trains = self
             .0
             .iter()
-            .filter(move |train| train.len() == length.into());
+            .filter(move |train| train.len() == usize::from(length));
         trains.filter_map(|train| relative(train))
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn profiles(
             let sent = arrivals
                 .0
                 .iter()
-                .filter(|train| train.len() == length.into())
+                .filter(|train| train.len() == usize::from(length))
                 .count();
             let last = each.last().copied().flatten();
             let (usable, needed) = (
@@ -241,30 +241,24 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
 ///
 /// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
 /// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
-/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree.
+/// that have passed, and the next shorter gap must agree.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
     };
     let mut least = longest;
-    let (mut lasts, mut squares) = (
-        vec![longest.last_ns as f64],
-        (longest.last_error_ns as f64).powi(2),
-    );
+    let mut cold = vec![longest.last_ns as f64];
     let mut warm_before = false;
     for gap in &gaps[1..] {
-        let count = lasts.len() as f64;
-        let cold = lasts.iter().sum::<f64>() / count;
-        let error = (squares.sqrt() / count).hypot(gap.last_error_ns as f64);
-        let warm = (gap.last_ns as f64 - cold).abs() > TOLERANCE * cold + error;
+        let mean = cold.iter().sum::<f64>() / cold.len() as f64;
+        let warm = (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean;
         if warm && warm_before {
             break;
         }
         warm_before = warm;
         if !warm {
             least = gap;
-            lasts.push(gap.last_ns as f64);
-            squares += (gap.last_error_ns as f64).powi(2);
+            cold.push(gap.last_ns as f64);
         }
     }
     let idle = least.gap_ns as i64 - least.last_ns;
@@ -309,33 +303,23 @@ pub(super) fn enough(
 mod tests {
     use super::*;
 
-    fn gaps(lasts: &[(u64, i64, u64)]) -> Vec<GapProfile> {
-        let profile = |&(gap, last, error): &(u64, i64, u64)| GapProfile {
+    fn gaps(lasts: &[(u64, i64)]) -> Vec<GapProfile> {
+        let profile = |&(gap, last): &(u64, i64)| GapProfile {
             gap_ns: gap,
             trials: 50,
             last_ns: last,
-            last_error_ns: error,
+            last_error_ns: 0,
         };
         lasts.iter().map(profile).collect()
     }
 
     #[test]
     fn the_least_gap_is_the_last_after_which_trains_are_as_slow() {
-        let exact = gaps(&[
-            (100, 20, 0),
-            (80, 19, 0),
-            (60, 17, 0),
-            (40, 12, 0),
-            (30, 12, 0),
-            (20, 18, 0),
-        ]);
+        let exact = gaps(&[(100, 20), (80, 19), (60, 17), (40, 12), (30, 12), (20, 18)]);
         assert_eq!(least_gap(&exact), (60, 43));
-        let busy = gaps(&[(100, 20, 0), (10, 20, 0)]);
+        let busy = gaps(&[(100, 20), (10, 20)]);
         assert_eq!(least_gap(&busy), (10, 0));
-        // 13 might be 16
-        let unsure = gaps(&[(100, 20, 2), (80, 14, 3), (60, 8, 3), (40, 8, 3)]);
-        assert_eq!(least_gap(&unsure).0, 80);
-        let outlier = gaps(&[(100, 20, 1), (80, 12, 1), (60, 20, 1), (40, 12, 1)]);
+        let outlier = gaps(&[(100, 20), (80, 12), (60, 20), (40, 12)]);
         assert_eq!(least_gap(&outlier).0, 60);
     }
 

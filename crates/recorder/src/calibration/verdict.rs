@@ -41,6 +41,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         .rfind(|profile| profile.length <= LONG)?;
     let (slow, fast) = (short.rate_bps()?, long.rate_bps()?);
     let ratio = fast / slow;
+    let uncertain = ratio * long.relative_error().hypot(short.relative_error());
     let saturated = direction.saturated_bps as f64 / 1e6;
     let rates = format!(
         "({:.1} and {:.1} Mbit/s; {saturated:.1} Mbit/s under saturation)",
@@ -55,7 +56,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         .capitalised()
     } else {
         format!(
-            "{}-packet {way} trains are delivered {ratio:.1} × as fast as {SHORT}-packet ones {rates}.",
+            "{}-packet {way} trains are delivered {ratio:.1} (± {uncertain:.1}) × as fast as {SHORT}-packet ones {rates}.",
             long.length
         )
     })

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cellbed_link::Time;
+use cellbed_link::{Duration, Time};
 
 use super::event::Event;
 pub use super::run::RunRequest;
@@ -11,6 +11,9 @@ use super::session::{Incoming, Session, SessionError};
 use crate::secure::Secret;
 use crate::socket::Outbox;
 use crate::wire::{Request, ip_overhead, least_probe_bytes};
+
+/// A server pauses saturation whose client it has not heard for so long, unless it was told otherwise.
+const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
 /// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the server has forgotten
 /// is replaced by a new one, and its runs end incomplete.
@@ -112,10 +115,22 @@ impl Path {
     /// Takes what arrived at `at` from the server.
     pub fn receive(&mut self, at: Time, now: Time, datagram: &mut [u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
-        let was_silent = self.session.is_silent();
+        let (was_silent, heard) = (self.session.is_silent(), self.session.heard());
         let incoming = self.session.receive(now, datagram);
         if was_silent && !self.session.is_silent() {
             self.events.push(Event::Resumed);
+            let from = heard + SERVER_PAUSES;
+            for run in self
+                .runs
+                .iter()
+                .filter(|run| from < now && run.is_saturated())
+            {
+                self.events.push(Event::Paused {
+                    run: run.number(),
+                    from,
+                    until: now,
+                });
+            }
         }
         match incoming {
             Incoming::Nothing | Incoming::Resumed => {}

@@ -118,6 +118,11 @@ impl Run {
         self.phase == Phase::Over
     }
 
+    /// Whether the server saturates the downlink.
+    pub(super) fn is_saturated(&self) -> bool {
+        self.saturated_until.is_some() && matches!(self.phase, Phase::Sending { .. })
+    }
+
     /// How it ended, or stands when the session is lost.
     pub(super) fn end(&self) -> RunEnd {
         self.end.clone()

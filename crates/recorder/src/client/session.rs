@@ -316,6 +316,11 @@ impl Session {
         self.silent = false;
     }
 
+    /// When the server was heard last.
+    pub(super) fn heard(&self) -> Time {
+        self.heard
+    }
+
     /// Whether the server has been silent for a while.
     pub(super) fn is_silent(&self) -> bool {
         self.silent

@@ -6,10 +6,16 @@ const SLACK: usize = 4096;
 /// No quartz differs by more from another, but a server's clock may be disciplined hard: 500 ppm is what NTP may turn.
 const LARGEST_SLOPE: f64 = 2e-3;
 
+/// Stamps are no better, ns.
+const RESOLUTION: f64 = 1e3;
+
+/// Rounds in which the scale of each direction's queueing settles.
+const ROUNDS: usize = 12;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub x: f64,
-    pub y: f64,
+struct Point {
+    x: f64,
+    y: f64,
 }
 
 /// The points of a lower convex hull, and some that may be above it.
@@ -18,10 +24,15 @@ pub struct Hull {
     points: Vec<Point>,
     /// How many the hull had when it was last made.
     kept: usize,
+    /// Of all points that were added.
+    count: f64,
+    sum: (f64, f64),
 }
 
 impl Hull {
     pub fn add(&mut self, x: f64, y: f64) {
+        self.count += 1.0;
+        self.sum = (self.sum.0 + x, self.sum.1 + y);
         self.points.push(Point { x, y });
         if self.points.len() > 2 * self.kept + SLACK {
             self.points = lower_hull(std::mem::take(&mut self.points));
@@ -30,8 +41,14 @@ impl Hull {
     }
 
     /// The hull, from left to right.
-    pub fn points(&self) -> Vec<Point> {
+    fn points(&self) -> Vec<Point> {
         lower_hull(self.points.clone())
+    }
+
+    /// How far all points are above the line of that slope that touches the hull from below, on average; at least what stamps are worth.
+    fn mean_excess(&self, points: &[Point], slope: f64) -> f64 {
+        let mean = (self.sum.1 - slope * self.sum.0) / self.count;
+        (mean - least(points, |point| point.y - slope * point.x)).max(RESOLUTION)
     }
 }
 
@@ -50,7 +67,7 @@ fn lower_hull(mut points: Vec<Point>) -> Vec<Point> {
     hull
 }
 
-/// The middle of the widest strip between two hulls.
+/// A line between two hulls.
 #[derive(Clone, Copy, Debug)]
 pub struct Strip {
     pub slope: f64,
@@ -60,31 +77,43 @@ pub struct Strip {
     pub uncertainty: f64,
 }
 
-/// The strip between points `above` (a lower hull) and points below (a lower hull mirrored upside down, `mirrored`); `None` if either is
-/// empty. Where the points leave no strip, the clocks do not differ by a line: it is the line that is least wrong, and as much is uncertain.
-pub fn widest_strip(above: &[Point], mirrored: &[Point]) -> Option<Strip> {
-    let (first, last) = ends(above, mirrored)?;
+/// The strip between points above and points below, which are given `mirrored` upside down; `None` if either has none.
+///
+/// Its slope is the likeliest, delays being exponential above their minimum in each direction. Where the points leave no strip, the clocks do not
+/// differ by a line: it is the line that is least wrong, and as much is uncertain.
+pub fn strip(above_hull: &Hull, mirrored_hull: &Hull) -> Option<Strip> {
+    let (above, mirrored) = (above_hull.points(), mirrored_hull.points());
+    let (first, last) = ends(&above, &mirrored)?;
     // Heights at x = 0 between which a line of that slope has all points on their sides.
-    let highest = |slope: f64| least(above, |point| point.y - slope * point.x);
-    let lowest = |slope: f64| -least(mirrored, |point| point.y + slope * point.x);
+    let highest = |slope: f64| least(&above, |point| point.y - slope * point.x);
+    let lowest = |slope: f64| -least(&mirrored, |point| point.y + slope * point.x);
     let width = |slope: f64| highest(slope) - lowest(slope);
-    let slope = if first == last {
-        0.0
-    } else {
-        peak(-LARGEST_SLOPE, LARGEST_SLOPE, width)
+    let single = |slope: f64| Strip {
+        slope,
+        middle: (highest(slope) + lowest(slope)) / 2.0,
+        uncertainty: width(slope).abs() / 2.0,
     };
-    let middle = (highest(slope) + lowest(slope)) / 2.0;
-    let half = width(slope) / 2.0;
-    if half < 0.0 || first == last {
-        return Some(Strip {
-            slope,
-            middle,
-            uncertainty: half.abs(),
-        });
+    if first == last {
+        return Some(single(0.0));
+    }
+    let widest = peak(-LARGEST_SLOPE, LARGEST_SLOPE, width);
+    if width(widest) < 0.0 {
+        return Some(single(widest));
     }
     // All lines that fit have slopes from `flattest` to `steepest`; the width falls to zero on either side of its peak.
-    let steepest = crossing(slope, LARGEST_SLOPE, width);
-    let flattest = crossing(slope, -LARGEST_SLOPE, width);
+    let steepest = crossing(widest, LARGEST_SLOPE, width);
+    let flattest = crossing(widest, -LARGEST_SLOPE, width);
+    let mut slope = widest;
+    for _ in 0..ROUNDS {
+        let weight_above = above_hull.count / above_hull.mean_excess(&above, slope);
+        let weight_below = mirrored_hull.count / mirrored_hull.mean_excess(&mirrored, -slope);
+        // The scales being those of the round before, the likelihood is concave.
+        slope = peak(flattest, steepest, |slope| {
+            -weight_above * above_hull.mean_excess(&above, slope)
+                - weight_below * mirrored_hull.mean_excess(&mirrored, -slope)
+        });
+    }
+    let middle = (highest(slope) + lowest(slope)) / 2.0;
     let uncertainty = [first, last]
         .iter()
         .flat_map(|x| {
@@ -96,7 +125,7 @@ pub fn widest_strip(above: &[Point], mirrored: &[Point]) -> Option<Strip> {
                 here - (lowest(down) + down * x),
             ]
         })
-        .fold(half, f64::max);
+        .fold(width(slope) / 2.0, f64::max);
     Some(Strip {
         slope,
         middle,

@@ -122,6 +122,26 @@ fn one_direction_alone_tells_nothing() {
 }
 
 #[test]
+fn a_queue_that_never_empties_again_leaves_no_drift_to_be_invented() {
+    let mut estimator = ClockEstimator::new();
+    for probe in 0..1_000i64 {
+        let sent = probe * 50_000_000;
+        let noise = (probe * 7_919) % 1_000_000; // the first packets are not the fastest
+        estimator.uplink(
+            sent,
+            sent + 20_000_000 + noise + if probe < 20 { 500_000 } else { 0 },
+        );
+        let queue = (probe * 10_000_000).min(800_000_000);
+        estimator.downlink(sent, sent + 20_000_000 + queue);
+    }
+    let estimate = estimator.estimate().unwrap();
+    assert!(
+        estimate.drift_ppm.abs() < 2.0 && estimate.offset_ns.abs() < 300_000,
+        "{estimate:?}"
+    );
+}
+
+#[test]
 fn clocks_that_no_line_describes_are_as_uncertain_as_the_line_is_wrong() {
     // Half-way the server's clock is set ahead by 100 ms; the path takes 1 ms.
     let mut estimator = ClockEstimator::new();

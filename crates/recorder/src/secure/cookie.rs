@@ -8,7 +8,7 @@ use crate::wire::Cookie;
 
 use super::keys::CodeKey;
 
-/// A cookie is good for so long.
+/// A cookie is good for less than that.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(10);
 
 /// The key changes as often.
@@ -42,7 +42,7 @@ impl Cookies {
         cookie
     }
 
-    /// Whether this cookie was given to it, not longer than [`COOKIE_LIFE`] ago.
+    /// Whether this cookie was given to it, less than [`COOKIE_LIFE`] ago.
     pub fn knows(
         &self,
         cookie: &Cookie,
@@ -52,7 +52,7 @@ impl Cookies {
     ) -> bool {
         let given = Time::from_nanos(cookie.given_ns);
         let (address, port) = bytes_of(client);
-        let fresh = given <= now.max(Time::from_nanos(1)) && now.since(given) <= COOKIE_LIFE;
+        let fresh = given <= now.max(Time::from_nanos(1)) && now.since(given) < COOKIE_LIFE;
         let parts = [
             &address[..],
             &port,
@@ -94,12 +94,12 @@ mod tests {
             cookies.knows(&cookie, at, client.parse().unwrap(), &[random; 32])
         };
         assert!(good(given, "192.0.2.1:4000", 2));
-        assert!(good(given + COOKIE_LIFE, "[::ffff:192.0.2.1]:4000", 2));
-        assert!(!good(
-            given + COOKIE_LIFE + Duration::from_nanos(1),
-            "192.0.2.1:4000",
+        assert!(good(
+            given + COOKIE_LIFE - Duration::from_nanos(1),
+            "[::ffff:192.0.2.1]:4000",
             2
         ));
+        assert!(!good(given + COOKIE_LIFE, "192.0.2.1:4000", 2));
         assert!(!good(given - Duration::from_nanos(1), "192.0.2.1:4000", 2));
         assert!(!good(given, "192.0.2.1:4001", 2));
         assert!(!good(given, "192.0.2.2:4000", 2));

@@ -1,31 +1,44 @@
 //! What lengthens a probe.
 
+use std::sync::OnceLock;
+
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
 
-const LENGTH: usize = 1 << 18;
+/// More than common compressors look back.
+const LENGTH: usize = 1 << 16;
 
 /// Random bytes, made once, that no path can compress: consecutive packets carry different pieces of them.
-pub struct Filler(Box<[u8]>);
+pub struct Filler {
+    seed: [u8; 32],
+    bytes: OnceLock<Box<[u8]>>,
+}
 
 impl Filler {
-    /// The stream of ChaCha20 under this key, which nothing else may use.
+    /// The stream of ChaCha20 under this key, which nothing else may use. It is made when it is first needed.
     pub fn new(seed: &[u8; 32]) -> Self {
-        let mut bytes = vec![0; LENGTH].into_boxed_slice();
-        // The tag is of no use here: nothing vouches for filler.
-        let _ = ChaCha20Poly1305::new(seed.into()).encrypt_inout_detached(
-            &[0; 12].into(),
-            &[],
-            (&mut *bytes).into(),
-        );
-        Self(bytes)
+        Self {
+            seed: *seed,
+            bytes: OnceLock::new(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get_or_init(|| {
+            let mut bytes = vec![0; LENGTH].into_boxed_slice();
+            // The tag is of no use here: nothing vouches for filler.
+            let cipher = ChaCha20Poly1305::new(&self.seed.into());
+            let _ = cipher.encrypt_inout_detached(&[0; 12].into(), &[], (&mut *bytes).into());
+            bytes
+        })
     }
 
     /// Appends so many bytes for the packet with this number.
     pub fn append(&self, packet: u64, mut count: usize, out: &mut Vec<u8>) {
         let mut start = (packet as usize).wrapping_mul(1499) % LENGTH; // odd, so that all places come
+        let bytes = self.bytes();
         while count > 0 {
-            let piece = &self.0[start..LENGTH.min(start + count)];
+            let piece = &bytes[start..LENGTH.min(start + count)];
             out.extend_from_slice(piece);
             count -= piece.len();
             start = 0;
@@ -51,12 +64,12 @@ mod tests {
         assert!(packets.windows(2).all(|pair| pair[0] != pair[1]));
         let mut counts = [0; 256];
         filler
-            .0
+            .bytes()
             .iter()
             .for_each(|byte| counts[usize::from(*byte)] += 1);
         assert!(
-            counts.iter().all(|count| (800..1250).contains(count)),
-            "1024 of each are expected: {counts:?}"
+            counts.iter().all(|count| (150..370).contains(count)),
+            "256 of each are expected: {counts:?}"
         );
     }
 }

@@ -45,6 +45,14 @@ fn expand(extracted: &Hkdf<Sha256>, purpose: &[u8]) -> [u8; 32] {
     key
 }
 
+impl Secret {
+    /// Bytes that nobody can know without the secret: others for each purpose and number.
+    pub(crate) fn derive(&self, purpose: &[u8], number: u64) -> [u8; 32] {
+        let extracted = Hkdf::<Sha256>::new(None, self.bytes());
+        expand(&extracted, &[purpose, &number.to_be_bytes()].concat())
+    }
+}
+
 /// Authenticates the messages of the handshake: what the client sends by one key, what the server sends by another.
 #[derive(Clone)]
 pub struct HandshakeKeys {

@@ -47,13 +47,29 @@ impl Outbox {
         Self::default()
     }
 
-    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given.
+    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is no packet.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
         write(&mut self.bytes);
-        self.packets.push(Packet {
-            to,
-            end: self.bytes.len(),
-        });
+        if self.bytes.len() > start {
+            self.packets.push(Packet {
+                to,
+                end: self.bytes.len(),
+            });
+        }
+    }
+
+    /// The packets in order: for whom each is, and its UDP payload.
+    pub fn packets(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        (0..self.len()).map(|packet| {
+            let bytes = &self.bytes[self.start(packet)..self.packets[packet].end];
+            (self.packets[packet].to, bytes)
+        })
+    }
+
+    /// The UDP payload of all packets together, bytes.
+    pub fn payload(&self) -> usize {
+        self.bytes.len()
     }
 
     /// How many packets there are.
@@ -106,11 +122,13 @@ impl Socket {
     /// Sends all packets of `outbox` and empties it, waiting where the kernel's buffer is full. Packets of one train, of one length to one
     /// peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between them.
     ///
-    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused.
+    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An error speaks of the first
+    /// packet that the kernel never takes; all others are sent all the same.
     pub fn send(&self, outbox: &mut Outbox) -> Result<Sent> {
         let mut sent = Sent::default();
         let mut first = 0;
         let mut joined = true;
+        let mut failure = None;
         while first < outbox.len() {
             match self.send_from(outbox, first, joined) {
                 Ok(count) => {
@@ -124,28 +142,35 @@ impl Socket {
                     }
                     Some(libc::EINTR) => {}
                     // Some devices and tunnels cannot take what is to be cut.
-                    Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP) if joined => joined = false,
+                    Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::EMSGSIZE)
+                        if joined =>
+                    {
+                        joined = false;
+                    }
                     Some(number) if is_passing(number) => {
                         let count = if joined { outbox.run(first) } else { 1 };
                         sent.refused += count;
                         first += count;
                     }
                     _ => {
-                        let (to, length) = (outbox.packets[first].to, outbox.length(first));
-                        outbox.clear();
-                        return Err(error).trying_or(
-                            || format!("send a packet of {length} bytes to {to}"),
-                            |error| match error.raw_os_error() {
-                                Some(libc::EMSGSIZE) => "The interface takes no packets of this length: choose a smaller --packet-bytes, or a larger MTU".into(),
-                                _ => String::new(),
-                            },
-                        );
+                        failure.get_or_insert((error, first));
+                        first += 1;
                     }
                 },
             }
         }
+        let outcome = match failure {
+            None => Ok(sent),
+            Some((error, packet)) => Err(error).trying_or(
+                || format!("send a packet of {} bytes to {}", outbox.length(packet), outbox.packets[packet].to),
+                |error| match error.raw_os_error() {
+                    Some(libc::EMSGSIZE) => "The interface takes no packets of this length: choose a smaller --packet-bytes, or a larger MTU".into(),
+                    _ => String::new(),
+                },
+            ),
+        };
         outbox.clear();
-        Ok(sent)
+        outcome
     }
 
     /// Hands packets from `first` on to the kernel and says how many it took.

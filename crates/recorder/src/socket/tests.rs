@@ -129,3 +129,18 @@ fn a_peer_without_a_way_to_it_loses_packets_and_stops_nothing() {
     let sent = bound.send(&mut outbox).unwrap();
     assert_eq!(sent.taken + sent.refused, 3);
 }
+
+#[test]
+fn a_packet_that_no_interface_takes_is_named_and_the_others_leave() {
+    let (one, other) = pair("127.0.0.1:0");
+    let mut outbox = Outbox::new();
+    for length in [100, 100, 65_508, 90] {
+        outbox.push(other.local(), |bytes| bytes.resize(bytes.len() + length, 0));
+    }
+    let error = one.send(&mut outbox).unwrap_err().to_string();
+    assert!(error.contains("65508 bytes"), "{error}");
+    assert!(outbox.is_empty());
+    let packets = collect(&other, 3);
+    let lengths: Vec<_> = packets.iter().map(|(bytes, ..)| bytes.len()).collect();
+    assert_eq!(lengths, [100, 100, 90]);
+}

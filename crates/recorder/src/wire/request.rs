@@ -58,7 +58,7 @@ pub enum Request {
         /// The client's time, ns; comes back in the answer.
         client_ns: u64,
     },
-    /// The session ends, and everything of it is forgotten.
+    /// The session ends, and everything of it is forgotten; so it is answered only once.
     Bye,
 }
 

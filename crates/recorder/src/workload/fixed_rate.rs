@@ -6,7 +6,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 const MARGIN: f64 = 1.25;
 
 /// What may be sent at once to make up for a sender that was held up: less than a queue notices, more than a scheduler's slice.
-const CATCH_UP: Duration = Duration::from_millis(4);
+const CATCH_UP: Duration = Duration::from_millis(10);
 
 /// Packets of one length at a fixed rate.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ mod tests {
     fn a_sender_that_was_held_up_sends_no_long_burst() {
         let mut saturator =
             FixedRateSaturator::new(BitRate(112_000_000), Bytes(1400), Time::ZERO, Time::MAX);
-        assert_eq!(drain(&mut saturator, Time::from_millis(1_000)), 41); // 4 ms at one each 0.1 ms
+        assert_eq!(drain(&mut saturator, Time::from_millis(1_000)), 101); // 10 ms at one each 0.1 ms
         assert_eq!(drain(&mut saturator, Time::from_millis(1_001)), 10);
     }
 

@@ -8,9 +8,11 @@ mod congestion;
 mod flight;
 mod ranges;
 mod receiver;
+mod room;
 mod round_trip;
 mod segment;
 mod sender;
+mod usage;
 
 use cellbed_link::{Duration, Time};
 
@@ -32,7 +34,7 @@ pub struct Tcp {
     pub idle_restart: bool,
     /// The initial window, segments.
     pub initial_window: u64,
-    /// Bytes that the receiver takes in, from the beginning on.
+    /// The largest receive window, bytes; it begins with 64 KiB and is tuned like Linux's.
     pub receive_window: u64,
     /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
     pub segment: u64,
@@ -181,7 +183,7 @@ impl Socket {
                 self.receiver.acknowledge();
             }
         }
-        if segment.purpose == Purpose::Data {
+        if segment.purpose != Purpose::Syn {
             self.sender.acknowledged(now, &segment.acknowledgement);
         }
     }

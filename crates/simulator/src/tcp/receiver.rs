@@ -3,6 +3,7 @@
 use cellbed_link::{Duration, Time};
 
 use super::ranges::Ranges;
+use super::room::Room;
 use super::segment::{Acknowledgement, BLOCKS, Segment};
 
 /// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`).
@@ -14,13 +15,13 @@ const QUICK: u32 = 16;
 /// answers (`TCP_PINGPONG_THRESH`).
 const INTERACTIVE: u32 = 3;
 
-/// Acknowledges as Linux does: the first ones at once, then every second full segment, a lone one after 40 ms; at once
-/// whatever is out of order (RFC 5681 §4.2).
+/// Acknowledges as Linux does: at once the first ones and what opens the window further, else every second full segment, a
+/// lone one after 40 ms; at once whatever is out of order (RFC 5681 §4.2).
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     /// Full segments are of so many bytes.
     segment: u64,
-    window: u64,
+    room: Room,
     /// The first byte that is missing.
     next: u64,
     early: Ranges,
@@ -38,10 +39,11 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
+    /// window: the largest.
     pub fn new(segment: u64, window: u64) -> Self {
         Self {
             segment,
-            window,
+            room: Room::new(window, segment),
             next: 0,
             early: Ranges::default(),
             recent: [None; BLOCKS],
@@ -88,6 +90,9 @@ impl Receiver {
         if segment.start > self.next || !self.early.is_empty() {
             self.at_once = true;
         }
+        if self.room.grow(segment.length) {
+            self.quick |= 1;
+        }
         if segment.start > self.next {
             let mut new = false;
             self.early
@@ -101,6 +106,8 @@ impl Receiver {
             self.next = end;
         }
         self.early.forget_before(self.next);
+        let round_trip = now - segment.acknowledgement.echo;
+        self.room.read(now, self.next, round_trip);
         if (self.quick > 0 && self.answers < INTERACTIVE) || self.next - self.told > self.segment {
             self.at_once = true;
         } else if self.delayed.is_none() {
@@ -158,7 +165,7 @@ impl Receiver {
             blocks,
             duplicate: std::mem::take(&mut self.duplicate),
             echo: self.echo,
-            window: self.window,
+            window: self.room.offered(),
         }
     }
 
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_first_segments_are_acknowledged_at_once_then_every_second() {
-        let mut receiver = Receiver::new(1000, 1 << 20);
+        let mut receiver = Receiver::new(1000, 60_000);
         for index in 0..16 {
             assert!(receive(&mut receiver, index, 1000 * index).is_some());
         }
@@ -210,7 +217,7 @@ mod tests {
 
     #[test]
     fn holes_are_told_with_the_latest_part_first() {
-        let mut receiver = Receiver::new(1000, 1 << 20);
+        let mut receiver = Receiver::new(1000, 60_000);
         receive(&mut receiver, 0, 0);
         receive(&mut receiver, 0, 2000);
         let told = receive(&mut receiver, 0, 4000).unwrap();

@@ -7,6 +7,7 @@ use super::congestion::{Progress, Window};
 use super::flight::{Flight, News};
 use super::round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION, RoundTrip};
 use super::segment::Acknowledgement;
+use super::usage::Usage;
 
 /// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
 const DUPLICATES: u64 = 3;
@@ -80,14 +81,6 @@ enum Alarm {
     Timeout,
 }
 
-/// Whether the window was used, over about a round trip.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    limited: bool,
-    most: u64,
-    end: u64,
-}
-
 impl Sender {
     pub fn new(tcp: Tcp) -> Self {
         Self {
@@ -97,7 +90,7 @@ impl Sender {
             written: 0,
             next: 0,
             missing: 0,
-            room: tcp.receive_window,
+            room: 0,
             state: State::Open,
             timer: None,
             doubled: 0,
@@ -200,22 +193,11 @@ impl Sender {
     }
 
     /// Notes whether the window holds data back.
-    fn used(&mut self, limited: bool) {
-        let limited = limited && self.unsent() > 0;
-        let most = self.flight.length();
-        let usage = self.usage;
-        if self.missing >= usage.end || limited || (!usage.limited && most > usage.most) {
-            self.usage = Usage {
-                limited,
-                most,
-                end: self.next,
-            };
-        }
-    }
-
-    fn is_limited(&self) -> bool {
-        let twice = self.window.is_slow_start() && self.window.segments() < 2 * self.usage.most;
-        self.usage.limited || twice
+    fn used(&mut self, full: bool) {
+        let held_back = full && self.unsent() > 0;
+        let under_way = self.flight.length();
+        self.usage
+            .note(held_back, under_way, self.missing, self.next);
     }
 
     pub fn acknowledged(&mut self, now: Time, told: &Acknowledgement) {
@@ -237,7 +219,7 @@ impl Sender {
             round_trip: round_trip.map(|(_, last)| last),
             missing: self.missing,
             next: self.next,
-            limited: self.is_limited(),
+            limited: self.usage.is_limited(&self.window),
         };
         self.window.measured(&progress);
         self.heed_probe(told);

@@ -147,7 +147,7 @@ impl Control {
         let Some((since, bytes)) = &mut self.measuring else {
             return;
         };
-        *bytes += size;
+        *bytes = bytes.saturating_add(size);
         let took = now.saturating_sub(*since);
         if *bytes <= MEASURED || took == 0 {
             return;

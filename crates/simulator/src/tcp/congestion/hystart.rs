@@ -8,6 +8,8 @@ use super::Progress;
 const LEAST_WINDOW: f64 = 16.0;
 /// Acknowledgements that follow each other sooner are one train.
 const TRAIN: Duration = Duration::from_millis(2);
+/// What Linux allows for acknowledgements that are held back on the way (at most; more than that below 2 Gbit/s).
+const HELD_BACK: Duration = Duration::from_millis(1);
 /// Round trips of a round that are enough to judge it.
 const SAMPLES: u32 = 8;
 
@@ -57,7 +59,7 @@ impl HyStart {
         }
         if at.now - round.last <= TRAIN {
             round.last = at.now;
-            let half = Duration::from_nanos(least.as_nanos() / 2);
+            let half = Duration::from_nanos((least + HELD_BACK).as_nanos() / 2);
             self.found = at.now - round.began > half;
         }
         round.least = round.least.min(round_trip);

@@ -1,0 +1,124 @@
+//! The command line: `cellbed-recorder`, and `cellbed record` of the Python package, which share everything but their first words.
+
+mod arguments;
+mod calibrate;
+mod progress;
+mod quantity;
+mod record;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::error::{Error, Result};
+use crate::recording::pack;
+use crate::secure::Secret;
+use arguments::{Cellbed, Pack, Standalone, Verb};
+
+/// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1 an error,
+/// 2 arguments that are none, 130 interrupted before anything was recorded.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    match parse::<Standalone>("cellbed-recorder", arguments) {
+        Ok(standalone) => status(dispatch(standalone.verb)),
+        Err(status) => status,
+    }
+}
+
+/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone. See [`run`].
+pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut verbs = Standalone::command();
+    verbs.build();
+    let names_a_verb = arguments
+        .first()
+        .is_some_and(|first| verbs.find_subcommand(first).is_some());
+    let verb = if names_a_verb {
+        parse::<Standalone>("cellbed record", arguments).map(|parsed| parsed.verb)
+    } else {
+        parse::<Cellbed>("cellbed record", arguments)
+            .map(|parsed| Verb::Record(Box::new(parsed.record)))
+    };
+    match verb {
+        Ok(verb) => status(dispatch(verb)),
+        Err(status) => status,
+    }
+}
+
+/// The shell's completions of `cellbed-recorder`.
+fn completions(shell: clap_complete::Shell) {
+    let mut command = Standalone::command();
+    clap_complete::generate(
+        shell,
+        &mut command,
+        "cellbed-recorder",
+        &mut std::io::stdout(),
+    );
+}
+
+fn parse<Arguments: CommandFactory + FromArgMatches>(
+    program: &'static str,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Arguments, i32> {
+    let command = Arguments::command().bin_name(program).name(program);
+    let all = std::iter::once(program.into()).chain(arguments);
+    let parsed = command
+        .try_get_matches_from(all)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        // A reader that has gone needs no help.
+        let _ = error.print();
+        error.exit_code()
+    })
+}
+
+fn dispatch(verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Record(arguments) => record::record(&arguments),
+        Verb::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        Verb::Serve(arguments) => serve::serve(&arguments),
+        Verb::Pack(Pack { folder, json }) => {
+            let packed = pack(&folder)?;
+            progress::Output::new(json, false).packed(&folder, &packed);
+            Ok(())
+        }
+        Verb::Secret { file } => {
+            Secret::generate()?.write(&file)?;
+            say(&format!(
+                "{}: a new secret; copy it to the other end, over a safe way",
+                file.display()
+            ));
+            Ok(())
+        }
+        Verb::Completions { shell } => {
+            completions(shell);
+            Ok(())
+        }
+    }
+}
+
+fn status(result: Result<()>) -> i32 {
+    match result {
+        Ok(()) => 0,
+        Err(Error::Interrupted) => 130,
+        Err(error) => {
+            let red = std::io::stderr().is_terminal();
+            let (on, off) = if red {
+                ("\x1b[31m", "\x1b[0m")
+            } else {
+                ("", "")
+            };
+            eprintln!("{on}error:{off} {error}");
+            match error {
+                Error::Usage(_) => 2,
+                _ => 1,
+            }
+        }
+    }
+}
+
+/// A line for the user; one whose reader has gone is not missed.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

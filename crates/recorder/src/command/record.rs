@@ -1,0 +1,301 @@
+//! `record`: from options to a recording.
+
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use cellbed_link::{BitRate, Duration, Seed};
+use serde::de::DeserializeOwned;
+
+use super::arguments::{Only, Reach, Record, SignalArguments};
+use super::progress::Output;
+use super::say;
+use crate::calibration::{Calibration, Calibrator};
+use crate::client::Workload;
+use crate::error::{Error, Result};
+use crate::plan::{Saturation, Train, TrainPlan};
+use crate::record::{Access, Plan, Recorder};
+use crate::recording::{Arrangement, Head, Heavy, Light, Signal, has_journal, rfc3339};
+use crate::secure::{Secret, random_bytes};
+use crate::socket::wall_clock;
+use crate::workload::FixedRateSaturator;
+
+/// Of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
+const GAP: Duration = Duration::from_millis(50);
+
+pub fn record(arguments: &Record) -> Result<()> {
+    check(arguments)?;
+    let started = rfc3339(wall_clock());
+    let folder = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| named_by_time(&started));
+    if folder.exists() && has_journal(&folder) {
+        return Err(crate::recording::RecordingError::Unpacked(folder).into());
+    }
+    if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) || folder.is_file() {
+        return Err(crate::recording::RecordingError::Occupied(folder).into());
+    }
+    let access = access(arguments)?;
+    let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
+    let mut watch = |notice: crate::record::Notice<'_>| output.notice(&notice);
+    let mut recorder = Recorder::connect(access)?;
+    let calibration = match &arguments.calibration {
+        Some(file) => Some(read(file, "calibration")?),
+        None if needs_calibration(arguments) => {
+            let calibrator = Calibrator::new(Seed(arguments.seed));
+            Some(recorder.calibrate(calibrator, &mut watch)?)
+        }
+        None => None,
+    };
+    let trains = match &arguments.plan {
+        Some(file) => read(file, "plan of trains")?,
+        None => trains(arguments, calibration.as_ref()),
+    };
+    let plan = plan(arguments, trains, calibration.as_ref());
+    let head = head(arguments, started, &plan, calibration)?;
+    let packed = recorder.record(&plan, head, &folder, &mut watch)?;
+    output.packed(&folder, &packed);
+    Ok(())
+}
+
+/// The server's address, an IPv4 one where there are both: mobile networks with IPv6 alone translate it.
+pub fn resolve(server: &str) -> Result<SocketAddr> {
+    let wrong = |problem: String| Error::Usage(format!("the server {server:?} {problem}"));
+    if !server.contains(':') {
+        return Err(wrong(
+            "has no port: write HOST:PORT, such as vps.example:7700".into(),
+        ));
+    }
+    let found: Vec<SocketAddr> = server
+        .to_socket_addrs()
+        .map_err(|error| wrong(format!("cannot be found: {error}")))?
+        .collect();
+    let four = found.iter().find(|address| address.is_ipv4());
+    four.or(found.first())
+        .copied()
+        .ok_or_else(|| wrong("has no address".into()))
+}
+
+/// One way to a server.
+pub fn single_access(reach: &Reach) -> Result<Access> {
+    Ok(Access {
+        server: resolve(&reach.server)?,
+        secret: Secret::read(&reach.secret)?,
+        first: reach.interface.clone(),
+        second: None,
+    })
+}
+
+fn access(arguments: &Record) -> Result<Access> {
+    let mut access = single_access(&arguments.reach)?;
+    match arguments.only {
+        Some(Only::Heavy) => {
+            access.first = access.first.or(arguments.heavy_interface.clone());
+        }
+        _ => {
+            access.first = access.first.or(arguments.light_interface.clone());
+        }
+    }
+    access.second = arguments
+        .heavy_interface
+        .clone()
+        .or(arguments.reach.interface.clone());
+    Ok(access)
+}
+
+/// Errors: options that contradict each other.
+fn check(arguments: &Record) -> Result<()> {
+    let wrong = |text: &str| Err(Error::Usage(text.into()));
+    if !(0.0..1.0).contains(&arguments.jitter) {
+        return wrong("--jitter is a share of the gap: at least 0, and less than 1");
+    }
+    if !(100..=1500).contains(&arguments.packet_bytes.0) {
+        return wrong("--packet-bytes: from 100 to 1500");
+    }
+    let light = arguments.only != Some(Only::Heavy);
+    let heavy = arguments.only != Some(Only::Light);
+    let two = arguments.light_interface.is_some() || arguments.heavy_interface.is_some();
+    if light
+        && heavy
+        && two
+        && (arguments.light_interface.is_none() || arguments.heavy_interface.is_none())
+    {
+        return wrong(
+            "--light-interface and --heavy-interface go together; with one interface for both it is --interface",
+        );
+    }
+    if arguments.no_calibration && light && !has_trains(arguments) {
+        return wrong(
+            "without calibration the trains must be given: --light-train 25:50, or --trains",
+        );
+    }
+    if arguments.no_calibration && heavy && !has_rates(arguments) {
+        return wrong(
+            "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % more than the network carries",
+        );
+    }
+    Ok(())
+}
+
+fn has_trains(arguments: &Record) -> bool {
+    arguments.light_train.is_some() || !arguments.trains.is_empty() || arguments.plan.is_some()
+}
+
+fn has_rates(arguments: &Record) -> bool {
+    arguments.uplink_rate.is_some() && arguments.downlink_rate.is_some()
+}
+
+/// Even where everything is given, a calibration is part of a recording: its replay needs more of it than trains and rates.
+fn needs_calibration(arguments: &Record) -> bool {
+    !arguments.no_calibration
+}
+
+/// What a JSON file holds.
+fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
+    let wrong = |problem: String| Error::Usage(format!("{}: {problem}", file.display()));
+    let text = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    serde_json::from_slice(&text).map_err(|error| wrong(format!("no {what}: {error}")))
+}
+
+fn named_by_time(started: &str) -> PathBuf {
+    let digits: String = started
+        .chars()
+        .take(19)
+        .map(|c| if c == ':' { '-' } else { c })
+        .collect();
+    format!("recording-{digits}").into()
+}
+
+fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
+    let bytes = arguments.packet_bytes.0 as u16;
+    let lengths = match (&arguments.light_train, calibration) {
+        (Some(lengths), _) => vec![*lengths],
+        (None, _) if !arguments.trains.is_empty() => arguments.trains.clone(),
+        (None, Some(found)) => vec![(
+            found.directions.uplink.train,
+            found.directions.downlink.train,
+        )],
+        (None, None) => Vec::new(), // only where there is no light workload
+    };
+    let rotation = lengths
+        .into_iter()
+        .map(|(up, down)| Train {
+            up,
+            down,
+            up_bytes: bytes,
+            down_bytes: bytes,
+            gap_ns: None,
+        })
+        .collect();
+    let least = calibration.map_or(0, |found| {
+        let directions = &found.directions;
+        directions
+            .uplink
+            .least_gap_ns
+            .max(directions.downlink.least_gap_ns)
+    });
+    let gap = arguments
+        .gap
+        .unwrap_or(GAP.max(Duration::from_nanos(least)));
+    TrainPlan {
+        rotation,
+        gap_ns: gap.as_nanos(),
+        jitter: arguments.jitter,
+        count: None,
+        seed: arguments.seed,
+    }
+}
+
+fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
+    let bytes = arguments.packet_bytes.0 as u16;
+    let saturation = |given: Option<BitRate>, measured: Option<u64>| {
+        let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
+        (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })
+    };
+    let measured = |way: fn(&Calibration) -> u64| calibration.map(way);
+    let heavy = Workload::Saturation {
+        uplink: saturation(
+            arguments.uplink_rate,
+            measured(|found| found.directions.uplink.saturated_bps),
+        ),
+        downlink: saturation(
+            arguments.downlink_rate,
+            measured(|found| found.directions.downlink.saturated_bps),
+        ),
+        bytes,
+    };
+    let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
+    Plan {
+        light: (arguments.only != Some(Only::Heavy)).then_some(Workload::Trains(trains)),
+        heavy: (arguments.only != Some(Only::Light)).then_some(heavy),
+        arrangement: if two {
+            Arrangement::Together
+        } else {
+            Arrangement::Alternating
+        },
+        turns: arguments.turns,
+        duration: arguments.duration,
+    }
+}
+
+fn head(
+    arguments: &Record,
+    started: String,
+    plan: &Plan,
+    calibration: Option<Calibration>,
+) -> Result<Head> {
+    let id: [u8; 8] = random_bytes()?;
+    let interface = |own: &Option<String>| own.clone().or(arguments.reach.interface.clone());
+    Ok(Head {
+        id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        started,
+        zero_ns: 0,
+        packet_bytes: arguments.packet_bytes.0 as u16,
+        arrangement: plan.arrangement,
+        light: plan.light.as_ref().map(|workload| Light {
+            interface: interface(&arguments.light_interface),
+            plan: match workload {
+                Workload::Trains(plan) => Some(plan.clone()),
+                _ => None,
+            },
+        }),
+        heavy: plan.heavy.as_ref().map(|workload| {
+            let (uplink, downlink) = match workload {
+                Workload::Saturation {
+                    uplink, downlink, ..
+                } => (*uplink, *downlink),
+                _ => (None, None),
+            };
+            Heavy {
+                interface: interface(&arguments.heavy_interface),
+                uplink,
+                downlink,
+            }
+        }),
+        calibration,
+        signal: signal(&arguments.signal),
+    })
+}
+
+fn signal(arguments: &SignalArguments) -> Signal {
+    Signal {
+        operator: arguments.operator.clone(),
+        technology: arguments.technology.clone(),
+        cell: arguments.cell.clone(),
+        rsrp_dbm: arguments.rsrp,
+        place: arguments.place.clone(),
+        mobility: arguments.mobility.clone(),
+        note: arguments.note.clone(),
+    }
+}
+
+/// A calibration for the user.
+pub fn print(calibration: &Calibration, json: bool) {
+    if json {
+        return say(&serde_json::to_string(calibration).unwrap_or_default());
+    }
+    for sentence in &calibration.verdict {
+        say(sentence);
+    }
+}

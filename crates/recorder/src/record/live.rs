@@ -1,0 +1,150 @@
+//! How a recording stands, for whoever watches.
+
+use std::collections::BTreeMap;
+
+use cellbed_link::{Duration, Time};
+use serde::Serialize;
+
+use crate::client::{Event, Role};
+
+/// Trains whose answers may still come.
+const TRAINS: usize = 256;
+
+/// Counts what happened since the last look.
+pub struct Live {
+    zero: Time,
+    roles: BTreeMap<u32, Role>,
+    /// When trains were sent.
+    trains: BTreeMap<(u32, u32), Time>,
+    round_trips: Vec<f64>,
+    bytes: [[u64; 2]; 2],
+    since: Time,
+    sent: u64,
+    arrived: u64,
+    silent: bool,
+    refused: u64,
+}
+
+/// How a recording stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Since its beginning, s.
+    pub elapsed_s: f64,
+    /// Until its planned end, s.
+    pub remaining_s: f64,
+    /// What arrived in the last second, counting IP lengths, Mbit/s: of the light workload.
+    pub light_uplink_mbps: f64,
+    /// See above.
+    pub light_downlink_mbps: f64,
+    /// Of the heavy workload.
+    pub heavy_uplink_mbps: f64,
+    /// See above.
+    pub heavy_downlink_mbps: f64,
+    /// Median round-trip time of the first packets of trains in the last second, ms.
+    pub round_trip_ms: Option<f64>,
+    /// Packets so far that were sent by the client.
+    pub uplink_sent: u64,
+    /// Of these known to have arrived.
+    pub uplink_arrived: u64,
+    /// Whether nothing is heard of the server.
+    pub silent: bool,
+    /// Packets so far that this machine could not send, as there was no way.
+    pub refused: u64,
+}
+
+impl Live {
+    /// Begins at `zero`.
+    pub fn new(zero: Time) -> Self {
+        Self {
+            zero,
+            roles: BTreeMap::new(),
+            trains: BTreeMap::new(),
+            round_trips: Vec::new(),
+            bytes: [[0; 2]; 2],
+            since: zero,
+            sent: 0,
+            arrived: 0,
+            silent: false,
+            refused: 0,
+        }
+    }
+
+    /// A run has been asked for.
+    pub fn plan(&mut self, run: u32, role: Role) {
+        self.roles.insert(run, role);
+    }
+
+    /// So many packets could not be sent so far.
+    pub fn refused(&mut self, count: u64) {
+        self.refused = count;
+    }
+
+    /// Something happened.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Sent {
+                run,
+                train,
+                index,
+                at,
+                ..
+            } => {
+                self.sent += 1;
+                if *index == 0 && self.roles.get(run) == Some(&Role::Light) {
+                    self.trains.insert((*run, *train), *at);
+                    if self.trains.len() > TRAINS {
+                        self.trains.pop_first();
+                    }
+                }
+            }
+            Event::ArrivedUplink { run, arrival } => {
+                self.arrived += 1;
+                self.count(*run, 0, arrival.bytes);
+            }
+            Event::ArrivedDownlink {
+                run,
+                train,
+                bytes,
+                at,
+                ..
+            } => {
+                self.count(*run, 1, *bytes);
+                if let Some(sent) = self.trains.remove(&(*run, *train)) {
+                    self.round_trips.push((*at - sent).as_secs_f64() * 1e3);
+                }
+            }
+            Event::Silent => self.silent = true,
+            Event::Resumed | Event::Connected(_) => self.silent = false,
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, run: u32, way: usize, bytes: u16) {
+        if let Some(role) = self.roles.get(&run) {
+            self.bytes[*role as usize][way] += u64::from(bytes);
+        }
+    }
+
+    /// How it stands; counts anew from now on.
+    pub fn snapshot(&mut self, now: Time, end: Time) -> Snapshot {
+        let span = (now - self.since).as_secs_f64().max(1e-3);
+        let bytes = std::mem::take(&mut self.bytes);
+        let rate = |role: Role, way: usize| bytes[role as usize][way] as f64 * 8e-6 / span;
+        let mut round_trips = std::mem::take(&mut self.round_trips);
+        round_trips.sort_by(f64::total_cmp);
+        self.since = now;
+        Snapshot {
+            elapsed_s: (now - self.zero).as_secs_f64(),
+            remaining_s: end.since(now).max(Duration::ZERO).as_secs_f64(),
+            light_uplink_mbps: rate(Role::Light, 0),
+            light_downlink_mbps: rate(Role::Light, 1),
+            heavy_uplink_mbps: rate(Role::Heavy, 0),
+            heavy_downlink_mbps: rate(Role::Heavy, 1),
+            round_trip_ms: round_trips.get(round_trips.len() / 2).copied(),
+            uplink_sent: self.sent,
+            uplink_arrived: self.arrived,
+            silent: self.silent,
+            refused: self.refused,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which workload runs when.
+
+use cellbed_link::{Duration, Time};
+
+use super::Plan;
+use crate::client::{Role, Workload};
+use crate::recording::Arrangement;
+
+/// Between two turns the link becomes idle: what one workload leaves behind is not to meet the other.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A run whose session was lost begins again after so long.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Says when a run is to begin, by what has become of those before.
+pub(super) struct Schedule {
+    plan: Plan,
+    end: Time,
+    light: Slot,
+    heavy: Slot,
+    /// Whose turn it is.
+    turn: Role,
+    stopped: bool,
+}
+
+/// What is known of one workload's runs.
+struct Slot {
+    run: Option<u32>,
+    /// When it may begin; `None` never.
+    due: Option<Time>,
+    /// When its turn ends.
+    until: Time,
+}
+
+impl Schedule {
+    pub(super) fn new(plan: &Plan, zero: Time) -> Self {
+        let end = zero + plan.duration;
+        let slot = |workload: &Option<Workload>| Slot {
+            run: None,
+            due: workload.as_ref().map(|_| zero),
+            until: end,
+        };
+        let mut schedule = Self {
+            end,
+            light: slot(&plan.light),
+            heavy: slot(&plan.heavy),
+            turn: Role::Light,
+            plan: plan.clone(),
+            stopped: false,
+        };
+        if schedule.in_turns() {
+            schedule.heavy.due = None;
+            schedule.light.until = end.min(zero + plan.turns.0);
+        }
+        schedule
+    }
+
+    fn in_turns(&self) -> bool {
+        let both = self.plan.light.is_some() && self.plan.heavy.is_some();
+        both && self.plan.arrangement == Arrangement::Alternating
+    }
+
+    /// When the recording is to end.
+    pub(super) fn end(&self) -> Time {
+        self.end
+    }
+
+    /// The runs that are to begin, with their spans. Each is told once; say [`Schedule::began`] for it.
+    pub(super) fn due(&mut self, now: Time) -> Vec<(Role, Workload, Duration)> {
+        let mut due = Vec::new();
+        for role in [Role::Light, Role::Heavy] {
+            let workload = match role {
+                Role::Light => self.plan.light.clone(),
+                Role::Heavy => self.plan.heavy.clone(),
+            };
+            let slot = self.slot(role);
+            let is_due = slot.run.is_none() && slot.due.is_some_and(|due| due <= now);
+            let span = slot.until - now;
+            if let Some(workload) = workload.filter(|_| is_due) {
+                slot.due = None;
+                if !span.is_zero() {
+                    due.push((role, workload, span));
+                }
+            }
+        }
+        due
+    }
+
+    pub(super) fn began(&mut self, role: Role, run: u32) {
+        self.slot(role).run = Some(run);
+    }
+
+    /// A run is over; one that is not complete before its time begins again.
+    pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
+        let Some(role) = [Role::Light, Role::Heavy]
+            .into_iter()
+            .find(|role| self.slot(*role).run == Some(run))
+        else {
+            return;
+        };
+        let slot = self.slot(role);
+        slot.run = None;
+        if self.stopped {
+            return;
+        }
+        let slot = self.slot(role);
+        if !complete && now + AGAIN < slot.until {
+            slot.due = Some(now + AGAIN);
+        } else if self.in_turns() && now + PAUSE < self.end {
+            self.pass_turn(now);
+        }
+    }
+
+    fn pass_turn(&mut self, now: Time) {
+        let (next, length) = match self.turn {
+            Role::Light => (Role::Heavy, self.plan.turns.1),
+            Role::Heavy => (Role::Light, self.plan.turns.0),
+        };
+        self.turn = next;
+        let (start, end) = (now + PAUSE, self.end);
+        let slot = self.slot(next);
+        slot.due = Some(start);
+        slot.until = end.min(start + length);
+    }
+
+    /// No more runs; gives those that are to be stopped.
+    pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
+        self.stopped = true;
+        self.end = self.end.min(now);
+        self.light.due = None;
+        self.heavy.due = None;
+        [Role::Light, Role::Heavy]
+            .into_iter()
+            .filter_map(|role| Some((role, self.slot(role).run?)))
+            .collect()
+    }
+
+    /// Whether nothing runs and nothing is to come.
+    pub(super) fn is_done(&self) -> bool {
+        [&self.light, &self.heavy]
+            .iter()
+            .all(|slot| slot.run.is_none() && slot.due.is_none())
+    }
+
+    fn slot(&mut self, role: Role) -> &mut Slot {
+        match role {
+            Role::Light => &mut self.light,
+            Role::Heavy => &mut self.heavy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(arrangement: Arrangement) -> Plan {
+        Plan {
+            light: Some(Workload::Timed(Vec::new())),
+            heavy: Some(Workload::Saturation {
+                uplink: None,
+                downlink: None,
+                bytes: 1400,
+            }),
+            arrangement,
+            turns: (Duration::from_secs(20), Duration::from_secs(10)),
+            duration: Duration::from_secs(60),
+        }
+    }
+
+    fn second(second: u64) -> Time {
+        Time::from_millis(second * 1_000)
+    }
+
+    #[test]
+    fn turns_follow_each_other_when_the_one_before_is_over() {
+        let mut schedule = Schedule::new(&plan(Arrangement::Alternating), second(0));
+        let mut spans = Vec::new();
+        let mut run = 0;
+        for time in 0..90 {
+            for (role, _, span) in schedule.due(second(time)) {
+                run += 1;
+                schedule.began(role, run);
+                spans.push((role, time, span.as_secs_f64() as u64));
+            }
+            if let Some((_, began, length)) = spans.last()
+                && time == began + length + 2
+            {
+                schedule.ended(run, true, second(time)); // it takes 2 s until the queue is empty
+            }
+        }
+        let (light, heavy) = (Role::Light, Role::Heavy);
+        assert_eq!(spans, [(light, 0, 20), (heavy, 23, 10), (light, 36, 20)]);
+        assert!(schedule.is_done());
+    }
+
+    #[test]
+    fn a_lost_run_begins_again_for_what_is_left_of_its_time() {
+        let mut schedule = Schedule::new(&plan(Arrangement::Together), second(0));
+        let due = schedule.due(second(0));
+        assert_eq!(due.len(), 2);
+        for (run, (role, ..)) in (1..).zip(&due) {
+            schedule.began(*role, run);
+        }
+        schedule.ended(1, false, second(30));
+        let again = schedule.due(second(31));
+        assert_eq!(
+            (again[0].0, again[0].2),
+            (Role::Light, Duration::from_secs(29))
+        );
+        schedule.began(Role::Light, 3);
+        assert_eq!(
+            schedule.stop(second(40)),
+            [(Role::Light, 3), (Role::Heavy, 2)]
+        );
+        schedule.ended(3, true, second(41));
+        schedule.ended(2, true, second(41));
+        assert!(schedule.is_done());
+    }
+}

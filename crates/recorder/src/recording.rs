@@ -1,0 +1,19 @@
+//! A recording on disk: a journal while it is made, Parquet tables and `recording.json` when it is done.
+//!
+//! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of it, now or later.
+
+mod collector;
+mod description;
+mod journal;
+mod pack;
+mod parquet_file;
+mod stamp;
+
+pub use collector::{Collector, RunPlan, RunRecords};
+pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, SignalSample};
+pub use journal::{Entry, JournalWriter, RecordingError, has_journal};
+pub use pack::{Packed, pack};
+pub use stamp::rfc3339;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! What is known of a recording beside its packets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::calibration::Calibration;
+use crate::clock::ClockEstimate;
+use crate::plan::{Saturation, TrainPlan};
+
+/// How the workloads share the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrangement {
+    /// Both at once, on two devices; or there is only one of them.
+    Together,
+    /// In turn, on one device.
+    Alternating,
+}
+
+/// What the user told of the network, or a modem; each `None` if unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Signal {
+    /// Name of the operator.
+    pub operator: Option<String>,
+    /// Such as `lte` or `5g-nsa`.
+    pub technology: Option<String>,
+    /// Identity of the cell.
+    pub cell: Option<String>,
+    /// Reference signal received power, dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Where it was.
+    pub place: Option<String>,
+    /// Such as `stationary`, `walking`, `driving`.
+    pub mobility: Option<String>,
+    /// Anything else.
+    pub note: Option<String>,
+}
+
+/// What a modem told at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SignalSample {
+    /// Since the recording's time zero, ns.
+    pub at_ns: i64,
+    /// Such as `lte` or `5g`.
+    pub technology: Option<String>,
+    /// Identity of the cell.
+    pub cell: Option<String>,
+    /// Reference signal received power, dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Reference signal received quality, dB.
+    pub rsrq_db: Option<f64>,
+    /// Signal to interference and noise, dB.
+    pub sinr_db: Option<f64>,
+}
+
+/// What is known when a recording begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Random, hexadecimal.
+    pub id: String,
+    /// RFC 3339.
+    pub started: String,
+    /// Time zero on the client's monotonic clock, ns.
+    pub zero_ns: u64,
+    /// IP length of the packets of trains and saturation.
+    pub packet_bytes: u16,
+    /// How the workloads share the network.
+    pub arrangement: Arrangement,
+    /// The light workload, if there is one.
+    pub light: Option<Light>,
+    /// The heavy workload, if there is one.
+    pub heavy: Option<Heavy>,
+    /// Made before.
+    pub calibration: Option<Calibration>,
+    /// What the user told.
+    pub signal: Signal,
+}
+
+/// How the light workload is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Light {
+    /// By which interface; `None` lets the routes decide.
+    pub interface: Option<String>,
+    /// Which trains.
+    pub plan: Option<TrainPlan>,
+}
+
+/// How the heavy workload is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Heavy {
+    /// By which interface; `None` lets the routes decide.
+    pub interface: Option<String>,
+    /// From the client.
+    pub uplink: Option<Saturation>,
+    /// From the server.
+    pub downlink: Option<Saturation>,
+}
+
+/// When a workload ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Span {
+    pub(super) workload: crate::client::Role,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+}
+
+/// Packets of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Packets that were sent.
+    pub sent: u64,
+    /// Packets of which no copy arrived.
+    pub lost: u64,
+    /// Packets of which more than one copy arrived.
+    pub duplicated: u64,
+    /// Packets that came after one of the same train with a higher index (RFC 4737, §3).
+    pub reordered: u64,
+}
+
+/// `recording.json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Description<'a> {
+    pub(super) format: &'static str,
+    pub(super) version: u32,
+    pub(super) id: &'a str,
+    pub(super) started: &'a str,
+    pub(super) duration_ns: i64,
+    pub(super) synthetic: bool,
+    pub(super) tool: String,
+    pub(super) packet_bytes: u16,
+    pub(super) arrangement: Arrangement,
+    pub(super) spans: Vec<Span>,
+    pub(super) light: Light,
+    pub(super) heavy: Heavy,
+    pub(super) clock: Clocks,
+    pub(super) calibration: &'a Option<Calibration>,
+    pub(super) signal: &'a Signal,
+    pub(super) counts: std::collections::BTreeMap<&'static str, Counts>,
+    /// What whoever uses the recording should know, in sentences.
+    pub(super) warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Clocks {
+    pub(super) light: Option<ClockEstimate>,
+    pub(super) heavy: Option<ClockEstimate>,
+}

@@ -1,0 +1,249 @@
+use std::fs;
+use std::path::Path;
+
+use cellbed_link::Time;
+
+use super::journal::JournalReader;
+use super::*;
+use crate::client::{Event, Role, RunEnd};
+use crate::plan::Train;
+use crate::wire::Arrival;
+
+const ZERO: u64 = 5_000_000_000;
+/// What the server's clock is ahead.
+const AHEAD: u64 = 77_000_000_000;
+
+fn at(millisecond: f64) -> Time {
+    Time::from_nanos(ZERO + (millisecond * 1e6) as u64)
+}
+
+fn head() -> Head {
+    Head {
+        id: "00ff".into(),
+        started: rfc3339(Time::from_nanos(1_700_000_000_000_000_000)),
+        zero_ns: ZERO,
+        packet_bytes: 1400,
+        arrangement: Arrangement::Together,
+        light: Some(Light::default()),
+        heavy: None,
+        calibration: None,
+        signal: Signal::default(),
+    }
+}
+
+fn plan(number: u32) -> Entry {
+    let train = Train {
+        up: 3,
+        down: 2,
+        up_bytes: 1400,
+        down_bytes: 1400,
+        gap_ns: None,
+    };
+    Entry::Run(RunPlan {
+        number,
+        role: Role::Light,
+        trains: vec![train],
+        bytes: 0,
+    })
+}
+
+fn sent(train: u32, index: u32, millisecond: f64) -> Entry {
+    Entry::Event(Event::Sent {
+        run: 1,
+        train,
+        index,
+        bytes: 1400,
+        at: at(millisecond),
+    })
+}
+
+/// At the server, 10 ms after `millisecond`.
+fn reached(train: u32, index: u32, millisecond: f64) -> Entry {
+    Entry::Event(Event::ArrivedUplink {
+        run: 1,
+        arrival: Arrival {
+            train,
+            index,
+            bytes: 1400,
+            arrived_ns: at(millisecond + 10.0).as_nanos() + AHEAD,
+        },
+    })
+}
+
+/// Sent by the server at `millisecond`, here 10 ms later.
+fn answered(train: u32, index: u32, millisecond: f64) -> Entry {
+    Entry::Event(Event::ArrivedDownlink {
+        run: 1,
+        train,
+        index,
+        bytes: 1400,
+        sent_ns: at(millisecond).as_nanos() + AHEAD,
+        at: at(millisecond + 10.0),
+    })
+}
+
+fn ended(complete: bool, millisecond: f64) -> Entry {
+    Entry::Event(Event::Ended {
+        run: 1,
+        end: RunEnd {
+            at: at(millisecond),
+            complete,
+            saturation_sent: 0,
+            withheld: 0,
+            unrecorded: 0,
+            refusal: None,
+        },
+    })
+}
+
+fn began() -> Entry {
+    Entry::Event(Event::Began {
+        run: 1,
+        at: at(1.0),
+    })
+}
+
+fn journal(folder: &Path, entries: &[Entry]) {
+    let mut writer = JournalWriter::create(folder, &head()).unwrap();
+    for entry in entries {
+        writer.add(entry).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
+fn a_second_of_trains(trains: u32) -> Vec<Entry> {
+    let mut entries = vec![plan(1), began()];
+    for train in 0..trains {
+        let start = f64::from(train) * 50.0 + 1.0;
+        for index in 0..3 {
+            entries.push(sent(train, index, start));
+            entries.push(reached(train, index, start));
+        }
+        for index in 0..2 {
+            entries.push(answered(train, index, start + 10.0));
+        }
+    }
+    entries
+}
+
+#[test]
+fn losses_copies_and_reordering_are_counted_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("recording");
+    let entries = [
+        plan(1),
+        began(),
+        sent(0, 0, 1.0),
+        sent(0, 1, 1.0),
+        sent(0, 2, 1.0),
+        reached(0, 0, 3.0),
+        reached(0, 2, 2.0), // overtook the first
+        reached(0, 2, 4.0), // a copy
+        answered(0, 1, 12.0),
+        sent(1, 0, 51.0), // all lost, so nobody answers
+        sent(1, 1, 51.0),
+        sent(1, 2, 51.0),
+        ended(true, 100.0),
+    ];
+    journal(&folder, &entries);
+    let packed = pack(&folder).unwrap();
+    let expected = |sent, lost, duplicated, reordered| Counts {
+        sent,
+        lost,
+        duplicated,
+        reordered,
+    };
+    assert_eq!(packed.counts["light-uplink"], expected(6, 4, 1, 1));
+    assert_eq!(packed.counts["light-downlink"], expected(2, 1, 0, 0));
+    assert!(packed.warnings.is_empty());
+    assert!(!has_journal(&folder));
+    let text = fs::read_to_string(folder.join("recording.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["spans"][0]["workload"], "light");
+    assert_eq!(
+        (
+            json["spans"][0]["start_ns"].as_i64(),
+            json["duration_ns"].as_i64()
+        ),
+        (Some(1_000_000), Some(100_000_000))
+    );
+    let offset = json["clock"]["light"]["offset_ns"].as_i64().unwrap();
+    assert!(
+        (offset - AHEAD as i64 - ZERO as i64).abs() < 2_000_000,
+        "{offset}"
+    );
+    let error = pack(&folder).unwrap_err().to_string();
+    assert!(error.contains("packed already"), "{error}");
+}
+
+#[test]
+fn what_a_kill_leaves_is_a_recording_without_its_last_second() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("killed");
+    journal(&folder, &a_second_of_trains(40));
+    // The block that was being written when the recorder died.
+    let path = folder.join("journal");
+    let whole = fs::read(&path).unwrap();
+    fs::write(
+        &path,
+        [whole.as_slice(), &[200, 0, 0, 0, 1, 2, 3, 4, 5]].concat(),
+    )
+    .unwrap();
+    let packed = pack(&folder).unwrap();
+    let counts = packed.counts["light-uplink"];
+    assert_eq!(counts.lost, 0);
+    assert!((60..120).contains(&counts.sent), "{counts:?}"); // of 120 in 2 s
+    assert_eq!(packed.counts["light-downlink"].sent * 3, counts.sent * 2);
+    assert!(packed.warnings[0].contains("broken off"));
+}
+
+#[test]
+fn a_torn_last_block_costs_that_block_only() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("torn");
+    let mut writer = JournalWriter::create(&folder, &head()).unwrap();
+    let mut entries = a_second_of_trains(40);
+    entries.push(ended(true, 2_000.0));
+    for entry in &entries {
+        writer.add(entry).unwrap();
+        writer.flush().unwrap();
+    }
+    drop(writer);
+    let path = folder.join("journal");
+    let whole = fs::read(&path).unwrap();
+    for cut in [1, 20, 300, 1_000] {
+        fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+        let count = JournalReader::open(&folder).unwrap().count();
+        assert!(
+            count < entries.len() && count + 40 > entries.len(),
+            "{cut}: {count}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("taken");
+    let refused = || {
+        JournalWriter::create(&folder, &head())
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    journal(&folder, &a_second_of_trains(40));
+    assert!(refused().contains("broken off"));
+    pack(&folder).unwrap();
+    assert!(refused().contains("choose another name"));
+    let nowhere = pack(parent.path()).unwrap_err().to_string();
+    assert!(nowhere.contains("it is no recording"), "{nowhere}");
+}
+
+#[test]
+fn a_recording_without_a_packet_is_an_error() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("empty");
+    journal(&folder, &[plan(1)]);
+    let error = pack(&folder).unwrap_err().to_string();
+    assert!(error.contains("nothing was recorded"), "{error}");
+}

@@ -1,0 +1,83 @@
+//! What clients may do.
+
+use cellbed_link::{BitRate, Bytes, Duration};
+
+use crate::wire::Offer;
+
+/// No rate is higher, whatever is configured: a packet then takes at least some nanoseconds.
+const FASTEST: BitRate = BitRate(100_000_000_000);
+
+/// What a server lets its clients do. All lengths are of IP packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions of all clients together. With [`Limits::report_bytes`] it bounds the server's memory.
+    pub sessions: u32,
+    /// Sessions of one address: of one IPv4 address, or of one IPv6 network of 64 bits.
+    pub sessions_per_address: u32,
+    /// What the server sends to one session.
+    pub rate: BitRate,
+    /// What the server sends to all of them.
+    pub total_rate: BitRate,
+    /// What a session may send and be sent all in all.
+    pub bytes: Bytes,
+    /// How long a session may probe.
+    pub duration: Duration,
+    /// A session that is silent for so long is forgotten: the longest outage that a recording survives.
+    pub idle: Duration,
+    /// Saturation pauses when its client has been silent for so long.
+    pub silence: Duration,
+    /// Packets that answer one train.
+    pub answer_packets: u16,
+    /// The longest packet of the server, bytes.
+    pub packet_bytes: u16,
+    /// Runs of one session that are not both stopped and fetched.
+    pub runs: u32,
+    /// Memory for the arrivals of one session that are not yet fetched, some 5 bytes each.
+    pub report_bytes: Bytes,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 32,
+            sessions_per_address: 8,
+            rate: BitRate(2_500_000_000),
+            total_rate: BitRate(5_000_000_000),
+            bytes: Bytes(1_000_000_000_000),
+            duration: Duration::from_secs(4 * 3600),
+            idle: Duration::from_secs(60),
+            silence: Duration::from_secs(15),
+            answer_packets: 1000,
+            packet_bytes: 1500,
+            runs: 16,
+            report_bytes: Bytes(16 << 20),
+        }
+    }
+}
+
+impl Limits {
+    /// Within what the server can keep to.
+    pub(super) fn checked(self) -> Self {
+        Self {
+            rate: BitRate(self.rate.0.clamp(1, FASTEST.0)),
+            total_rate: BitRate(self.total_rate.0.clamp(1, FASTEST.0)),
+            ..self
+        }
+    }
+
+    /// What is told to a client.
+    pub(super) fn offer(&self) -> Offer {
+        Offer {
+            rate_bps: self.rate.0,
+            bytes: self.bytes.0,
+            duration_ns: self.duration.as_nanos(),
+            answer_packets: self.answer_packets,
+            packet_bytes: self.packet_bytes,
+        }
+    }
+
+    /// The longest answer to a train.
+    pub(super) fn longest_answer(&self) -> Bytes {
+        Bytes(u64::from(self.answer_packets) * u64::from(self.packet_bytes))
+    }
+}

@@ -1,0 +1,221 @@
+//! The server of the recorder, which stands on the open Internet: everything but its socket and its clock.
+//!
+//! Who does not know the secret gets no answer. Who has not shown that it receives at its address gets, for a hello of 1200 bytes, one
+//! cookie of 90, and leaves nothing behind here. All that a client of a session can cause is bounded by [`Limits`]. What happens
+//! otherwise is in [`Counters`].
+
+mod arrivals;
+mod budget;
+mod counters;
+mod handshake;
+mod limits;
+mod probing;
+mod requests;
+mod run;
+mod saturator;
+mod serve;
+mod session;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use cellbed_link::{Bytes, Time};
+
+use crate::secure::{Cookies, Filler, HandshakeKeys, Rejected, Secret};
+use crate::socket::Outbox;
+use crate::wire::{Header, Kind, Probe, Request, SessionId, ip_overhead};
+
+use budget::Budget;
+pub use counters::Counters;
+use handshake::Randoms;
+pub use limits::Limits;
+pub use serve::{ServeConfig, Serving, Statistics};
+use session::Session;
+
+/// The state of all sessions. Time goes in with every call.
+pub struct Server {
+    secret: Secret,
+    handshake: HandshakeKeys,
+    cookies: Cookies,
+    randoms: Randoms,
+    filler: Filler,
+    limits: Limits,
+    total: Budget,
+    sessions: BTreeMap<SessionId, Session>,
+    counters: Counters,
+}
+
+/// An authentic message, with what the socket knows of it.
+struct Received {
+    session: SessionId,
+    sequence: u64,
+    /// When the server looks at it.
+    now: Time,
+    /// When the kernel had it.
+    arrived: Time,
+    /// IP length.
+    length: u16,
+    /// A copy of one that came before.
+    again: bool,
+    /// From where the client has shown that it receives. Else it gets no answer.
+    proved: bool,
+}
+
+impl Server {
+    /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each other's handshakes.
+    pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
+        let limits = limits.checked();
+        let mut randoms = Randoms::new(seed);
+        Self {
+            secret: secret.clone(),
+            handshake: HandshakeKeys::new(secret),
+            cookies: Cookies::new(&randoms.draw()),
+            filler: Filler::new(&randoms.draw()),
+            randoms,
+            limits,
+            total: Budget::new(limits.total_rate, limits.longest_answer()),
+            sessions: BTreeMap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many sessions there are, with those that said goodbye but whose handshake could still be replayed.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// What arrivals that are not yet fetched take.
+    pub fn report_memory(&self) -> Bytes {
+        Bytes(
+            self.sessions
+                .values()
+                .map(|session| session.report_memory().0)
+                .sum(),
+        )
+    }
+
+    /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
+    /// The datagram is opened in place.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        let (packets, bytes) = (out.len(), out.payload());
+        self.counters.received += 1;
+        self.counters.received_bytes += datagram.len() as u64;
+        match Kind::of(datagram) {
+            _ if from.port() == 0 => self.counters.malformed += 1, // nobody could be answered there
+            Ok(Kind::Hello) => self.hello(now, from, datagram, out),
+            Ok(kind) if kind.is_sealed() => self.sealed(now, arrived, from, datagram, out),
+            _ => self.counters.malformed += 1,
+        }
+        self.count_sent(out, packets, bytes);
+    }
+
+    /// When [`Server::step`] has something to do, if nothing arrives before.
+    pub fn next_event(&self) -> Option<Time> {
+        self.sessions
+            .values()
+            .flat_map(|session| {
+                let silent = session.heard + self.limits.silence;
+                let due = session
+                    .runs
+                    .iter()
+                    .filter_map(|run| run.saturator.as_ref()?.next_event());
+                due.min()
+                    .filter(|due| *due < silent)
+                    .into_iter()
+                    .chain([session.expiry(&self.limits)])
+            })
+            .min()
+    }
+
+    /// Appends the saturation that is due by `now` to `out`, and forgets sessions whose time is over.
+    pub fn step(&mut self, now: Time, out: &mut Outbox) {
+        let (packets, bytes) = (out.len(), out.payload());
+        self.sessions
+            .retain(|_, session| now < session.expiry(&self.limits));
+        self.saturate(now, out);
+        self.count_sent(out, packets, bytes);
+    }
+
+    fn count_sent(&mut self, out: &Outbox, packets: usize, bytes: usize) {
+        self.counters.sent += (out.len() - packets) as u64;
+        self.counters.sent_bytes += (out.payload() - bytes) as u64;
+    }
+
+    fn sealed(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        let length = datagram
+            .len()
+            .saturating_add(usize::from(ip_overhead(from.ip())));
+        let Ok((header, _)) = Header::decode(datagram) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(session) = self
+            .sessions
+            .get_mut(&header.session)
+            .filter(|session| !session.ended)
+        else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let opened = match session.channel.open(datagram) {
+            Ok(opened) => opened,
+            Err(Rejected::Forged) => return self.counters.forged += 1,
+            Err(Rejected::Replayed) => return self.counters.replayed += 1,
+            Err(Rejected::Malformed | Rejected::OtherSession) => {
+                return self.counters.malformed += 1;
+            }
+        };
+        let length = u16::try_from(length).unwrap_or(u16::MAX);
+        if opened.again {
+            self.counters.replayed += 1; // and nobody but the client uses up what it may
+        } else {
+            session.heard = now;
+            session.spend(Bytes(u64::from(length)));
+        }
+        let proved = from.ip().to_canonical() == session.address.ip().to_canonical()
+            && from.port() == session.address.port();
+        if !proved {
+            self.counters.unproved += 1;
+        }
+        let received = Received {
+            session: header.session,
+            sequence: header.sequence,
+            now,
+            arrived,
+            length,
+            again: opened.again,
+            proved,
+        };
+        if header.kind == Kind::Control {
+            match Request::decode(opened.body) {
+                Ok(request) if proved => self.request(&received, request, out),
+                Ok(_) => {}
+                Err(_) => self.counters.malformed += 1,
+            }
+        } else {
+            match Probe::decode(opened.body) {
+                Ok(probe) => self.probe(&received, header.kind, &probe, out),
+                Err(_) => self.counters.malformed += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The server over a socket: one thread, many packets to a system call.
+
+use std::fmt;
+
+use cellbed_link::{Duration, Time};
+
+use super::{Counters, Limits, Server};
+use crate::Result;
+use crate::secure::Secret;
+use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
+
+/// Batches that are received before anything else gets its turn.
+const BATCHES: usize = 16;
+
+/// The kernel may lack memory for a moment. If it goes on failing, the server ends.
+const FAILURES: u32 = 100;
+const BREATH: Duration = Duration::from_millis(10);
+
+/// A server that has nothing to do looks as often whether it is to stop.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Where a server listens and what it allows.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Its address; the unspecified IPv6 address hears IPv4, too.
+    pub local: Local,
+    /// What clients may do.
+    pub limits: Limits,
+    /// How often to tell [`Statistics`].
+    pub statistics_every: Duration,
+}
+
+/// How a server does. As text it is one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics {
+    /// Sessions at this moment.
+    pub sessions: usize,
+    /// Since the server started.
+    pub counters: Counters,
+    /// What came since the statistics before, UDP payload, bit/s.
+    pub receiving_bps: f64,
+    /// What went since then, UDP payload, bit/s.
+    pub sending_bps: f64,
+    /// Packets that this machine lost before the server saw them, since the server started.
+    pub overflows: u64,
+    /// Packets that the kernel did not take, since the server started; of those that are too long for an interface one a round is counted.
+    pub unsendable: u64,
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counters = &self.counters;
+        write!(
+            f,
+            "{} sessions, {:.2} Mbit/s in, {:.2} Mbit/s out, {} probes, {} answers; dropped: {} forged, {} replayed, {} malformed, {} strangers, \
+             {} unproved, {} refused, {} overflows, {} unsendable",
+            self.sessions,
+            self.receiving_bps / 1e6,
+            self.sending_bps / 1e6,
+            counters.recorded,
+            counters.answered,
+            counters.forged,
+            counters.replayed,
+            counters.malformed,
+            counters.strangers,
+            counters.unproved,
+            counters.refused,
+            self.overflows,
+            self.unsendable,
+        )
+    }
+}
+
+/// A socket with a server behind it.
+pub struct Serving {
+    socket: Socket,
+    server: Server,
+    inbox: Inbox,
+    outbox: Outbox,
+    statistics_every: Duration,
+    last: (Time, Counters),
+    unsendable: u64,
+    /// Of receiving, one after the other.
+    failures: u32,
+}
+
+impl Serving {
+    /// Opens the socket: from now on clients are heard, and answered by [`Serving::run`]. `seed` is fresh random bytes.
+    pub fn bind(config: &ServeConfig, secret: &Secret, seed: &[u8; 32]) -> Result<Self> {
+        Ok(Self {
+            socket: Socket::bind(&config.local)?,
+            server: Server::new(secret, config.limits, seed),
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            statistics_every: config.statistics_every,
+            last: (now(), Counters::default()),
+            unsendable: 0,
+            failures: 0,
+        })
+    }
+
+    /// Where it listens, with the port that it got if 0 was asked for.
+    pub fn local(&self) -> std::net::SocketAddr {
+        self.socket.local()
+    }
+
+    /// Serves until `stopped`, which is asked at least twice a second, and tells statistics from time to time. Signals wake it.
+    pub fn run(
+        &mut self,
+        mut tell: impl FnMut(&Statistics),
+        stopped: impl Fn() -> bool,
+    ) -> Result<Statistics> {
+        sharpen_timers();
+        while !stopped() {
+            for _ in 0..BATCHES {
+                match self.receive() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        self.failures += 1;
+                        if self.failures > FAILURES {
+                            return Err(error);
+                        }
+                        sleep_until(now() + BREATH);
+                        break;
+                    }
+                }
+            }
+            self.server.step(now(), &mut self.outbox);
+            self.send();
+            let statistics_due = self.last.0 + self.statistics_every;
+            if now() >= statistics_due {
+                tell(&self.statistics());
+            }
+            let deadline = (now() + NAP).min(statistics_due);
+            let due = self.server.next_event().unwrap_or(Time::MAX);
+            self.socket.wait(Some(deadline.min(due)))?;
+        }
+        Ok(self.statistics())
+    }
+
+    /// Takes one batch; whether there may be more.
+    fn receive(&mut self) -> Result<bool> {
+        let count = self.socket.receive(&mut self.inbox)?;
+        self.failures = 0;
+        for datagram in self.inbox.packets() {
+            // The stamp of a packet that came since may be later than an earlier look at the clock.
+            let now = now().max(datagram.arrived);
+            self.server.receive(
+                now,
+                datagram.arrived,
+                datagram.from,
+                datagram.bytes,
+                &mut self.outbox,
+            );
+        }
+        self.send();
+        Ok(count > 0)
+    }
+
+    /// A packet that the kernel never takes is no reason to stop: its client may have asked for one that is too long.
+    fn send(&mut self) {
+        self.unsendable += match self.socket.send(&mut self.outbox) {
+            Ok(sent) => sent.refused as u64,
+            Err(_) => 1,
+        };
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let (now, counters) = (now(), self.server.counters());
+        let (then, before) = std::mem::replace(&mut self.last, (now, counters));
+        let seconds = now.since(then).as_secs_f64().max(1e-9);
+        Statistics {
+            sessions: self.server.sessions(),
+            counters,
+            receiving_bps: (counters.received_bytes - before.received_bytes) as f64 * 8.0 / seconds,
+            sending_bps: (counters.sent_bytes - before.sent_bytes) as f64 * 8.0 / seconds,
+            overflows: self.inbox.overflows(),
+            unsendable: self.unsendable,
+        }
+    }
+}

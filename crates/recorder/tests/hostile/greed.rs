@@ -1,0 +1,352 @@
+//! Clients that know the secret and want more than they may have.
+
+use cellbed_link::{BitRate, Bytes, Duration};
+use cellbed_recorder::server::Limits;
+use cellbed_recorder::wire::{Refusal, Reply, Request};
+
+use crate::world::{ALICE, Client, World, bytes_of};
+
+#[test]
+fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
+    let limits = Limits {
+        rate: BitRate(50_000_000),
+        packet_bytes: 1400,
+        runs: 2,
+        ..Limits::default()
+    };
+    let mut world = World::new(limits);
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    assert_eq!(
+        (alice.offer.rate_bps, alice.offer.packet_bytes),
+        (50_000_000, 1400)
+    );
+    alice.start(&mut world);
+    let second = Duration::from_secs(1);
+    let refused = alice.saturate(&mut world, 50_000_001, 1400, second);
+    assert_eq!(
+        refused,
+        Err(Refusal::RateOverLimit {
+            rate_bps: 50_000_000
+        })
+    );
+    for bytes in [0, 78, 1401, u16::MAX] {
+        let refused = alice.saturate(&mut world, 1_000_000, bytes, second);
+        assert_eq!(
+            refused,
+            Err(Refusal::PacketOutOfRange {
+                least: 79,
+                most: 1400
+            })
+        );
+    }
+    let of = alice.id();
+    assert_eq!(
+        alice.asks(&mut world, &Request::Start { of, run: 2 }),
+        Ok(())
+    );
+    assert_eq!(
+        alice.asks(&mut world, &Request::Start { of, run: 3 }),
+        Err(Refusal::RunsFull { most: 2 })
+    );
+    assert_eq!(
+        alice.asks(&mut world, &Request::Stop { of, run: 2 }),
+        Ok(())
+    );
+    assert_eq!(
+        alice.asks(&mut world, &Request::Start { of, run: 3 }),
+        Ok(()),
+        "one that is over makes room"
+    );
+    assert_eq!(
+        alice.asks(&mut world, &Request::Stop { of, run: 9 }),
+        Err(Refusal::NoSuchRun)
+    );
+    assert!(world.wait(second).is_empty());
+}
+
+#[test]
+fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
+    let mut world = World::new(Limits {
+        answer_packets: 100,
+        packet_bytes: 1400,
+        ..Limits::default()
+    });
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    alice.start(&mut world);
+    let wishes = [
+        (101, 1400),
+        (u16::MAX, 1400),
+        (1, 1401),
+        (1, u16::MAX),
+        (1, 78),
+        (1, 0),
+    ];
+    for (train, (packets, bytes)) in wishes.into_iter().enumerate() {
+        let probe = alice.probe(train as u32, 0, packets, bytes);
+        assert!(world.hears(ALICE, &probe).is_empty(), "{packets} × {bytes}");
+    }
+    assert_eq!(world.counters().refused, 6);
+    let of = alice.id();
+    let replies = alice.ask(
+        &mut world,
+        &Request::Reports {
+            of,
+            run: 1,
+            from: 0,
+            most: 1,
+        },
+    );
+    let [Reply::Report(report)] = &replies[..] else {
+        panic!("{replies:?}")
+    };
+    assert_eq!(
+        (report.withheld, report.arrivals.len()),
+        (101 + 65_535 + 4, 6)
+    );
+    let probe = alice.probe(100, 0, 100, 1400);
+    assert_eq!(world.hears(ALICE, &probe).len(), 100);
+}
+
+#[test]
+fn saturations_and_answers_and_reports_together_keep_to_the_rate() {
+    let limits = Limits {
+        rate: BitRate(8_000_000),
+        answer_packets: 50,
+        ..Limits::default()
+    };
+    let mut world = World::new(limits);
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    let of = alice.id();
+    for run in 1..=8 {
+        alice.asks(&mut world, &Request::Start { of, run }).unwrap();
+        let for_ns = Duration::from_secs(100).as_nanos();
+        alice
+            .asks(
+                &mut world,
+                &Request::Saturate {
+                    of,
+                    run,
+                    rate_bps: 8_000_000,
+                    bytes: 1400,
+                    for_ns,
+                },
+            )
+            .unwrap();
+    }
+    let mut bytes = 0;
+    for train in 0..1000 {
+        let probe = alice.probe(train, 0, 50, 1400);
+        bytes += bytes_of(&world.hears(ALICE, &probe));
+        let request = alice.sealed(&Request::Reports {
+            of,
+            run: 1,
+            from: 0,
+            most: u16::MAX,
+        });
+        bytes += bytes_of(&world.hears(ALICE, &request));
+        bytes += bytes_of(&world.wait(Duration::from_millis(10)));
+    }
+    // 10 s at 1 MB/s, the longest answer at once, a second's overdraft.
+    assert!(
+        (9_000_000..=10_000_000 + 50 * 1500 + 1_000_000).contains(&bytes),
+        "{bytes}"
+    );
+}
+
+#[test]
+fn all_sessions_together_keep_to_the_total_rate() {
+    let limits = Limits {
+        total_rate: BitRate(8_000_000),
+        ..Limits::default()
+    };
+    let mut world = World::new(limits);
+    let mut clients: Vec<_> = (1..=8)
+        .map(|random| Client::open(&mut world, ALICE, random))
+        .collect();
+    for client in &mut clients {
+        client.start(&mut world);
+        client
+            .saturate(&mut world, 100_000_000, 1400, Duration::from_secs(100))
+            .unwrap();
+    }
+    let bytes = bytes_of(&world.wait(Duration::from_secs(10)));
+    assert!(bytes <= 10_000_000 + 1000 * 1500 + 1_000_000, "{bytes}");
+}
+
+#[test]
+fn a_session_ends_its_service_when_its_bytes_are_used_up() {
+    let mut world = World::new(Limits {
+        bytes: Bytes(1_000_000),
+        ..Limits::default()
+    });
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    alice.start(&mut world);
+    alice
+        .saturate(&mut world, 100_000_000, 1400, Duration::from_secs(10))
+        .unwrap();
+    let bytes = bytes_of(&world.wait(Duration::from_secs(10)));
+    assert!((900_000..1_100_000).contains(&bytes), "{bytes}");
+    let refused = alice.saturate(&mut world, 1_000_000, 1400, Duration::from_secs(10));
+    assert_eq!(refused, Err(Refusal::BytesSpent { bytes: 1_000_000 }));
+    let probe = alice.probe(1, 0, 10, 1400);
+    assert!(world.hears(ALICE, &probe).is_empty());
+}
+
+#[test]
+fn time_is_limited_however_lively_a_client_is() {
+    let mut world = World::new(Limits {
+        duration: Duration::from_secs(100),
+        ..Limits::default()
+    });
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    alice.start(&mut world);
+    alice
+        .saturate(&mut world, 1_000_000, 1400, Duration::MAX)
+        .unwrap();
+    let probe = alice.probe(1, 0, 1, 1400);
+    world.hears(ALICE, &probe);
+    for second in 0..159 {
+        let ping = alice.sealed(&Request::ClockPing { client_ns: 0 });
+        assert_eq!(world.hears(ALICE, &ping).len(), 1);
+        let sent = world.wait(Duration::from_secs(1));
+        assert_eq!(sent.is_empty(), second >= 100, "second {second}");
+    }
+    let refused = alice.saturate(&mut world, 1_000_000, 1400, Duration::MAX);
+    assert_eq!(
+        refused,
+        Err(Refusal::TimeSpent {
+            duration_ns: 100_000_000_000
+        })
+    );
+    assert_eq!(
+        alice.arrivals(&mut world).len(),
+        1,
+        "what was recorded can be fetched for a while"
+    );
+    world.wait(Duration::from_secs(2));
+    assert_eq!(world.server.sessions(), 0);
+}
+
+#[test]
+fn saturation_pauses_when_its_client_falls_silent() {
+    let mut world = World::new(Limits {
+        silence: Duration::from_secs(15),
+        ..Limits::default()
+    });
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    alice.start(&mut world);
+    alice
+        .saturate(&mut world, 1_120_000, 1400, Duration::MAX)
+        .unwrap(); // 100 packets a second
+    let sent = world.wait(Duration::from_secs(50)).len();
+    assert!((1490..=1510).contains(&sent), "{sent}");
+    let ping = alice.sealed(&Request::ClockPing { client_ns: 0 });
+    world.hears(ALICE, &ping);
+    let sent = world.wait(Duration::from_secs(1)).len();
+    assert!(
+        (99..=102).contains(&sent),
+        "it goes on without making up for the pause: {sent}"
+    );
+}
+
+#[test]
+fn sessions_are_limited_per_address_and_in_all() {
+    let mut world = World::new(Limits {
+        sessions: 10,
+        sessions_per_address: 3,
+        ..Limits::default()
+    });
+    let open = |world: &mut World, address: String, random| {
+        Client::try_open(world, &address, random).map(|_| ())
+    };
+    for port in 0..3 {
+        assert_eq!(
+            open(
+                &mut world,
+                format!("192.0.2.9:{}", 1000 + u16::from(port)),
+                port + 1
+            ),
+            Ok(())
+        );
+        assert_eq!(
+            open(&mut world, format!("[2001:db8::{port}]:1000"), port + 11),
+            Ok(())
+        );
+    }
+    assert_eq!(
+        open(&mut world, "192.0.2.9:2000".into(), 21),
+        Err(Refusal::AddressFull { most: 3 })
+    );
+    assert_eq!(
+        open(&mut world, "[2001:db8::ffff:1]:2000".into(), 22),
+        Err(Refusal::AddressFull { most: 3 })
+    );
+    for host in 0..4 {
+        assert_eq!(
+            open(&mut world, format!("192.0.2.{host}:1000"), host + 31),
+            Ok(())
+        );
+    }
+    assert_eq!(
+        open(&mut world, "192.0.2.100:1000".into(), 41),
+        Err(Refusal::SessionsFull { most: 10 })
+    );
+    assert_eq!(world.counters().refused, 3);
+    world.wait(Duration::from_secs(60));
+    assert_eq!(world.server.sessions(), 0, "who stays away makes room");
+    assert_eq!(open(&mut world, "192.0.2.100:1000".into(), 42), Ok(()));
+}
+
+#[test]
+fn clients_that_hold_their_sessions_open_and_do_nothing_block_only_their_address() {
+    let mut world = World::new(Limits {
+        sessions_per_address: 4,
+        duration: Duration::from_secs(600),
+        ..Limits::default()
+    });
+    let mut idle: Vec<_> = (1..=4)
+        .map(|random| Client::open(&mut world, ALICE, random))
+        .collect();
+    for minute in 0..11 {
+        for client in &mut idle {
+            let ping = client.sealed(&Request::ClockPing { client_ns: 0 });
+            world.hears(ALICE, &ping);
+        }
+        Client::open(&mut world, "192.0.2.200:1", 100 + minute);
+        world.wait(Duration::from_secs(59));
+        assert!(Client::try_open(&mut world, ALICE, 50 + minute).is_err() || minute == 10);
+    }
+    world.wait(Duration::from_secs(30));
+    assert!(
+        Client::try_open(&mut world, ALICE, 99).is_ok(),
+        "their time is over"
+    );
+}
+
+#[test]
+fn arrivals_that_nobody_fetches_take_bounded_memory_and_the_loss_is_told() {
+    let limits = Limits {
+        report_bytes: Bytes(20_000),
+        ..Limits::default()
+    };
+    let mut world = World::new(limits);
+    let mut alice = Client::open(&mut world, ALICE, 1);
+    alice.start(&mut world);
+    for index in 0..30_000 {
+        let probe = alice.probe(1, index, 0, 0);
+        world.hears(ALICE, &probe);
+        assert!(world.server.report_memory() <= Bytes(20_000 + 1500));
+    }
+    let counters = world.counters();
+    assert_eq!(counters.recorded + counters.unrecorded, 30_000);
+    assert!(counters.unrecorded > 15_000);
+    assert_eq!(
+        alice.arrivals(&mut world).len() as u64,
+        counters.recorded,
+        "nothing that was recorded is lost"
+    );
+    assert_eq!(world.server.report_memory(), Bytes(0));
+    let probe = alice.probe(1, 30_000, 0, 0);
+    world.hears(ALICE, &probe);
+    assert_eq!(alice.arrivals(&mut world).len(), 1, "there is room again");
+}

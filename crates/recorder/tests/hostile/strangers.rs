@@ -1,0 +1,183 @@
+//! Who does not know the secret, and floods.
+
+use cellbed_link::Duration;
+use cellbed_recorder::secure::{Opening, Progress, Secret};
+use cellbed_recorder::server::Limits;
+use cellbed_recorder::wire::{HELLO_BYTES, Request};
+
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, secret};
+
+#[test]
+fn no_bytes_of_any_length_and_kind_are_answered() {
+    let mut world = World::new(Limits::default());
+    let mut datagrams = 0;
+    for kind in 0..=255 {
+        for length in (0..64).chain([90, 1199, 1200, 1201, 1472]) {
+            let datagram: Vec<u8> = (0..length)
+                .map(|at| if at == 0 { kind } else { at as u8 })
+                .collect();
+            assert!(
+                world.hears(MALLORY, &datagram).is_empty(),
+                "kind {kind}, {length} bytes"
+            );
+            datagrams += 1;
+        }
+    }
+    let counters = world.counters();
+    assert_eq!(counters.sent, 0);
+    assert_eq!(
+        counters.malformed + counters.forged + counters.strangers,
+        datagrams
+    );
+    assert_eq!(world.server.sessions(), 0);
+}
+
+#[test]
+fn another_secret_is_not_answered() {
+    let mut world = World::new(Limits::default());
+    let mut opening = Opening::new(&Secret::new([43; 32]), [1; 32], None, world.now);
+    for _ in 0..100 {
+        let mut hello = Vec::new();
+        world.now = opening.next_event();
+        assert!(opening.step(world.now, &mut hello));
+        assert!(world.hears(MALLORY, &hello).is_empty());
+    }
+    assert_eq!(world.counters().forged, 100);
+}
+
+#[test]
+fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
+    let mut world = World::new(Limits::default());
+    let mut hello = Vec::new();
+    Opening::new(&secret(), [1; 32], None, world.now).step(world.now, &mut hello);
+    for bit in 0..hello.len() * 8 {
+        let mut changed = hello.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(world.hears(ALICE, &changed).is_empty(), "bit {bit}");
+    }
+    for length in 0..hello.len() {
+        assert!(
+            world.hears(ALICE, &hello[..length]).is_empty(),
+            "{length} bytes"
+        );
+    }
+    assert_eq!(
+        world.hears(ALICE, &hello).len(),
+        1,
+        "the unchanged one still is"
+    );
+}
+
+#[test]
+fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
+    let mut world = World::new(Limits::default());
+    let (mut came, mut went) = (0, 0);
+    for number in 0..20_000u32 {
+        let mut random = [0; 32];
+        random[..4].copy_from_slice(&number.to_be_bytes());
+        let mut hello = Vec::new();
+        Opening::new(&secret(), random, None, world.now).step(world.now, &mut hello);
+        let from = format!(
+            "10.{}.{}.{}:{}",
+            number >> 16,
+            number >> 8 & 255,
+            number & 255,
+            1024 + number % 60_000
+        );
+        let answers = world.hears(&from, &hello);
+        assert!(answers.iter().all(|(to, _)| *to == at(&from)));
+        (came, went) = (came + hello.len(), went + bytes_of(&answers));
+    }
+    assert_eq!(came, 20_000 * HELLO_BYTES);
+    assert!(went * 10 < came, "{went} bytes out for {came} in");
+    assert_eq!(
+        (world.server.sessions(), world.server.next_event()),
+        (0, None)
+    );
+    Client::open(&mut world, ALICE, 1); // and others are served
+}
+
+#[test]
+fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
+    let mut world = World::new(Limits::default());
+    // Mallory, who even knows the secret, sends with the victim's address and cannot read the answers.
+    let mut opening = Opening::new(&secret(), [1; 32], None, world.now);
+    let (mut came, mut went) = (0, 0);
+    for _ in 0..100 {
+        world.now = opening.next_event();
+        let mut hello = Vec::new();
+        opening.step(world.now, &mut hello);
+        let answers = world.hears(VICTIM, &hello);
+        (came, went) = (came + hello.len(), went + bytes_of(&answers));
+    }
+    assert!(went * 10 < came);
+    // The cookie that Mallory gets at its own address is none for the victim's.
+    let mallory = handshake(&mut world, MALLORY, 2, None);
+    assert!(matches!(mallory.outcome, Progress::Begun(..)));
+    let answers = world.hears(VICTIM, &mallory.hello_with_cookie);
+    assert!(bytes_of(&answers) * 10 < mallory.hello_with_cookie.len());
+    assert_eq!(world.server.sessions(), 1);
+    // Nor does it help to have a session: what comes with the victim's address is not answered.
+    let mut mallory = Client::open(&mut world, MALLORY, 3);
+    mallory.start(&mut world);
+    let probe = mallory.probe(1, 0, 1000, 1400);
+    assert!(world.hears(VICTIM, &probe).is_empty());
+    let of = mallory.id();
+    for request in [
+        Request::ClockPing { client_ns: 0 },
+        Request::Reports {
+            of,
+            run: 1,
+            from: 0,
+            most: 256,
+        },
+        Request::Saturate {
+            of,
+            run: 1,
+            rate_bps: 1_000_000_000,
+            bytes: 1400,
+            for_ns: 1_000_000_000,
+        },
+        Request::Bye,
+    ] {
+        let datagram = mallory.sealed(&request);
+        assert!(world.hears(VICTIM, &datagram).is_empty(), "{request:?}");
+    }
+    assert!(world.wait(Duration::from_secs(1)).is_empty());
+    assert_eq!(world.counters().unproved, 5);
+    assert_eq!(
+        world.server.sessions(),
+        2,
+        "and the session has not ended by it"
+    );
+}
+
+#[test]
+fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
+    let mut world = World::new(Limits::default());
+    let mut opening = Opening::new(&secret(), [1; 32], None, world.now);
+    let mut hello = Vec::new();
+    opening.step(world.now, &mut hello);
+    let answers = world.hears(ALICE, &hello);
+    opening.receive(world.now, &answers[0].1);
+    world.wait(Duration::from_secs(10));
+    let mut late = Vec::new();
+    opening.step(world.now, &mut late);
+    let answers = world.hears(ALICE, &late);
+    assert_eq!(
+        (world.server.sessions(), world.counters().unproved_hellos),
+        (0, 2)
+    );
+    // With that an honest client that was held up gets on.
+    assert!(matches!(
+        opening.receive(world.now, &answers[0].1),
+        Progress::Waiting
+    ));
+    let mut again = Vec::new();
+    opening.step(world.now, &mut again);
+    let answers = world.hears(ALICE, &again);
+    assert!(matches!(
+        opening.receive(world.now, &answers[0].1),
+        Progress::Begun(..)
+    ));
+}

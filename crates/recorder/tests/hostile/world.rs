@@ -1,0 +1,254 @@
+//! A server, its clock, and clients that speak as they should until a test makes them do otherwise.
+
+use std::net::SocketAddr;
+
+use cellbed_link::{Duration, Time};
+use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
+use cellbed_recorder::server::{Counters, Limits, Server};
+use cellbed_recorder::socket::Outbox;
+use cellbed_recorder::wire::{
+    Arrival, Kind, Offer, Probe, Refusal, Reply, Request, SessionId, ip_overhead,
+};
+
+pub const ALICE: &str = "192.0.2.1:4000";
+pub const MALLORY: &str = "198.51.100.66:6666";
+pub const VICTIM: &str = "203.0.113.5:53";
+
+pub fn secret() -> Secret {
+    Secret::new([42; 32])
+}
+
+pub fn at(address: &str) -> SocketAddr {
+    address.parse().unwrap()
+}
+
+/// A server at a moment.
+pub struct World {
+    pub server: Server,
+    pub now: Time,
+}
+
+/// Datagrams of the server: for whom, and what.
+pub type Sent = Vec<(SocketAddr, Vec<u8>)>;
+
+impl World {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            server: Server::new(&secret(), limits, &[7; 32]),
+            now: Time::from_millis(100_000),
+        }
+    }
+
+    /// What the server sends when this comes from there.
+    pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
+        let mut out = Outbox::new();
+        let mut datagram = datagram.to_vec();
+        self.server
+            .receive(self.now, self.now, at(from), &mut datagram, &mut out);
+        sent(&out)
+    }
+
+    /// Lets time go by; what the server sends meanwhile.
+    pub fn wait(&mut self, span: Duration) -> Sent {
+        let end = self.now + span;
+        let mut all = Vec::new();
+        while let Some(due) = self.server.next_event().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            let mut out = Outbox::new();
+            self.server.step(self.now, &mut out);
+            all.extend(sent(&out));
+        }
+        self.now = end;
+        all
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.server.counters()
+    }
+}
+
+fn sent(out: &Outbox) -> Sent {
+    out.packets()
+        .map(|(to, bytes)| (to, bytes.to_vec()))
+        .collect()
+}
+
+/// IP lengths.
+pub fn bytes_of(sent: &Sent) -> usize {
+    sent.iter()
+        .map(|(to, bytes)| bytes.len() + usize::from(ip_overhead(to.ip())))
+        .sum()
+}
+
+/// Who knows the secret and has a session.
+pub struct Client {
+    pub address: String,
+    pub channel: Channel,
+    pub offer: Offer,
+    filler: Filler,
+}
+
+/// The datagrams with which a client opens or resumes a session, and what it gets.
+pub struct Handshake {
+    pub hello: Vec<u8>,
+    pub hello_with_cookie: Vec<u8>,
+    pub outcome: Progress,
+}
+
+/// Goes through a handshake from this address, each datagram exactly once.
+pub fn handshake(
+    world: &mut World,
+    from: &str,
+    random: u8,
+    resumes: Option<&Channel>,
+) -> Handshake {
+    let mut opening = Opening::new(&secret(), [random; 32], resumes, world.now);
+    let mut hello = Vec::new();
+    assert!(opening.step(world.now, &mut hello));
+    let answers = world.hears(from, &hello);
+    assert_eq!(answers.len(), 1, "a cookie for who knows the secret");
+    assert!(matches!(
+        opening.receive(world.now, &answers[0].1),
+        Progress::Waiting
+    ));
+    let mut hello_with_cookie = Vec::new();
+    assert!(opening.step(world.now, &mut hello_with_cookie));
+    let answers = world.hears(from, &hello_with_cookie);
+    let outcome = answers.first().map_or(Progress::Waiting, |(_, answer)| {
+        opening.receive(world.now, answer)
+    });
+    Handshake {
+        hello,
+        hello_with_cookie,
+        outcome,
+    }
+}
+
+impl Client {
+    pub fn open(world: &mut World, address: &str, random: u8) -> Self {
+        Self::try_open(world, address, random).unwrap_or_else(|refusal| panic!("{refusal}"))
+    }
+
+    pub fn try_open(world: &mut World, address: &str, random: u8) -> Result<Self, Refusal> {
+        match handshake(world, address, random, None).outcome {
+            Progress::Begun(channel, offer) => Ok(Self {
+                address: address.into(),
+                channel: *channel,
+                offer,
+                filler: Filler::new(&[1; 32]),
+            }),
+            Progress::Rejected(refusal) => Err(refusal),
+            _ => panic!("no answer to a proper handshake"),
+        }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.channel.session()
+    }
+
+    pub fn sealed(&mut self, request: &Request) -> Vec<u8> {
+        let (mut body, mut datagram) = (Vec::new(), Vec::new());
+        request.encode(&mut body);
+        self.channel.seal_control(&body, &mut datagram).unwrap();
+        datagram
+    }
+
+    /// The replies to a request.
+    pub fn ask(&mut self, world: &mut World, request: &Request) -> Vec<Reply> {
+        let datagram = self.sealed(request);
+        let answers = world.hears(&self.address.clone(), &datagram);
+        self.replies(&answers)
+    }
+
+    /// The one reply to a request.
+    pub fn asks(&mut self, world: &mut World, request: &Request) -> Result<(), Refusal> {
+        match &self.ask(world, request)[..] {
+            [Reply::Done { .. }] => Ok(()),
+            [Reply::Refused { reason, .. }] => Err(*reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn replies(&mut self, answers: &Sent) -> Vec<Reply> {
+        let reply = |(to, answer): &(SocketAddr, Vec<u8>)| {
+            assert_eq!(*to, at(&self.address), "an answer goes to who asked");
+            Reply::decode(self.channel.open(&mut answer.clone()).unwrap().body).unwrap()
+        };
+        answers.iter().map(reply).collect()
+    }
+
+    /// A probe of 1400 bytes of a train that wants an answer, sealed.
+    pub fn probe(
+        &mut self,
+        train: u32,
+        index: u32,
+        answer_packets: u16,
+        answer_bytes: u16,
+    ) -> Vec<u8> {
+        let probe = Probe {
+            run: 1,
+            train,
+            index,
+            answer_packets,
+            answer_bytes,
+            sent_ns: 1,
+        };
+        let payload = 1400 - usize::from(ip_overhead(at(&self.address).ip()));
+        let mut datagram = Vec::new();
+        self.channel
+            .seal_probe(Kind::Train, &probe, payload, &self.filler, &mut datagram)
+            .unwrap();
+        datagram
+    }
+
+    pub fn start(&mut self, world: &mut World) {
+        let of = self.id();
+        self.asks(world, &Request::Start { of, run: 1 }).unwrap();
+    }
+
+    pub fn saturate(
+        &mut self,
+        world: &mut World,
+        rate_bps: u64,
+        bytes: u16,
+        span: Duration,
+    ) -> Result<(), Refusal> {
+        let (of, for_ns) = (self.id(), span.as_nanos());
+        self.asks(
+            world,
+            &Request::Saturate {
+                of,
+                run: 1,
+                rate_bps,
+                bytes,
+                for_ns,
+            },
+        )
+    }
+
+    /// All arrivals of the run that the server still has, in order.
+    pub fn arrivals(&mut self, world: &mut World) -> Vec<Arrival> {
+        let (mut all, mut from, of) = (Vec::new(), 0, self.id());
+        loop {
+            let replies = self.ask(
+                world,
+                &Request::Reports {
+                    of,
+                    run: 1,
+                    from,
+                    most: 8,
+                },
+            );
+            for reply in replies {
+                let Reply::Report(report) = reply else {
+                    panic!("{reply:?}")
+                };
+                if report.chunk == report.chunks {
+                    return all;
+                }
+                from = report.chunk + 1;
+                all.extend(report.arrivals);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+"""What a recording amounts to, in a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cellbed.recordings.description import WAYS, Way
+from cellbed.recordings.packets import count
+from cellbed.recordings.recording import Recording
+from cellbed.recordings.series import rates
+from cellbed.recordings.trips import round_trips
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """A direction under saturation: bit/s of the IP packets that arrived, over whole seconds in which it was saturated.
+
+    longest_silence_ns: between two arrivals.
+    """
+
+    mean_bps: float
+    p5_bps: float
+    p95_bps: float
+    longest_silence_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Round-trip times of the trains' first packets, ns. trains: how many there were; answered: of them."""
+
+    trains: int
+    answered: int
+    least_ns: int
+    median_ns: float
+    p95_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """Figures of one recording. saturation and round_trips are ``None`` where there is nothing to tell."""
+
+    id: str
+    tool: str
+    started: str | None
+    duration_ns: int
+    synthetic: bool
+    imported_from: str | None
+    arrangement: str
+    spans: int
+    saturation: dict[Way, Saturated | None]
+    round_trips: RoundTrips | None
+    packets: dict[str, dict[str, int]]
+    calibration: dict[str, Any] | None
+    signal: dict[str, Any]
+    warnings: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON has them."""
+        return asdict(self)
+
+
+def summarise(recording: Recording) -> RecordingSummary:
+    """The figures of a recording."""
+    it = recording.description
+    return RecordingSummary(
+        id=it.id,
+        tool=it.tool,
+        started=None if it.started is None else it.started.isoformat(),
+        duration_ns=it.duration_ns,
+        synthetic=it.synthetic,
+        imported_from=None if it.imported is None else it.imported.format,
+        arrangement=it.arrangement,
+        spans=len(it.spans),
+        saturation={way: _saturated(recording, way) for way in WAYS},
+        round_trips=_round_trips(recording),
+        packets={stem: count(table).model_dump() for stem, table in recording.tables()},
+        calibration=_calibration(recording),
+        signal={key: value for key, value in it.signal.model_dump().items() if value is not None},
+        warnings=list(it.warnings),
+    )
+
+
+def _saturated(recording: Recording, way: Way) -> Saturated | None:
+    arrived = recording.packets("heavy", way)["arrived_ns"].drop_nulls().sort().to_numpy()
+    if len(arrived) < 2:
+        return None
+    series = rates(recording, way, SECOND)
+    begins = np.rint(series["time_s"].to_numpy()).astype(np.int64) * SECOND
+    spans = [span for span in recording.description.spans if span.workload == "heavy"]
+    saturated = np.array([any(s.start_ns <= at and at + SECOND <= s.end_ns for s in spans) for at in begins], bool)
+    each = series["rate_bit_s"].to_numpy().astype(float)
+    chosen = each[saturated] if saturated.any() else each
+    return Saturated(
+        mean_bps=float(chosen.mean()),
+        p5_bps=float(np.percentile(chosen, 5)),
+        p95_bps=float(np.percentile(chosen, 95)),
+        longest_silence_ns=int(np.diff(arrived).max()),
+    )
+
+
+def _round_trips(recording: Recording) -> RoundTrips | None:
+    trips = round_trips(recording)["round_trip_ns"].to_numpy()
+    if not len(trips):
+        return None
+    return RoundTrips(
+        trains=recording.light_uplink["train"].n_unique(),
+        answered=len(trips),
+        least_ns=int(trips.min()),
+        median_ns=float(np.median(trips)),
+        p95_ns=float(np.percentile(trips, 95)),
+    )
+
+
+def _calibration(recording: Recording) -> dict[str, Any] | None:
+    found = recording.description.calibration
+    if found is None:
+        return None
+    told: dict[str, Any] = {"verdict": list(found.verdict)}
+    for way in WAYS:
+        one = getattr(found.directions, way)
+        if one is not None:
+            told[way] = one.model_dump(include={"train", "least_gap_ns", "idle_ns", "queue_bytes", "saturated_bps"})
+    return told

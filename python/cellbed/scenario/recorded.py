@@ -1,0 +1,217 @@
+"""A mobile link that replays a recording: the directory of one, and the method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.fields import Probability, QueueLimit, TextField, quantity
+from cellbed.scenario.forms import EachWay, Ways
+from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.mobile import Change, Offset
+from cellbed.scenario.queues import DropTail, Queue
+from cellbed.scenario.replay import Replay
+from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.units import DURATION
+from cellbed.traces import TraceError, TraceSource, obstacle
+from cellbed.traces.replay import latency_offsets, light_rows
+
+if TYPE_CHECKING:
+    from cellbed.recordings.description import CalibratedDirection, Description
+
+Way = Literal["uplink", "downlink"]
+WAYS: tuple[Way, ...] = ("uplink", "downlink")
+Method = Literal["cellreplay", "saturation"]
+
+_DEFAULT_QUEUE = "1 MB"
+
+
+@dataclass(frozen=True)
+class RecordingSource:
+    """The directory of a recording as a scenario names it, read when somebody asks.
+
+    name: what the user wrote. path: absolute.
+    """
+
+    name: str
+    path: File
+
+    @cached_property
+    def description(self) -> Description:
+        """What `recording.json` says. Raises TraceError ``FILE: reason``."""
+        from cellbed.recordings import RecordingError
+        from cellbed.recordings.recording import read_description
+
+        try:
+            return read_description(self.path)
+        except RecordingError as error:
+            raise TraceError(str(error)) from None
+
+    def calibrated(self, way: Way) -> CalibratedDirection | None:
+        """What was calibrated of a direction, if it was."""
+        calibration = self.description.calibration
+        return None if calibration is None else getattr(calibration.directions, way)
+
+    def queue(self, way: Way) -> DropTail:
+        """A drop-tail queue of the calibrated length, B; of 1 MB where it was not calibrated."""
+        calibrated = self.calibrated(way)
+        if calibrated is None or not calibrated.queue_bytes:
+            return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
+        return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, calibrated.queue_bytes)))
+
+
+def _read(text: str, folder: File) -> RecordingSource:
+    path = (folder / File(text).expanduser()).absolute()
+    if not path.is_dir():
+        why = "is a file" if path.is_file() else obstacle(text, folder, "recording").replace("no file", "no directory")
+        raise TraceError(f"{why}: write the path of the directory of a recording")
+    return RecordingSource(text, path)
+
+
+_RECORDING = TextField(
+    _read,
+    lambda source: str(source.name),
+    {"minLength": 1, "examples": ["recordings/walk"]},
+    lambda _number: "the path of the directory of a recording",
+)
+_IDLE = quantity(DURATION, "0 s", "1 h")
+
+
+class _Replayed(Table):
+    """What the link in a scenario and one direction of it have in common."""
+
+    kind: Literal["recording"]
+    path: Annotated[RecordingSource, _RECORDING] = Field(
+        description="Directory of the recording, as `cellbed record` makes it."
+    )
+    method: Method = Field(
+        "cellreplay",
+        description="By the method of CellReplay, or the saturation alone behind half the least round-trip time.",
+    )
+    idle_at: Literal["link", "queue"] = Field(
+        "queue",
+        description="Where the idle time F is told: at the queue, as it is calibrated, or from leaving to coming.",
+    )
+    anchor: Literal["base-delay", "first-packet"] = Field(
+        "base-delay",
+        description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
+    )
+
+    def _replay(self, way: Way, idle: int | None) -> Replay:
+        """What a direction replays, its files made and read.
+
+        Raises TraceError for what is wrong with the recording, and where F is not known.
+        """
+        from cellbed.recordings import RecordingError
+        from cellbed.recordings.replay import replay_files
+
+        source = self.path
+        calibrated = source.calibrated(way)
+        if idle is None and self.method == "cellreplay":
+            if calibrated is None or calibrated.idle_ns is None:
+                raise TraceError(
+                    f"{source.path}: the idle time F of the {way} was not calibrated: write it as idle, such as '24 ms'"
+                )
+            idle = calibrated.idle_ns
+        try:
+            files = replay_files(source.path, way, self.method)
+        except RecordingError as error:
+            raise TraceError(str(error)) from None
+        folder = File()
+        replay = Replay.model_construct(
+            kind="cellreplay",
+            light=light_rows(str(files.light), folder),
+            heavy=TraceSource(f"{source.name} {way}", files.heavy),
+            latency_offset=None if files.latency_offset is None else latency_offsets(str(files.latency_offset), folder),
+            idle=idle or 0,
+            idle_at=self.idle_at,
+            anchor=self.anchor,
+            opportunity=source.description.packet_bytes,
+            overhead=0,
+        )
+        _ = replay.heavy.trace, [file.content for _, file in replay.files]
+        return replay
+
+
+class RecordedDirection(_Replayed):
+    """One direction of a recording, for a link in virtual time and for changing a live one."""
+
+    way: Way = Field(description="Which direction of the recording it is.", examples=["uplink", "downlink"])
+    idle: Annotated[int, _IDLE] | None = Field(
+        None, description="F, how long the link must be empty to be cold; left out: the calibrated time."
+    )
+
+    def replay(self) -> Replay:
+        """What the direction replays. Raises TraceError."""
+        return self._replay(self.way, self.idle)
+
+
+class RecordedLink(_Replayed):
+    """A last mile that replays a recording; each endpoint has one of its own."""
+
+    idle: Annotated[Ways[int | None], EachWay(Annotated[int, _IDLE])] | None = Field(
+        None,
+        description="F, how long the link must be empty to be cold, each direction its own; left out: as calibrated.",
+        examples=["24 ms"],
+    )
+    queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
+        None,
+        description="Bottleneck queue, each direction its own; left out: drop-tail as long as calibrated, or 1 MB.",
+        examples=[{"kind": "droptail", "limit": "1 MB"}],
+    )
+    loss: Annotated[Ways[Loss], EachWay(Annotated[Any, LOSS_FORM], 0.0)] = Field(
+        written(0.0), description="Loss of packets before the link.", examples=[0.01, "1 %"]
+    )
+    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that a packet comes twice.", examples=[0.01, "1 %"]
+    )
+    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
+        written(0.0), description="Probability that one bit of a packet is turned round.", examples=[0.01, "1 %"]
+    )
+    start: Offset = Field(written("0 s"), description="Where in the recording the workload begins.")
+    loop: bool = Field(True, description="Whether the recording starts again when it ends.")
+
+    @cached_property
+    def up(self) -> Replay:
+        """What the uplink replays. Raises TraceError."""
+        return self._replay("uplink", getattr(self.idle, "uplink", None))
+
+    @cached_property
+    def down(self) -> Replay:
+        """What the downlink replays. Raises TraceError."""
+        return self._replay("downlink", getattr(self.idle, "downlink", None))
+
+    @property
+    def base_delay(self) -> Ways[int]:
+        """Beside the recording's own."""
+        return Ways(0, 0)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """None are known beforehand."""
+        return ()
+
+    def completed(self) -> Self:
+        """The link with the queues that were calibrated, where none was asked for."""
+        up, down = (getattr(self.queue, way, None) or self.path.queue(way) for way in WAYS)
+        return self.model_copy(update={"queue": Ways(up, down)})
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """What is wrong with the recording: (path below the link, what to do). duration: of the workload, ns."""
+        try:
+            end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)
+        except TraceError as error:
+            return [(("path",), str(error))]
+        if self.start >= end and not self.loop:
+            return [(("start",), f"the recording is over after {DURATION.format(end)}: write an earlier time")]
+        return []
+
+    def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
+        """Capacities that are still to be read: none, the recording has been."""
+        return iter(())

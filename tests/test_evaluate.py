@@ -1,0 +1,220 @@
+"""`cellbed evaluate replay`: the loop from end to end, in virtual time and over real links."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.evaluation import certificate, site
+from cellbed.evaluation.applications import Application, Downloads, Measured, Pages, Player, RoundTrips, Trains
+from cellbed.evaluation.command import Options, run
+from cellbed.evaluation.network import Network, reference
+from cellbed.testbed.emulator import EmulatorError
+
+SAMPLES = "samples.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live runs of the tests are nobody else's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def options(folder: Path, **changes: Any) -> Options:
+    usual: dict[str, Any] = {
+        "profiles": "lowband-good",
+        "applications": "round-trips,downloads",
+        "methods": "saturation,cellreplay",
+        "trials": 2,
+        "length": "30 s",
+        "seed": 1,
+        "virtual": True,
+        "record_virtually": False,
+        "quick": False,
+        "conditions": False,
+        "results": folder,
+        "as_json": True,
+    }
+    return Options(**usual | changes)
+
+
+def evaluate(folder: Path, **changes: Any) -> dict[str, Any]:
+    output = io.StringIO()
+    assert run(options(folder, **changes), output) == 0
+    found: dict[str, Any] = json.loads(output.getvalue())
+    return found
+
+
+def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    found = evaluate(folder)
+    rows = {(row["measure"], row["profile"], row["method"]): row for row in found["rows"]}
+    for measure in ("round trip", "download of 1 KB", "download of 10 MB"):
+        for method in ("saturation", "cellreplay"):
+            row = rows[measure, "lowband-good", method]
+            assert row["trials"] == 2
+            assert row["mean"]["low"] <= row["mean"]["value"] <= row["mean"]["high"]
+            assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
+    assert json.loads((folder / "table.json").read_text()) == found
+    samples = pl.read_parquet(folder / "samples.parquet")
+    assert samples.height == 3 * 2 * (100 + 9)
+    assert pl.read_csv(folder / "samples.csv").height == samples.height
+    assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
+
+
+def test_an_evaluation_that_was_killed_goes_on_and_ends_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    whole = evaluate(folder, applications="round-trips")
+    lines = (folder / SAMPLES).read_bytes().splitlines(keepends=True)
+    (folder / SAMPLES).write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    again = evaluate(folder, applications="round-trips")
+    assert again == whole
+    assert (folder / SAMPLES).read_bytes().splitlines(keepends=True) == lines
+    more = evaluate(folder, applications="round-trips", trials=3)
+    assert more["rows"][0]["trials"] == 3
+    assert (folder / SAMPLES).read_bytes().startswith(b"".join(lines))
+
+
+def test_every_application_runs_in_virtual_time(tmp_path: Path) -> None:
+    found = evaluate(
+        tmp_path / "results", applications="trains,pages,player", trials=1, methods="saturation", quick=True
+    )
+    measures = {row["measure"] for row in found["rows"]}
+    assert {"train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"} <= measures
+
+
+def test_the_table_on_a_terminal_names_what_was_missed(tmp_path: Path) -> None:
+    output = io.StringIO()
+    assert run(options(tmp_path / "results", applications="round-trips", as_json=False), output) == 0
+    text = output.getvalue()
+    assert "saturation" in text
+    assert "lowband-good, p95" in text
+    assert "reached" in text or "missed" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"profiles": "lowband-god"}, "did you mean lowband-good"),
+        ({"applications": "downloads,games"}, "'games' is not known"),
+        ({"methods": ","}, "names nothing"),
+        ({"length": "long"}, "--length"),
+    ],
+)
+def test_wrong_options_are_told_in_a_sentence(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(CellbedError, match=words):
+        run(options(tmp_path / "results", **changes), io.StringIO())
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.fixture
+def perform(tmp_path: Path) -> Callable[[Application, Network], list[Measured]]:
+    """Runs an application over a real link."""
+
+    def perform_it(application: Application, network: Network) -> list[Measured]:
+        missing = site.needs(application)
+        if missing is not None:
+            pytest.skip(missing)
+        made = certificate.make(tmp_path) if isinstance(application, Pages) else None
+        try:
+            return site.perform(application, network, 1, site.Surroundings("evaluation-test", tmp_path, made))
+        except EmulatorError as error:
+            pytest.skip(f"this machine runs no emulator for this user: {error}")
+
+    return perform_it
+
+
+STEADY = Network(
+    "steady",
+    ({"kind": "delay", "fixed_ns": 10_000_000},),
+    (
+        {"kind": "delay", "fixed_ns": 10_000_000},
+        {"kind": "bottleneck", "schedule": {"kind": "constant", "bit_rate": 20_000_000}, "queue": {"kind": "infinite"}},
+    ),
+)
+"""20 ms there and back, 20 Mbit/s down."""
+
+
+def test_small_applications_over_a_real_link(perform: Callable[[Application, Network], list[Measured]]) -> None:
+    found = perform(RoundTrips(packets=20, interval_s=0.01), STEADY)
+    assert [measure for measure, _ in found] == ["round trip"] * 20
+    times = sorted(value for _, value in found if value is not None)
+    assert len(times) == 20
+    assert times[0] >= 0.02  # no packet is early
+    trains = perform(Trains(lengths=(1, 50), trains=2, gap_s=0.01), STEADY)
+    shortest = {name: min(value or 9 for measure, value in trains if measure == name) for name, _ in trains}
+    assert shortest["train of 1"] >= 0.02
+    assert shortest["train of 50"] >= 0.02 + 49 * 1400 * 8 / 20e6
+    files = perform(Downloads(sizes=(1000, 500_000), pause_s=(0, 0)), STEADY)
+    taken = dict(files)
+    assert (taken["download of 1 KB"] or 0) >= 0.04  # handshake and request
+    assert (taken["download of 500 KB"] or 0) >= 0.04 + 500_000 * 8 / 20e6
+
+
+def test_a_player_over_a_real_link(perform: Callable[[Application, Network], list[Measured]]) -> None:
+    player = Player(rules=("throughput",), rungs=(1.0, 2.0), segment_s=0.5, segments=3)
+    found = dict(perform(player, reference("midband-good", 1)))
+    assert (found["start-up throughput"] or 0) > 0.03
+    assert 1.0 <= (found["bit rate throughput"] or 0) <= 2.0
+
+
+def test_a_browser_loads_pages_by_both_protocols(perform: Callable[[Application, Network], list[Measured]]) -> None:
+    found = dict(perform(Pages(names=("google",), pause_s=(0, 0)), STEADY))
+    assert set(found) == {"page google HTTP/1.1", "page google HTTP/2"}
+    for value in found.values():
+        # TCP and TLS handshakes, the document, and 1.5 MB by 20 Mbit/s.
+        assert (value or 0) >= 0.06 + 1.5e6 * 8 / 20e6
+
+
+def marked(mark: bytes) -> list[int]:
+    """Processes that carry the mark of an evaluation."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "results"
+    command = [sys.executable, "-P", "-m", "cellbed", "evaluate", "replay", "--quick", "--results", str(folder)]
+    process = subprocess.Popen([*command, "--applications", "pages,downloads"], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not (folder / SAMPLES).exists() and process.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    if process.poll() is not None and process.stderr is not None:
+        pytest.skip(f"this machine runs no emulator for this user: {process.stderr.read()}")
+    records = list((tmp_path / "state" / "cellbed" / "live").glob("*.json"))
+    assert len(records) == 1
+    mark = f"CELLBED_RUN={records[0].stem}".encode()
+    assert marked(mark)
+    process.send_signal(number)
+    process.wait(30)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert not (folder / "scratch").exists()
+        assert not records[0].exists()
+    subprocess.run([sys.executable, "-P", "-m", "cellbed", "clean"], check=True, env=dict(os.environ))
+    assert not marked(mark)
+    assert not records[0].exists()
+    done = subprocess.run([*command, "--applications", "pages,downloads", "--json"], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "scratch").exists()

@@ -1,0 +1,306 @@
+"""The recorder over real sockets: alone, through emulated links, killed, interrupted, cut off."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
+
+RECORD = [sys.executable, "-m", "cellbed", "record"]
+LIGHT = ["--only", "light", "--no-calibration"]
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    subprocess.run([*RECORD, "secret", str(path)], check=True, capture_output=True)
+    return path
+
+
+@contextmanager
+def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterator[str]:
+    """A server; its address."""
+    command = [*RECORD, "serve", "--secret", str(secret), "--listen", listen, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+    try:
+        assert process.stdout is not None
+        listening = json.loads(process.stdout.readline())
+        assert listening["event"] == "listening"
+        yield listening["address"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def start(server: str, secret: Path, folder: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    command = [*RECORD, server, "--secret", str(secret), "--output", str(folder), "--json", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 120) -> dict[str, Any]:
+    """The last event of a recording that succeeds."""
+    output, errors = process.communicate(timeout=timeout)
+    assert process.returncode == 0, errors
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    assert result["event"] == "recorded"
+    return result
+
+
+def table(folder: Path, stem: str) -> pl.DataFrame:
+    return pl.read_parquet(folder / f"{stem}.parquet")
+
+
+def description(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "recording.json").read_text())
+    return loaded
+
+
+@contextmanager
+def network(uplink: Stages, downlink: Stages, folder: Path, **changes: Any) -> Iterator[EmulatorProcess]:
+    with EmulatorProcess(line_of_two(uplink, downlink, folder, **changes)) as emulator:
+        emulator.ready()
+        yield emulator
+
+
+def wait_for_trains(process: subprocess.Popen[str], seconds: float) -> None:
+    """Until a recording has gone on for so long."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "progress" and event["elapsed_s"] >= seconds:
+            return
+    pytest.fail("the recording ended too soon")
+
+
+def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    with serving(secret) as server:
+        options = ["--no-calibration", "--trains", "5:9,1:1", "--gap", "20 ms", "--together", "--duration", "2 s"]
+        rates = ["--uplink-rate", "4 Mbit/s", "--downlink-rate", "8 Mbit/s"]
+        told = ["--operator", "nobody", "--rsrp", "-97.5", "--mobility", "stationary"]
+        result = finish(start(server, secret, folder, *options, *rates, *told))
+    assert not (folder / "journal").exists()
+    for stem, counts in result["counts"].items():
+        packets = table(folder, stem)
+        assert packets.height == counts["sent"]
+        assert packets.sort("train", "index").equals(packets)
+        assert (packets["bytes"] == 1400).all()
+        arrived = packets.filter(pl.col("copies") > 0)
+        assert arrived.height == counts["sent"] - counts["lost"]
+        assert (arrived["arrived_ns"] >= arrived["sent_ns"] - 2_000_000).all()
+    light = table(folder, "light-uplink").group_by("train", maintain_order=True).len()["len"].to_list()
+    assert light[:4] == [5, 1, 5, 1]
+    assert (table(folder, "heavy-downlink")["train"] == 0).all()
+    told_back = description(folder)
+    assert told_back["signal"]["operator"] == "nobody"
+    assert told_back["signal"]["rsrp_dbm"] == -97.5
+    assert told_back["heavy"]["downlink"] == {"method": "fixed", "rate_bps": 8_000_000}
+    assert told_back["light"]["plan"]["gap_ns"] == 20_000_000
+    assert {span["workload"] for span in told_back["spans"]} == {"light", "heavy"}
+
+
+def test_losses_and_reordering_are_those_of_the_link(secret: Path, tmp_path: Path) -> None:
+    jitter = {"kind": "uniform", "mean_ns": 20_000_000, "spread_ns": 3_000_000}
+
+    def direction(seed: int) -> Stages:
+        draw = {"kind": "jitter", "distribution": jitter, "reorder": True, "seed": seed}
+        return [{"kind": "loss", "probability": 0.01, "seed": seed}, draw]
+
+    folder = tmp_path / "recording"
+    with (
+        network(direction(1), direction(2), tmp_path) as emulator,
+        serving(secret, f"{EDGE[4]}:7700", preexec_fn=emulator.inside("edge")) as server,
+    ):
+        process = start(
+            server, secret, folder, "--no-calibration", "--light-train", "20:30", "--duration", "2.5 s", "--together",
+            "--uplink-rate", "6", "--downlink-rate", "6", preexec_fn=emulator.inside("endpoint"),
+        )  # fmt: skip
+        result = finish(process)
+        emulator.stop()
+    log = packets(tmp_path)
+    probes = log[log["bytes"] == 1400]
+    for way, number in (("uplink", 0), ("downlink", 3)):
+        dropped = int(((probes["direction"] == number) & (probes["drop"] == 2)).sum())
+        counts = [result["counts"][f"{workload}-{way}"] for workload in ("light", "heavy")]
+        # What the machine itself dropped, being busy, is no business of this test.
+        passed = sum(count["sent"] - count["lost"] for count in counts)
+        left = int(((probes["direction"] == number) & (probes["drop"] == 0)).sum())
+        assert passed == left
+        assert sum(count["lost"] for count in counts) == dropped > 5
+        assert all(count["reordered"] > 20 for count in counts)
+        assert all(count["duplicated"] == 0 for count in counts)
+
+
+def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    times = np.sort(rng.choice(np.arange(1, 2000), 900, replace=False))
+    path = tmp_path / "known.down"
+    path.write_text("".join(f"{ms}\n" for ms in [*times, 2000]))
+    schedule = {"kind": "trace", "path": str(path), "looped": True, "offset_ns": 0}
+    folder = tmp_path / "recording"
+    downlink = [bottleneck(schedule, queue_bytes=150_000), delay(20)]
+    with (
+        network([delay(20)], downlink, tmp_path) as emulator,
+        serving(secret, f"{EDGE[4]}:7700", preexec_fn=emulator.inside("edge")) as server,
+    ):
+        zero = time.monotonic_ns() + 100_000_000
+        emulator.command(do="start", at_ns=zero, offset_ns=0)
+        heavy = ["--only", "heavy", "--no-calibration", "--uplink-rate", "1", "--downlink-rate", "7"]
+        inside = emulator.inside("endpoint")
+        finish(start(server, secret, folder, *heavy, "--packet-bytes", "1500", "--duration", "4 s", preexec_fn=inside))
+        light = tmp_path / "light"
+        finish(start(server, secret, light, *LIGHT, "--light-train", "1:1", "--duration", "1 s", preexec_fn=inside))
+    # Both ends have the clock of this machine: the server's offset is where the recording's time zero lies on it.
+    clock = description(folder)["clock"]["heavy"]
+    assert abs(clock["drift_ppm"]) < 20
+    arrived = table(folder, "heavy-downlink")["arrived_ns"].drop_nulls().sort().to_numpy()
+    position = arrived + clock["offset_ns"] - zero - 20_000_000
+    first, last = position[50] // 1_000_000 + 5, position[-50] // 1_000_000 - 5
+    steady = position[(position >= first * 1_000_000) & (position < last * 1_000_000)]
+    loops = np.concatenate([np.append(times, 2000) + 2000 * loop for loop in range(20)]) * 1_000_000
+    expected = loops[(loops >= first * 1_000_000) & (loops < last * 1_000_000)]
+    assert len(steady) == pytest.approx(len(expected), rel=0.01)
+    nearest = expected[np.clip(np.searchsorted(expected, steady - 500_000), 0, len(expected) - 1)]
+    assert np.median(np.abs(steady - nearest)) < 1_000_000
+    up, down = table(light, "light-uplink"), table(light, "light-downlink")
+    trips = down.join(up, on=["train", "index"]).select(pl.col("arrived_ns") - pl.col("sent_ns_right")).to_series()
+    base_delay = float(trips.median()) / 2  # type: ignore[arg-type]
+    assert base_delay == pytest.approx(20e6, abs=1e6)
+
+
+def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    with serving(secret) as server:
+        arguments = [*LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h"]
+        process = start(server, secret, folder, *arguments)
+        wait_for_trains(process, 2)
+        process.kill()
+        process.communicate()
+    assert not (folder / "recording.json").exists()
+    again = subprocess.run(start_line(server, secret, folder), capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "pack" in again.stderr
+    packed = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=True)
+    assert "broken off" in packed.stdout
+    up = table(folder, "light-uplink")
+    end = description(folder)["duration_ns"]
+    assert end > 700_000_000
+    assert up["sent_ns"].max() > end - 1_000_000_000  # type: ignore[operator]
+    assert up["copies"].sum() == up.height
+    assert up.height % 4 == 0
+
+
+def start_line(server: str, secret: Path, folder: Path) -> list[str]:
+    return [*RECORD, server, "--secret", str(secret), "--output", str(folder), *LIGHT, "--light-train", "1:1"]
+
+
+def test_ctrl_c_ends_a_recording_properly(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    with serving(secret) as server:
+        process = start(server, secret, folder, *LIGHT, "--light-train", "2:2", "--duration", "1 h")
+        wait_for_trains(process, 1)
+        process.send_signal(signal.SIGINT)
+        result = finish(process)
+    assert result["warnings"] == []
+    assert 0.5 < result["duration_s"] < 60
+    assert result["counts"]["light-uplink"]["lost"] == 0
+
+
+def test_turns_share_one_way(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    with serving(secret) as server:
+        options = ["--no-calibration", "--light-train", "3:3", "--uplink-rate", "2", "--downlink-rate", "2"]
+        finish(start(server, secret, folder, *options, "--turns", "0.5s:0.5s", "--duration", "3 s"))
+    spans = description(folder)["spans"]
+    assert [span["workload"] for span in spans[:2]] == ["light", "heavy"]
+    for one, next_ in itertools.pairwise(spans):
+        assert next_["start_ns"] >= one["end_ns"] + 1_000_000_000
+    for stem in ("light-uplink", "heavy-downlink"):
+        packets = table(folder, stem)
+        assert packets.select(pl.struct("train", "index").is_duplicated().any()).item() is False
+
+
+def test_what_is_wrong_is_said_in_one_sentence(secret: Path, tmp_path: Path) -> None:
+    def fails(*arguments: str, status: int = 1) -> str:
+        done = subprocess.run([*RECORD, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "panicked" not in done.stderr
+        return done.stderr
+
+    reach = ["127.0.0.1:1", "--secret", str(secret)]
+    assert "no port" in fails("vps.example", "--secret", str(secret), *LIGHT, "--light-train", "1:1", status=2)
+    assert "the trains must be given" in fails(*reach, *LIGHT, status=2)
+    assert "no such interface" in fails(*reach, *LIGHT, "--light-train", "1:1", "--interface", "wwan77")
+    assert "such as 25:50" in fails(*reach, "--light-train", "twenty", status=2)
+    open_secret = tmp_path / "open"
+    open_secret.write_text("00" * 32 + "\n")
+    open_secret.chmod(0o644)
+    assert "chmod 600" in fails("127.0.0.1:1", "--secret", str(open_secret), *LIGHT, "--light-train", "1:1")
+    assert "no journal" in fails("pack", str(tmp_path))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    output = ["--output", str(tmp_path / "taken")]
+    assert "choose another name" in fails(*reach, *LIGHT, "--light-train", "1:1", *output)
+
+
+def test_help_shows_what_record_understands() -> None:
+    shown = subprocess.run([*RECORD, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "cellbed record" in shown
+    for word in ("--light-interface", "serve", "Examples:", "Exit status:"):
+        assert word in shown
+    assert "cellbed-recorder" not in shown
+    serve = subprocess.run([*RECORD, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--listen" in serve
+
+
+@pytest.mark.slow
+def test_an_outage_of_ten_seconds_is_in_the_recording_and_ends_nothing(secret: Path, tmp_path: Path) -> None:
+    loss = {"kind": "loss", "probability": 0.0, "seed": 1}
+    cut = [
+        {"at_ns": 5_000_000_000, "stage": 0, "to": loss | {"probability": 1.0}},
+        {"at_ns": 15_000_000_000, "stage": 0, "to": loss},
+    ]
+    config = line_of_two(
+        [loss, constant(20_000_000, 200_000), delay(15)], [loss, constant(20_000_000, 200_000), delay(15)]
+    )
+    config["directions"][0]["changes"] = cut
+    config["directions"][3]["changes"] = cut
+    folder = tmp_path / "recording"
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        with serving(secret, f"{EDGE[4]}:7700", preexec_fn=emulator.inside("edge")) as server:
+            zero = time.monotonic_ns() + 50_000_000
+            emulator.command(do="start", at_ns=zero)
+            process = start(
+                server, secret, folder, "--no-calibration", "--light-train", "3:3", "--duration", "25 s", "--together",
+                "--uplink-rate", "2", "--downlink-rate", "2", preexec_fn=emulator.inside("endpoint"),
+            )  # fmt: skip
+            finish(process)
+    told = description(folder)
+    assert told["warnings"] == []
+    for stem in told["counts"]:
+        rows = table(folder, stem)
+        sent = rows.filter(pl.col("sent_ns").is_not_null())
+        at = sent["sent_ns"].to_numpy() + told["clock"]["light"]["offset_ns"] - zero
+        inside = (at > 5_010_000_000) & (at < 14_990_000_000)
+        outside = (at < 4_900_000_000) | (at > 15_100_000_000)
+        lost = (sent["copies"] == 0).to_numpy()
+        assert lost[inside].all()
+        assert not lost[outside].any()
+        # Nothing is missing: the rows go on through the outage and after it.
+        assert outside.sum() > 100
+        assert at.max() > 20_000_000_000

@@ -1,0 +1,276 @@
+"""The directory of a recording as a link: in a scenario, a shell and the library, wherever it lies, whoever asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed import Link
+from cellbed.recordings import read_recording, write_recording
+from cellbed.recordings.cellreplay import derive
+from cellbed.recordings.replay import cache_folder
+from cellbed.scenario import Scenario, ScenarioError
+from cellbed.scenario.json_schema import json_schema
+from cellbed.scenario.reader import load_text
+from cellbed.scenario.recorded import RecordedLink
+from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.testbed.plan import make_plan
+from recording_examples import MS, SECOND, calibrated, walk
+from scenario_text import GOOD
+
+ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
+needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+MOBILE = '\n[links.mobile]\nkind = "recording"\npath = "walk"\n'
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "cellbed" / "replay"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a calibrated recording and one that is not."""
+    write_recording(calibrated(walk()), tmp_path / "walk")
+    write_recording(walk(), tmp_path / "plain")
+    return tmp_path
+
+
+def rate(folder: Path, way: str = "uplink", **more: Any) -> dict[str, Any]:
+    return {"kind": "recording", "path": str(folder), "way": way, **more}
+
+
+def read(mobile: str, folder: Path) -> Scenario:
+    """The good scenario with another mobile link."""
+    text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: mobile, GOOD)
+    assert mobile in text
+    return load_text(text, folder / "x.toml")
+
+
+def stages(scenario: Scenario, way: str) -> dict[str, dict[str, Any]]:
+    (direction,) = (each for each in make_plan(scenario).directions if each.name == f"mobile-0.{way}")
+    return {stage["kind"]: stage for stage in direction.stages}
+
+
+def test_a_train_of_the_recorded_length_fares_as_it_did(folder: Path) -> None:
+    live = Link(rate="8 Mbit/s", delay="20 ms")
+    times = [SECOND] * 4
+    replayed = Link(rate=rate(folder / "walk")).run(times, 1400)
+    # Half the round-trip time stands for the way up: 50 µs less than 21.4 ms, as the way down is quicker.
+    assert (live.run(times, 1400).departed - replayed.departed == 350_000).all()
+    saturated = Link(rate=rate(folder / "walk", method="saturation"), queue="infinite")
+    many = np.repeat(SECOND, 200)
+    gone = live.run(many, 1400).departed - saturated.run(many, 1400).departed
+    assert abs(gone).max() < 3 * MS
+
+
+def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> None:
+    [stage] = Link(rate=rate(folder / "walk", "downlink")).stages
+    assert (stage["idle_ns"], stage["idle_at"], stage["opportunity_bytes"]) == (21 * MS, "queue", 1400)
+    assert stage["queue"]["bytes"] == 60_000
+    assert Path(stage["latency_offset"]).read_text() == "100 -6.8\n1400 0\n"
+    [asked] = Link(rate=rate(folder / "walk", idle="3 ms", idle_at="link"), queue="5 packets").stages
+    assert (asked["idle_ns"], asked["idle_at"], asked["queue"]["packets"]) == (3 * MS, "link", 5)
+    [plain] = Link(rate=rate(folder / "plain", idle="0 ms")).stages
+    assert (plain["latency_offset"], plain["queue"]["bytes"]) == (None, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"path": "nowhere"}, "rate.path: there is no directory 'nowhere' in .*: write the path of the directory of a"),
+        ({"path": "file"}, "rate.path: .*file.*: write the path of the directory of a recording"),
+        ({"path": "empty"}, r"rate: .*empty: no recording: there is no recording\.json in it"),
+        ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: write it as idle"),
+        ({"path": "walk", "method": "magic"}, "rate.method: 'magic' is not known: write one of .cellreplay., .saturat"),
+        ({"path": "walk", "idel": "3 ms"}, "rate.idel: unknown key; did you mean 'idle'"),
+        ({"path": "walk", "way": "up"}, "rate.way: 'up' is not known: .*write one of .uplink., .downlink."),
+        ({"path": "cut"}, r"rate: .*cut/heavy-uplink\.parquet: missing"),
+    ],
+)
+def test_a_wrong_recording_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "empty").mkdir()
+    (folder / "file").write_text("")
+    shutil.copytree(folder / "walk", folder / "cut")
+    (folder / "cut" / "heavy-uplink.parquet").unlink()
+    with pytest.raises(ValueError, match=message):
+        Link(rate={"kind": "recording", "way": "uplink", **asked})
+
+
+def test_a_scenario_names_a_recording(folder: Path) -> None:
+    scenario = read(MOBILE + 'loss = "1 %"\nstart = "500 ms"\n', folder)
+    up, down = stages(scenario, "uplink"), stages(scenario, "downlink")
+    assert up["delay"]["fixed_ns"] == 0
+    assert up["loss"]["probability"] == 0.01
+    played = up["workload-dependent"]
+    assert (played["offset_ns"], played["looped"], played["idle_ns"]) == (500 * MS, True, 24 * MS)
+    assert played["queue"] == {"kind": "droptail", "packets": None, "bytes": 60_000}
+    assert down["workload-dependent"]["heavy"] != played["heavy"]
+    uplink = make_plan(scenario).directions[0]
+    assert "walk.uplink.cellreplay-light" in uplink.description
+    assert "walk uplink" in uplink.recordings()
+
+
+def test_a_scenario_says_more(folder: Path) -> None:
+    more = 'method = "saturation"\nqueue = { uplink = { kind = "codel" } }\nloop = false\n'
+    scenario = read(MOBILE + more, folder)
+    assert isinstance(scenario.links.mobile, RecordedLink)
+    up = stages(scenario, "uplink")["workload-dependent"]
+    assert (up["queue"]["kind"], up["looped"], up["latency_offset"]) == ("codel", False, None)
+    assert stages(scenario, "downlink")["workload-dependent"]["queue"]["kind"] == "droptail"
+    each = read(MOBILE.replace("walk", "plain") + 'idle = { uplink = "1 ms", downlink = "2 ms" }\n', folder)
+    idle = [stages(each, way)["workload-dependent"]["idle_ns"] for way in ("uplink", "downlink")]
+    assert idle == [MS, 2 * MS]
+    resolved = json.loads(json.dumps(scenario.resolved()))
+    assert Scenario.model_validate(resolved, context={"folder": folder}) == scenario
+
+
+def test_a_scenario_with_a_recording_is_valid_by_the_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
+    import tomllib
+
+    data = tomllib.loads(re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: MOBILE, GOOD))
+    validator = jsonschema.Draft202012Validator(json_schema())
+    assert list(validator.iter_errors(data)) == []
+    data["links"]["mobile"]["method"] = "magic"
+    assert not validator.is_valid(data)
+
+
+@pytest.mark.parametrize(
+    ("mobile", "message"),
+    [
+        (MOBILE.replace("walk", "plain"), r"links\.mobile\.path: .*F of the uplink was not calibrated"),
+        (MOBILE.replace("walk", "nowhere"), r"links\.mobile\.path: there is no directory 'nowhere'"),
+        (MOBILE + 'up = "5 Mbit/s"\n', r"links\.mobile\.up: unknown key"),
+        (MOBILE + 'start = "1 h"\nloop = false\n', r"links\.mobile\.start: the recording is over after 2"),
+    ],
+)
+def test_a_wrong_recording_is_told_with_its_line(folder: Path, mobile: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=rf"x\.toml:\d+: {message}"):
+        read(mobile, folder)
+
+
+def test_a_shell_takes_the_directory(folder: Path) -> None:
+    link = parse_link(recorded=Recorded.both(path="walk"), folder=folder)
+    up, down = ({stage["kind"]: stage for stage in each.stages} for each in (link.uplink, link.downlink))
+    assert (up["workload-dependent"]["idle_ns"], down["workload-dependent"]["idle_ns"]) == (24 * MS, 21 * MS)
+    assert up["workload-dependent"]["queue"]["bytes"] == 60_000
+    idle = ("1 ms", "2 ms")
+    both = Recorded.both(None, None, None, idle, path="plain", method="cellreplay")
+    asked = parse_link(recorded=both, queue=EachWay("30 packets"), folder=folder)
+    [stage] = [stage for stage in asked.downlink.stages if stage["kind"] == "workload-dependent"]
+    assert (stage["idle_ns"], stage["queue"]["packets"]) == (2 * MS, 30)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recorded": Recorded.both(path="plain")}, "--recording: .*F of the uplink was not calibrated"),
+        ({"recorded": Recorded.both(path="walk", method="x")}, "--recording: method: 'x' is not known"),
+        ({"recorded": Recorded.both(method="saturation")}, "--method: .*give its directory as --recording"),
+        ({"recorded": Recorded.both(("a", "b"), path="walk")}, "--light: the directory of a recording has it"),
+        ({"recorded": Recorded.both(path="walk"), "uplink": "5 Mbit/s"}, "--up: the uplink replays a recording"),
+        ({"recorded": Recorded.both(path="walk"), "radio": "midband-good"}, "--radio: "),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_link(**options, folder=folder)
+
+
+def test_files_are_derived_once_and_again_when_the_recording_is_another(folder: Path, cache: Path) -> None:
+    Link(rate=rate(folder / "walk"))
+    [made] = cache.iterdir()
+    stamps = {path: path.stat().st_mtime_ns for path in made.iterdir()}
+    Link(rate=rate(folder / "walk", idle="5 ms"))
+    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == stamps
+    shutil.rmtree(folder / "walk")
+    other = calibrated(walk(delay="30 ms"))
+    write_recording(other, folder / "walk")
+    [stage] = Link(rate=rate(folder / "walk")).stages
+    assert Path(stage["light"]).read_text().startswith("0 31.05 ")
+    assert len(list(cache.iterdir())) == 2
+    shutil.rmtree(cache_folder())
+    Link(rate=rate(folder / "walk"))
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "file"))
+    with pytest.raises(ValueError, match="set XDG_CACHE_HOME to a folder that can be written"):
+        Link(rate=rate(folder / "walk"))
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder that everybody can read."""
+    with tempfile.TemporaryDirectory(prefix="cellbed-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_replays_a_copy_of_it_alike(folder: Path, elsewhere: Path) -> None:
+    there, home = elsewhere / "from another machine", elsewhere / "home"
+    shutil.copytree(folder / "walk", there)
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    here = Link(rate=rate(folder / "walk", "downlink")).run([SECOND] * 50, 1400).departed.tolist()
+    # Other users may not be able to read this Python: all of it is loaded before the process becomes one of them.
+    send = f"""
+import os, sys
+from cellbed import Link
+def replay(path):
+    asked = {{"kind": "recording", "path": path, "way": "downlink"}}
+    return Link(rate=asked).run([10**9] * 50, 1400).departed.tolist()
+replay({str(folder / "walk")!r})
+os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+os.environ["HOME"] = {str(home)!r}
+del os.environ["XDG_CACHE_HOME"]
+print(os.access({str(folder)!r}, os.R_OK), replay({str(there)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", send], capture_output=True, text=True, check=False)
+    assert done.stdout == f"False {here}\n", done.stderr
+    assert [made.stat().st_uid for made in (home / ".cache" / "cellbed" / "replay").iterdir()] == [NOBODY]
+
+
+@needs_tun
+@pytest.mark.parametrize("method", ["cellreplay", "saturation"])
+def test_a_program_runs_behind_a_recording(folder: Path, method: str) -> None:
+    ask = (
+        "import os, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 0));"
+        "s.sendto(b'x' * 1000, (os.environ['CELLBED_GATEWAY'], 9)); time.sleep(0.3); print('sent')"
+    )
+    log = folder / "packets.bin"
+    command = ["shell", "--recording", folder / "walk", "--method", method, "--offline", "--log", log]
+    done = subprocess.run(
+        [*ALONE, sys.executable, "-m", "cellbed", *command, "--", sys.executable, "-c", ask],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
+    from cellbed.packetlog.log import open_log
+
+    packets = [records for records in open_log(log).chunks(None)]
+    sent = np.concatenate([records[records["bytes"] == 1028] for records in packets])
+    assert len(sent) == 1
+    delay = int(sent["departed"][0] - sent["arrived"][0])
+    least = derive(read_recording(folder / "walk"), "uplink").light[0][1]
+    # 1000 bytes come sooner than 1400 in the one, not in the other, and wait for the next opportunities.
+    assert least - 7 * MS <= delay <= least + 10 * MS
