@@ -1,9 +1,9 @@
-"""What each ingredient of the conditional replay is worth, beside saturation alone and CellReplay's method, in virtual time.
+"""What each ingredient of the conditional replay is worth, beside saturation alone and CellReplay's method.
 
-Each profile of the reference network is recorded for each seed, by the plan of each method, and replayed by every method and by the
-conditional one without one of its ingredients. Round trips, trains, downloads and pages then run over reference and
-replays for the length of the recording. Errors are those of the means over all seeds, of round trips those of the
-median and of the 95th percentile.
+All in virtual time. Each profile of the reference network is recorded for each seed, by the plan of each method, and
+replayed by every method and by the conditional one without one of its ingredients. Round trips, trains, downloads and
+pages then run over reference and replays for the length of the recording. Errors are those of the means over all seeds,
+of round trips those of the median and of the 95th percentile.
 
     python benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…] [--json]
 """
@@ -173,7 +173,7 @@ def loads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, st
 
 
 def compared(samples: Samples, truth: Samples) -> dict[str, float]:
-    """Errors in per cent: signed of round trips and of each length and size, mean absolute of trains, downloads and pages."""
+    """Errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
 
     def off(key: tuple[str, str], summary: Callable[[list[float]], Any] = np.mean) -> float:
         return 100 * (float(summary(samples[key])) / float(summary(truth[key])) - 1)
@@ -245,16 +245,15 @@ def any_of(results: dict[str, dict[str, dict[str, float]]], name: str) -> dict[s
 
 def tell(title: str, errors: dict[str, dict[str, float]]) -> None:
     """A line for each variant."""
-    sizes = " ".join(f"{size // 1000:>5}k" for size in SIZES)
-    print(
-        f"\n{title:26}{'RTT p50':>8}{'p95':>7}{'trains':>8}{'1':>6}{'10':>6}{'100':>6}{'500':>6}{'files':>8} {sizes}{'pages':>8}"
-    )
+    columns = [("RTT p50", 8), ("p95", 7), ("trains", 8), ("1", 6), ("10", 6), ("100", 6), ("500", 6), ("files", 8)]
+    columns += [(f"{size // 1000}k", 7) for size in SIZES] + [("pages", 8)]
+    print(f"\n{title:26}" + "".join(f"{name:>{width}}" for name, width in columns))
     for name, found in errors.items():
         lengths = "".join(f"{found[f'trains {length}']:6.1f}" for length in (1, 10, 100, 500))
-        files = " ".join(f"{found[f'downloads {size}']:6.1f}" for size in SIZES)
+        files = "".join(f"{found[f'downloads {size}']:7.1f}" for size in SIZES)
         print(
             f"  {name:24}{found['RTT p50']:8.1f}{found['RTT p95']:7.1f}{found['trains']:8.1f}{lengths}"
-            f"{found['downloads']:8.1f} {files}{found['pages']:8.1f}",
+            f"{found['downloads']:8.1f}{files}{found['pages']:8.1f}",
             flush=True,
         )
 

@@ -10,7 +10,12 @@ use crate::link::parse;
 
 /// A whole calibration as JSON.
 #[pyfunction]
-pub fn calibrate_virtually(py: Python<'_>, uplink: &str, downlink: &str, seed: u64) -> PyResult<String> {
+pub fn calibrate_virtually(
+    py: Python<'_>,
+    uplink: &str,
+    downlink: &str,
+    seed: u64,
+) -> PyResult<String> {
     py.detach(|| {
         let mut network = VirtualNetwork::new(parse(uplink)?, parse(downlink)?);
         let refused = |error: String| PyValueError::new_err(error);

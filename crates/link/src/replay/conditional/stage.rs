@@ -2,12 +2,13 @@
 
 use super::ConditionalConfig;
 use super::saturated::SaturatedPlayback;
-use super::warmup::Warmth;
+use super::warmup::{Share, Warmth};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::random::Random;
+use crate::replay::Shift;
 use crate::schedule::Offer;
 use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
@@ -41,8 +42,12 @@ pub(crate) struct Conditional<P> {
     cold: bool,
     /// By how much the first packet was late, where the trains' were not.
     late: Option<Duration>,
-    /// Number of the next opportunity of the saturated link.
-    next: u64,
+    /// The next opportunity of the saturated link: its number and instant. Not looked up before something waits for it.
+    next: Option<(u64, Time)>,
+    /// The share of its opportunities, for as long as the warmth is about the same.
+    share: Share,
+    /// Size of the last packet that was sent, and the least that it took more than the trend.
+    floor: (Bytes, Shift),
     /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
@@ -78,7 +83,9 @@ impl<P> Conditional<P> {
             luck: 0.0,
             cold: false,
             late: None,
-            next: 0,
+            next: None,
+            share: Share::default(),
+            floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
             credit: 0.0,
             instant: Time::ZERO,
             dropped: Dropped::new(),
@@ -112,6 +119,8 @@ impl<P> Conditional<P> {
             }
         }
         self.playback = SaturatedPlayback::new(config, zero, offset);
+        self.share = Share::default();
+        self.floor = (Bytes(0), config.model.delays.floor(Bytes(0)));
         self.saturate(now);
     }
 
@@ -223,7 +232,7 @@ impl<P> Conditional<P> {
             Source::Train(set, train, next) => {
                 self.anchor + self.config.model.trains[set].train(train)[next]
             }
-            Source::Saturated => self.playback.time_of(self.next)?,
+            Source::Saturated => self.next?.1,
         };
         Some(at.max(self.instant))
     }
@@ -233,6 +242,7 @@ impl<P> Conditional<P> {
             self.earn(now);
         }
         let each = self.config.model.saturated.each().0 as f64;
+        let trend = self.config.model.delays.trend(self.playback.position(now));
         while self.credit > 0.0 {
             let Some((mut item, owed)) = self.serving.take().or_else(|| {
                 let item = self.queue.pop(now, &mut self.dropped)?;
@@ -245,11 +255,13 @@ impl<P> Conditional<P> {
             if owed > self.credit + 0.5 * each {
                 self.serving = Some((item, owed - self.credit));
                 self.credit = 0.0;
-                return;
+                break;
             }
             self.credit -= owed;
-            let position = self.playback.position(now);
-            let delay = self.config.model.delays.least(position, item.size);
+            if self.floor.0 != item.size {
+                self.floor = (item.size, self.config.model.delays.floor(item.size));
+            }
+            let delay = self.floor.1.applied_to(trend);
             item.released = now;
             self.sent = now;
             let hold = std::mem::take(&mut self.hold);
@@ -257,6 +269,8 @@ impl<P> Conditional<P> {
         }
         if self.is_empty() {
             self.credit = 0.0;
+        } else if self.source == Source::Saturated && self.next.is_none() {
+            self.seek(now);
         }
     }
 
@@ -281,8 +295,12 @@ impl<P> Conditional<P> {
                 }
             }
             Source::Saturated => {
-                self.next += 1;
-                earned *= self.config.model.warm_up.share(self.warmth);
+                self.advance();
+                earned *= self
+                    .config
+                    .model
+                    .warm_up
+                    .share(self.warmth, &mut self.share);
             }
         }
         self.credit += earned;
@@ -308,7 +326,22 @@ impl<P> Conditional<P> {
     /// Goes on with the saturated link, at opportunities after `now`.
     fn saturate(&mut self, now: Time) {
         self.source = Source::Saturated;
-        self.next = self.playback.first_at(now + Duration::from_nanos(1));
+        self.next = None;
+        if !self.is_empty() {
+            self.seek(now);
+        }
+    }
+
+    fn seek(&mut self, now: Time) {
+        let next = self.playback.first_at(now + Duration::from_nanos(1));
+        self.next = self.playback.time_of(next).map(|at| (next, at));
+    }
+
+    fn advance(&mut self) {
+        if let Some((number, _)) = self.next {
+            let next = self.playback.time_of(number + 1);
+            self.next = next.map(|at| (number + 1, at));
+        }
     }
 
     fn is_empty(&self) -> bool {
