@@ -39,6 +39,8 @@ Samples = dict[tuple[str, str], list[float]]
 SECOND = 1_000_000_000
 LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
 SIZES = (1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
+TURNS = 3
+"""How often each application runs from the recording's start to its end, in another order each time."""
 COLD_NS = (20_000_000, 110_000_000)
 
 
@@ -130,9 +132,11 @@ def measured(network: Network, seconds: int, seed: int) -> Samples:
     end, found = (seconds - 8) * SECOND, Samples()
     trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
     found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
-    for application in (trains, downloads, loads):
+    for application, turn in (
+        (application, turn) for application in (trains, downloads, loads) for turn in range(TURNS)
+    ):
         run = path.copy()
-        for kind, what, taken in application(run, end, random.Random(seed)):
+        for kind, what, taken in application(run, end, random.Random(TURNS * seed + turn)):
             found.setdefault((kind, what), []).append(taken / 1e6)
     return found
 
@@ -217,7 +221,7 @@ def main() -> None:
                         recorder.record(network, calibration, plan, arguments.seconds * SECOND, folder)
                         recordings[key] = read_recording(folder)
                     replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
-                    pool(replays[name], measured(replayed, arguments.seconds, seed + 1000))
+                    pool(replays[name], measured(replayed, arguments.seconds, seed))
         results[profile] = {name: compared(samples, truth) for name, samples in replays.items()}
         if not arguments.json:
             tell(profile, results[profile])

@@ -2,6 +2,7 @@
 
 use super::ConditionalConfig;
 use super::saturated::SaturatedPlayback;
+use super::trains::TrainSet;
 use super::warmup::{Share, Warmth};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
@@ -51,6 +52,8 @@ pub(crate) struct Conditional<P> {
     /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
+    /// What the last opportunity was one of, bytes.
+    each: f64,
     dropped: Dropped<P>,
 }
 
@@ -88,6 +91,7 @@ impl<P> Conditional<P> {
             floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
             credit: 0.0,
             instant: Time::ZERO,
+            each: 0.0,
             dropped: Dropped::new(),
             config,
         }
@@ -181,21 +185,22 @@ impl<P> Conditional<P> {
 
     /// Turns to a train as long as what waits.
     fn choose(&mut self, now: Time) {
-        let trains = &self.config.model.trains;
-        let peak = self.warmth.peak;
-        let each = self.config.model.saturated.each().0 as f64;
-        if !self.cold || trains.is_empty() || peak <= each {
+        let packets = self.level().packets.0;
+        if !self.cold || packets < 2 {
             return;
         }
-        let after = trains.partition_point(|set| set.bytes().0 as f64 <= peak);
-        let wanted = match after {
-            0 => 0,
-            after if after == trains.len() => after - 1,
-            after => {
-                let (low, high) = (trains[after - 1].bytes().0, trains[after].bytes().0);
-                let part = (peak / low as f64).ln() / (high as f64 / low as f64).ln();
-                if self.luck < part { after } else { after - 1 }
-            }
+        let (peak, trains) = (self.warmth.peak, &self.config.model.trains);
+        let Some((first, last)) = alike(trains, self.waiting() / packets as f64) else {
+            return;
+        };
+        let bytes = |set: usize| trains[set].bytes().0 as f64;
+        let after =
+            first + trains[first..=last].partition_point(|set| set.bytes().0 as f64 <= peak);
+        let wanted = if after == first || after > last {
+            after.min(last)
+        } else {
+            let part = (peak / bytes(after - 1)).ln() / (bytes(after) / bytes(after - 1)).ln();
+            after - usize::from(self.luck >= part)
         };
         if let Source::Train(set, ..) = self.source
             && wanted <= set
@@ -241,7 +246,7 @@ impl<P> Conditional<P> {
         if self.credit <= 0.0 {
             self.earn(now);
         }
-        let each = self.config.model.saturated.each().0 as f64;
+        let slack = 0.5 * self.each;
         let trend = self.config.model.delays.trend(self.playback.position(now));
         while self.credit > 0.0 {
             let Some((mut item, owed)) = self.serving.take().or_else(|| {
@@ -252,7 +257,7 @@ impl<P> Conditional<P> {
                 break;
             };
             // It leaves with the opportunity that carries most of it.
-            if owed > self.credit + 0.5 * each {
+            if owed > self.credit + slack {
                 self.serving = Some((item, owed - self.credit));
                 self.credit = 0.0;
                 break;
@@ -282,12 +287,14 @@ impl<P> Conditional<P> {
         self.warmth.busy += now.since(self.told);
         self.told = now;
         self.instant = now;
-        let each = self.config.model.saturated.each().0 as f64;
-        let mut earned = each;
+        self.each = self.config.model.saturated.each().0 as f64;
+        let mut earned = self.each;
         match self.source {
             Source::Single(_) => self.saturate(now),
             Source::Train(set, train, next) => {
                 let length = self.config.model.trains[set].length();
+                self.each = self.config.model.trains[set].packet().0 as f64;
+                earned = self.each;
                 if next + 1 < length {
                     self.source = Source::Train(set, train, next + 1);
                 } else {
@@ -385,6 +392,18 @@ impl<P> Conditional<P> {
             overhead: Bytes(0),
         }
     }
+}
+
+/// The first and the last set of those whose packets are the nearest to a size, in proportion.
+fn alike(trains: &[TrainSet], size: f64) -> Option<(usize, usize)> {
+    let off = |set: &TrainSet| (set.packet().0 as f64 / size).ln().abs();
+    let nearest = trains
+        .iter()
+        .min_by(|a, b| off(a).total_cmp(&off(b)))?
+        .packet();
+    let first = trains.iter().position(|set| set.packet() == nearest)?;
+    let last = trains.iter().rposition(|set| set.packet() == nearest)?;
+    Some((first, last))
 }
 
 /// Up to here a link that has been busy is cold all the same.
