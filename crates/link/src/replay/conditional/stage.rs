@@ -316,18 +316,19 @@ impl<P> Conditional<P> {
     /// A train of a set has ended: goes on as a longer one does from there, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.config.model.trains;
-        let (served, longer) = (trains[set].length(), set + 1);
-        if longer < trains.len()
-            && (trains[longer].bytes().0 as f64) < self.config.model.reach * self.warmth.peak
-        {
-            let position = self.playback.position(now);
-            let neighbours = self.config.model.delays.neighbours();
-            let train = trains[longer].draw(position, neighbours, &mut self.random);
-            self.anchor = back(now, trains[longer].train(train)[served - 1]);
-            self.source = Source::Train(longer, train, served);
-        } else {
-            self.saturate(now);
-        }
+        let (ended, longer) = (&trains[set], set + 1);
+        let most = self.config.model.reach * self.warmth.peak;
+        let further = trains.get(longer).filter(|further| {
+            further.packet() == ended.packet() && (further.bytes().0 as f64) < most
+        });
+        let Some(further) = further else {
+            return self.saturate(now);
+        };
+        let (position, served) = (self.playback.position(now), ended.length());
+        let neighbours = self.config.model.delays.neighbours();
+        let train = further.draw(position, neighbours, &mut self.random);
+        self.anchor = back(now, further.train(train)[served - 1]);
+        self.source = Source::Train(longer, train, served);
     }
 
     /// Goes on with the saturated link, at opportunities after `now`.
