@@ -316,6 +316,9 @@ def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]
     found = []
     for packet in np.unique(firsts.bytes).tolist():
         for which in _sets(firsts, idle, packet).values():
+            spans = [int(firsts.arrivals[each][-1] - firsts.arrivals[each][0]) for each in which]
+            if np.median(spans) <= _TOGETHER:
+                continue  # one opportunity carries them all
             arrivals = [
                 np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
                 .astype(np.int64)
