@@ -65,6 +65,7 @@ struct Model {
     /// Bytes, and ns.
     floor: Vec<(u64, i64)>,
     neighbours: usize,
+    reach: f64,
     states: Vec<State>,
     trains: Vec<Trains>,
     warm_up: Warm,
@@ -91,7 +92,7 @@ struct Samples {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trains {
-    bytes: u64,
+    packet_bytes: u64,
     /// When each was sent, and the arrivals of its packets.
     sent_ns: Vec<u64>,
     arrivals_us: Vec<Vec<u64>>,
@@ -188,16 +189,17 @@ impl Model {
         let trains = self.trains.into_iter().map(|set| {
             let micros = |arrivals: Vec<u64>| arrivals.into_iter().map(Duration::from_micros).collect();
             let arrivals = set.arrivals_us.into_iter().map(micros);
-            TrainSet::new(Bytes(set.bytes), set.sent_ns.into_iter().map(ns).zip(arrivals).collect())
+            TrainSet::new(Bytes(set.packet_bytes), set.sent_ns.into_iter().map(ns).zip(arrivals).collect())
                 .ok_or("trains: a set needs trains of one length, in order of time, each with its arrivals in order")
         });
         let trains: Vec<TrainSet> = trains.collect::<std::result::Result<_, _>>()?;
-        if !trains.is_sorted_by(|a, b| a.bytes() < b.bytes()) {
-            return Err("trains: the bytes of the sets must increase".to_owned());
+        if !trains.is_sorted_by(|a, b| (a.packet(), a.bytes()) < (b.packet(), b.bytes())) {
+            return Err("trains: the sets must be in order of the size of their packets, and then of their length".to_owned());
         }
         Ok(ConditionalModel {
             delays,
             trains,
+            reach: self.reach,
             saturated,
             warm_up,
         })

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ VERSION = 1
 NEIGHBOURS = 8
 """Samples about an instant of which one is drawn: few, since delays drift; not one, since replays are to differ."""
 
+REACH = 2.5
+"""Trains up to so many times as long as what has waited show how the link goes on."""
+
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -34,8 +38,8 @@ Points = list[tuple[int, float]]
 """Sizes in bytes with a value in ns, in order of size."""
 
 _MS = 1_000_000
-_IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 170, 230]) * _MS
-"""Where states of idleness may begin; those with too few samples are joined with the next."""
+_IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
+"""Where states of idleness may begin; those that do not differ, or have too few samples to tell, are joined."""
 _EDGES = np.array(
     [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 25, 30, 40, 50, 70, 100, 150]
 ) * _MS  # fmt: skip
@@ -54,7 +58,7 @@ _TREND_STEP, _TREND_WIDTH = 250 * _MS, 1000 * _MS
 
 def conditional_plan() -> TrainPlan:
     """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
-    and trains of lengths that double, from 5 to 320 packets down and from 5 to 60 up. A turn takes about 3 s."""
+    and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s."""
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
         return Train(up=up, down=down, up_bytes=up_bytes, down_bytes=down_bytes, gap_ns=int(gap_ms * _MS))
@@ -64,13 +68,14 @@ def conditional_plan() -> TrainPlan:
 
     single = down(1, 45)
     acknowledgements = [down(1, 3, 100)] * 7 + [down(1, 45, 100)]
+    asleep = [train(1, 1, 100, 100, 300), down(1, 45, 100)]
     rotation = [
-        single, down(10, 55), single, down(40, 20), down(20, 55, 100), train(20, 1, 1400, 100, 55),
-        *acknowledgements, single, down(80, 85), train(1, 1, 300, 400, 350), train(1, 1, 100, 100, 350),
-        train(1, 1, 100, 100, 45), single, down(160, 130), train(5, 1, 1400, 100, 55), single, down(5, 55, 100),
-        down(320, 200), train(60, 1, 1400, 100, 85), down(1, 55, 700), single, down(1, 8), down(1, 8), down(1, 8),
-        down(1, 4), down(1, 4), down(1, 15), down(1, 15, 100), down(40, 18), down(20, 55), train(1, 1, 100, 100, 350),
-        down(1, 45, 100), single,
+        single, down(10, 55), single, down(25, 20), down(25, 55, 100), train(20, 1, 1400, 100, 55), *asleep,
+        *acknowledgements, single, down(60, 85), train(1, 1, 300, 400, 300), down(1, 45), single, down(150, 130),
+        *asleep, train(5, 1, 1400, 100, 55), single, down(5, 55, 100), down(400, 240), train(60, 1, 1400, 100, 85),
+        train(8, 1, 100, 100, 55), down(1, 300, 700), single, down(1, 8), down(1, 8), down(1, 8), down(1, 4),
+        down(1, 4), down(1, 15), down(1, 15, 100), down(60, 25), down(25, 55), *asleep, train(8, 1, 100, 100, 55),
+        single,
     ]  # fmt: skip
     return TrainPlan(rotation=tuple(rotation), gap_ns=50 * _MS, jitter=0.5)
 
@@ -102,7 +107,6 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
     least = trend.at(firsts.sent) + _on(floor, firsts.bytes)
     idle = _idleness(firsts, least)
     saturated = opportunities(recording, way)
-    trains = _trains(firsts, least, idle)
     there = saturated - np.rint(trend.at(saturated) + _on(floor, np.array([packet]))).astype(np.int64)
     sent = np.maximum.accumulate(np.clip(there, 0, duration - 1000)) // 1000
     return {
@@ -114,14 +118,15 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
         "trend_ns": [[int(time), int(delay)] for time, delay in zip(trend.times, trend.delays, strict=True)],
         "floor": _whole(floor),
         "neighbours": NEIGHBOURS,
+        "reach": REACH,
         "states": _states(firsts, over, idle),
-        "trains": [{"bytes": length * packet, **described} for length, described in trains.items()],
+        "trains": _trains(firsts, least, idle),
         "warm_up": {
             "edges_ns": _EDGES.astype(int).tolist(),
-            "memory_ns": _memory(firsts, idle),
+            "memory_ns": _memory(firsts, idle, packet),
             "curves": [
                 {"waiting_bytes": length * packet, "shares": shares}
-                for length, shares in _warm_up(firsts, idle, saturated).items()
+                for length, shares in _warm_up(firsts, idle, saturated, packet).items()
             ],
         },
     }
@@ -243,35 +248,40 @@ def _idleness(firsts: _Firsts, least: Floats) -> Floats:
 def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]:
     cold = firsts.cold()
     everywhere = _by_size(firsts.bytes[cold], over[cold])
-    alone = idle >= 0
-    counts, _ = np.histogram(idle[alone], np.append(_IDLE, 1e18))
-    edges, count = [0.0], 0
-    for edge, here in zip(_IDLE, counts, strict=True):
-        if edge > 0 and count >= _FEWEST:
-            edges.append(float(edge))
-            count = 0
-        count += here
-    if len(edges) > 1 and count < _FEWEST:
-        edges.pop()
-    found = []
-    for begin, end in zip(edges, [*edges[1:], 1e18], strict=True):
-        state = alone & (idle >= begin) & (idle < end)
-        if state.any():
-            usual = _USUAL if begin < _COLD[1] else 100
-            found.append(
-                {
-                    "idle_ns": int(begin),
-                    **_state(firsts.sent[state], firsts.bytes[state], over[state], everywhere, usual),
-                }
-            )
-    found[0]["idle_ns"] = 0
-    return found
+    bounds = np.append(_IDLE, 1e18)
+    pieces = [np.flatnonzero((idle >= begin) & (idle < end)) for begin, end in pairwise(bounds)]
+    even = over - _on(everywhere, firsts.bytes)
+    states: list[tuple[float, Int64]] = []
+    for begin, piece in zip(_IDLE, pieces, strict=True):
+        if states and (
+            len(piece) < _FEWEST or len(states[-1][1]) < _FEWEST or _alike(even[states[-1][1]], even[piece])
+        ):
+            states[-1] = (states[-1][0], np.sort(np.concatenate([states[-1][1], piece])))
+        else:
+            states.append((float(begin), piece))
+    return [
+        {
+            "idle_ns": int(begin),
+            **_state(firsts.sent[which], firsts.bytes[which], over[which], everywhere, begin >= _COLD[1]),
+        }
+        for begin, which in states
+    ]
 
 
-def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, usual: int) -> dict[str, Any]:
-    """Samples of each size. Where no size has enough, all count as the most frequent one."""
+def _alike(one: Floats, other: Floats) -> bool:
+    """Whether two samples may be of one distribution (Kolmogorov and Smirnov, at 5 %)."""
+    both = np.sort(np.concatenate([one, other]))
+    shares = [np.searchsorted(np.sort(each), both, "right") / len(each) for each in (one, other)]
+    limit = 1.36 * np.sqrt((len(one) + len(other)) / (len(one) * len(other)))
+    return bool(np.abs(shares[0] - shares[1]).max() <= limit)
+
+
+def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: bool) -> dict[str, Any]:
+    """Samples of each size. Where no size has enough all count as the most frequent one, and so they do of devices that
+    may be asleep, which differ by much more than sizes do."""
+    usual = 100 if asleep else _USUAL
     means = _by_size(sizes, over)
-    if not means:
+    if asleep or not means:
         most = int(np.bincount(sizes).argmax())
         over = over - _on(everywhere, sizes) + _on(everywhere, np.array([most]))
         sizes = np.full_like(sizes, most)
@@ -293,29 +303,33 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, usual: i
     return {"compensation": _whole(sorted(known.items())), "sizes": described}
 
 
-def _sets(firsts: _Firsts, idle: Floats) -> dict[int, Int64]:
-    """Numbers of the trains of each length that met a cold link."""
-    cold = (idle > _COLD[0]) & (idle < _COLD[1])
+def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
+    """Numbers of the trains of each length, with packets of a size, that met a cold link."""
+    cold = (idle > _COLD[0]) & (idle < _COLD[1]) & (firsts.bytes == packet)
     lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
     found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}
     return {length: which for length, which in found.items() if len(which) >= 8}
 
 
-def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> dict[int, dict[str, Any]]:
-    """The arrivals of the trains of each length, since a packet could have been there at the earliest."""
-    found: dict[int, dict[str, Any]] = {}
-    for length, which in _sets(firsts, idle).items():
-        arrivals = [
-            np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
-            .astype(np.int64)
-            .tolist()
-            for each in which
-        ]
-        found[length] = {"sent_ns": firsts.sent[which].tolist(), "arrivals_us": arrivals}
+def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]]:
+    """The arrivals of the trains of each size and length, since a packet could have been there at the earliest."""
+    found = []
+    for packet in np.unique(firsts.bytes).tolist():
+        for which in _sets(firsts, idle, packet).values():
+            spans = [int(firsts.arrivals[each][-1] - firsts.arrivals[each][0]) for each in which]
+            if np.median(spans) <= _TOGETHER:
+                continue  # one opportunity carries them all
+            arrivals = [
+                np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
+                .astype(np.int64)
+                .tolist()
+                for each in which
+            ]
+            found.append({"packet_bytes": packet, "sent_ns": firsts.sent[which].tolist(), "arrivals_us": arrivals})
     return found
 
 
-def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64) -> dict[int, list[float]]:
+def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> dict[int, list[float]]:
     """What trains of each length got of the saturated link's opportunities at the same times, by the time since their
     first packet.
 
@@ -324,7 +338,7 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64) -> dict[int, list[
     edges = np.append(_EDGES, 1e17)
     found: dict[int, list[float]] = {}
     longer: Floats | None = None
-    for length, which in reversed(_sets(firsts, idle).items()):
+    for length, which in reversed(_sets(firsts, idle, packet).items()):
         got, offered = np.zeros(len(_EDGES)), np.zeros(len(_EDGES))
         for each in which:
             first = firsts.arrivals[each][0]
@@ -362,7 +376,7 @@ def _increasing(got: Floats, offered: Floats) -> Floats:
     return np.repeat(values, [count for *_, count in blocks])
 
 
-def _memory(firsts: _Firsts, idle: Floats) -> int:
+def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
     """The time constant with which warmth is lost, ns, from trains that came soon after another one.
 
     Their durations lie between that of a cold train and that of a warm one, by exp(-idleness / constant); of some
@@ -373,8 +387,10 @@ def _memory(firsts: _Firsts, idle: Floats) -> int:
     long_before = np.concatenate([[False], firsts.length[:-1] >= 10])
     errors = np.zeros(len(constants))
     enough = False
-    for length, cold in _sets(firsts, idle).items():
-        warm = np.flatnonzero((firsts.length == length) & long_before & (idle >= 0) & (idle <= _COLD[0]))
+    for length, cold in _sets(firsts, idle, packet).items():
+        warm = np.flatnonzero(
+            (firsts.length == length) & (firsts.bytes == packet) & long_before & (idle >= 0) & (idle <= _COLD[0])
+        )
         if length < 10 or len(warm) < _FEWEST:
             continue
         enough = True

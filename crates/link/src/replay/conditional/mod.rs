@@ -47,8 +47,10 @@ pub struct ConditionalConfig {
 pub struct ConditionalModel {
     /// Delays of packets that find nothing before them.
     pub delays: Delays,
-    /// Trains of a cold link, in order of their bytes.
+    /// Trains of a cold link, in order of the size of their packets, and then of their length.
     pub trains: Vec<TrainSet>,
+    /// Trains up to so many times as long as what has waited show how the link goes on behind a train.
+    pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
     /// Which share of them a link gets that is not saturated.

@@ -2,12 +2,14 @@
 
 use super::ConditionalConfig;
 use super::saturated::SaturatedPlayback;
-use super::warmup::Warmth;
+use super::trains::TrainSet;
+use super::warmup::{Share, Warmth};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::random::Random;
+use crate::replay::Shift;
 use crate::schedule::Offer;
 use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
@@ -41,11 +43,17 @@ pub(crate) struct Conditional<P> {
     cold: bool,
     /// By how much the first packet was late, where the trains' were not.
     late: Option<Duration>,
-    /// Number of the next opportunity of the saturated link.
-    next: u64,
+    /// The next opportunity of the saturated link: its number and instant. Not looked up before something waits for it.
+    next: Option<(u64, Time)>,
+    /// The share of its opportunities, for as long as the warmth is about the same.
+    share: Share,
+    /// Size of the last packet that was sent, and the least that it took more than the trend.
+    floor: (Bytes, Shift),
     /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
+    /// What the last opportunity was one of, bytes.
+    each: f64,
     dropped: Dropped<P>,
 }
 
@@ -78,9 +86,12 @@ impl<P> Conditional<P> {
             luck: 0.0,
             cold: false,
             late: None,
-            next: 0,
+            next: None,
+            share: Share::default(),
+            floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
             credit: 0.0,
             instant: Time::ZERO,
+            each: 0.0,
             dropped: Dropped::new(),
             config,
         }
@@ -112,6 +123,8 @@ impl<P> Conditional<P> {
             }
         }
         self.playback = SaturatedPlayback::new(config, zero, offset);
+        self.share = Share::default();
+        self.floor = (Bytes(0), config.model.delays.floor(Bytes(0)));
         self.saturate(now);
     }
 
@@ -172,21 +185,22 @@ impl<P> Conditional<P> {
 
     /// Turns to a train as long as what waits.
     fn choose(&mut self, now: Time) {
-        let trains = &self.config.model.trains;
-        let peak = self.warmth.peak;
-        let each = self.config.model.saturated.each().0 as f64;
-        if !self.cold || trains.is_empty() || peak <= each {
+        let packets = self.level().packets.0;
+        if !self.cold || packets < 2 {
             return;
         }
-        let after = trains.partition_point(|set| set.bytes().0 as f64 <= peak);
-        let wanted = match after {
-            0 => 0,
-            after if after == trains.len() => after - 1,
-            after => {
-                let (low, high) = (trains[after - 1].bytes().0, trains[after].bytes().0);
-                let part = (peak / low as f64).ln() / (high as f64 / low as f64).ln();
-                if self.luck < part { after } else { after - 1 }
-            }
+        let (peak, trains) = (self.warmth.peak, &self.config.model.trains);
+        let Some((first, last)) = alike(trains, self.waiting() / packets as f64) else {
+            return;
+        };
+        let bytes = |set: usize| trains[set].bytes().0 as f64;
+        let after =
+            first + trains[first..=last].partition_point(|set| set.bytes().0 as f64 <= peak);
+        let wanted = if after == first || after > last {
+            after.min(last)
+        } else {
+            let part = (peak / bytes(after - 1)).ln() / (bytes(after) / bytes(after - 1)).ln();
+            after - usize::from(self.luck >= part)
         };
         if let Source::Train(set, ..) = self.source
             && wanted <= set
@@ -223,7 +237,7 @@ impl<P> Conditional<P> {
             Source::Train(set, train, next) => {
                 self.anchor + self.config.model.trains[set].train(train)[next]
             }
-            Source::Saturated => self.playback.time_of(self.next)?,
+            Source::Saturated => self.next?.1,
         };
         Some(at.max(self.instant))
     }
@@ -232,7 +246,8 @@ impl<P> Conditional<P> {
         if self.credit <= 0.0 {
             self.earn(now);
         }
-        let each = self.config.model.saturated.each().0 as f64;
+        let slack = 0.5 * self.each;
+        let trend = self.config.model.delays.trend(self.playback.position(now));
         while self.credit > 0.0 {
             let Some((mut item, owed)) = self.serving.take().or_else(|| {
                 let item = self.queue.pop(now, &mut self.dropped)?;
@@ -242,14 +257,16 @@ impl<P> Conditional<P> {
                 break;
             };
             // It leaves with the opportunity that carries most of it.
-            if owed > self.credit + 0.5 * each {
+            if owed > self.credit + slack {
                 self.serving = Some((item, owed - self.credit));
                 self.credit = 0.0;
-                return;
+                break;
             }
             self.credit -= owed;
-            let position = self.playback.position(now);
-            let delay = self.config.model.delays.least(position, item.size);
+            if self.floor.0 != item.size {
+                self.floor = (item.size, self.config.model.delays.floor(item.size));
+            }
+            let delay = self.floor.1.applied_to(trend);
             item.released = now;
             self.sent = now;
             let hold = std::mem::take(&mut self.hold);
@@ -257,6 +274,8 @@ impl<P> Conditional<P> {
         }
         if self.is_empty() {
             self.credit = 0.0;
+        } else if self.source == Source::Saturated && self.next.is_none() {
+            self.seek(now);
         }
     }
 
@@ -268,12 +287,14 @@ impl<P> Conditional<P> {
         self.warmth.busy += now.since(self.told);
         self.told = now;
         self.instant = now;
-        let each = self.config.model.saturated.each().0 as f64;
-        let mut earned = each;
+        self.each = self.config.model.saturated.each().0 as f64;
+        let mut earned = self.each;
         match self.source {
             Source::Single(_) => self.saturate(now),
             Source::Train(set, train, next) => {
                 let length = self.config.model.trains[set].length();
+                self.each = self.config.model.trains[set].packet().0 as f64;
+                earned = self.each;
                 if next + 1 < length {
                     self.source = Source::Train(set, train, next + 1);
                 } else {
@@ -281,8 +302,12 @@ impl<P> Conditional<P> {
                 }
             }
             Source::Saturated => {
-                self.next += 1;
-                earned *= self.config.model.warm_up.share(self.warmth);
+                self.advance();
+                earned *= self
+                    .config
+                    .model
+                    .warm_up
+                    .share(self.warmth, &mut self.share);
             }
         }
         self.credit += earned;
@@ -291,22 +316,40 @@ impl<P> Conditional<P> {
     /// A train of a set has ended: goes on as a longer one does from there, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.config.model.trains;
-        let (served, longer) = (trains[set].length(), set + 1);
-        if longer < trains.len() && (trains[longer].bytes().0 as f64) < REACH * self.warmth.peak {
-            let position = self.playback.position(now);
-            let neighbours = self.config.model.delays.neighbours();
-            let train = trains[longer].draw(position, neighbours, &mut self.random);
-            self.anchor = back(now, trains[longer].train(train)[served - 1]);
-            self.source = Source::Train(longer, train, served);
-        } else {
-            self.saturate(now);
-        }
+        let (ended, longer) = (&trains[set], set + 1);
+        let most = self.config.model.reach * self.warmth.peak;
+        let further = trains.get(longer).filter(|further| {
+            further.packet() == ended.packet() && (further.bytes().0 as f64) < most
+        });
+        let Some(further) = further else {
+            return self.saturate(now);
+        };
+        let (position, served) = (self.playback.position(now), ended.length());
+        let neighbours = self.config.model.delays.neighbours();
+        let train = further.draw(position, neighbours, &mut self.random);
+        self.anchor = back(now, further.train(train)[served - 1]);
+        self.source = Source::Train(longer, train, served);
     }
 
     /// Goes on with the saturated link, at opportunities after `now`.
     fn saturate(&mut self, now: Time) {
         self.source = Source::Saturated;
-        self.next = self.playback.first_at(now + Duration::from_nanos(1));
+        self.next = None;
+        if !self.is_empty() {
+            self.seek(now);
+        }
+    }
+
+    fn seek(&mut self, now: Time) {
+        let next = self.playback.first_at(now + Duration::from_nanos(1));
+        self.next = self.playback.time_of(next).map(|at| (next, at));
+    }
+
+    fn advance(&mut self) {
+        if let Some((number, _)) = self.next {
+            let next = self.playback.time_of(number + 1);
+            self.next = next.map(|at| (number + 1, at));
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -352,8 +395,18 @@ impl<P> Conditional<P> {
     }
 }
 
-/// Trains up to so many times as long as what has waited show how the link goes on.
-const REACH: f64 = 2.5;
+/// The first and the last set of those whose packets are the nearest to a size, in proportion.
+fn alike(trains: &[TrainSet], size: f64) -> Option<(usize, usize)> {
+    let off = |set: &TrainSet| (set.packet().0 as f64 / size).ln().abs();
+    let nearest = trains
+        .iter()
+        .min_by(|a, b| off(a).total_cmp(&off(b)))?
+        .packet();
+    let first = trains.iter().position(|set| set.packet() == nearest)?;
+    let last = trains.iter().rposition(|set| set.packet() == nearest)?;
+    Some((first, last))
+}
+
 /// Up to here a link that has been busy is cold all the same.
 const COLD: Duration = Duration::from_micros(500);
 /// After an idleness like this first packets may find the device asleep, unlike those of the trains.

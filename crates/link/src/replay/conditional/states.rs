@@ -95,9 +95,9 @@ impl Delays {
         })
     }
 
-    /// What a packet of `size` bytes takes at the least at a position of the recording.
-    pub(super) fn least(&self, position: Duration, size: Bytes) -> Duration {
-        self.floor.of(size).applied_to(self.trend(position))
+    /// What a packet of `size` bytes takes more than the trend at the least.
+    pub(super) fn floor(&self, size: Bytes) -> Shift {
+        self.floor.of(size)
     }
 
     /// What a packet of `size` bytes takes that comes after an idleness, nothing before it.
@@ -134,7 +134,8 @@ impl Delays {
         self.neighbours
     }
 
-    fn trend(&self, position: Duration) -> Duration {
+    /// The trend at a position, constant beyond its ends.
+    pub(super) fn trend(&self, position: Duration) -> Duration {
         let after = self.trend.partition_point(|&(time, _)| time <= position);
         match (after.checked_sub(1), self.trend.get(after)) {
             (Some(before), Some(&after)) => interpolate(self.trend[before], after, position),

@@ -4,10 +4,10 @@ use crate::random::Random;
 use crate::time::Duration;
 use crate::units::Bytes;
 
-/// Trains of one length, sent while the link was cold.
+/// Trains of one length with packets of one size, sent while the link was cold.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TrainSet {
-    bytes: Bytes,
+    packet: Bytes,
     /// When each was sent.
     times: Vec<Duration>,
     /// Packets of a train.
@@ -17,19 +17,19 @@ pub struct TrainSet {
 }
 
 impl TrainSet {
-    /// Trains that waited as `bytes`: when each was sent, in order, and the arrivals of its packets, counted from the
+    /// Trains with packets of a size: when each was sent, in order, and the arrivals of its packets, counted from the
     /// instant at which a packet could have been there at the earliest. `None` if there are none, if they differ in length, if something
     /// is not in order, or if there are no bytes.
-    pub fn new(bytes: Bytes, trains: Vec<(Duration, Vec<Duration>)>) -> Option<Self> {
+    pub fn new(packet: Bytes, trains: Vec<(Duration, Vec<Duration>)>) -> Option<Self> {
         let length = trains.first()?.1.len();
-        let right = bytes.0 > 0
+        let right = packet.0 > 0
             && length > 0
             && trains.is_sorted_by_key(|&(time, _)| time)
             && trains
                 .iter()
                 .all(|(_, arrivals)| arrivals.len() == length && arrivals.is_sorted());
         right.then(|| Self {
-            bytes,
+            packet,
             times: trains.iter().map(|&(time, _)| time).collect(),
             length,
             arrivals: trains
@@ -39,9 +39,14 @@ impl TrainSet {
         })
     }
 
+    /// Size of a packet.
+    pub fn packet(&self) -> Bytes {
+        self.packet
+    }
+
     /// Bytes of a train.
     pub fn bytes(&self) -> Bytes {
-        self.bytes
+        Bytes(self.packet.0.saturating_mul(self.length as u64))
     }
 
     /// Packets of a train.
@@ -61,7 +66,7 @@ impl TrainSet {
 
 impl std::fmt::Debug for TrainSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TrainSet({} of {})", self.times.len(), self.bytes)
+        write!(f, "TrainSet({} of {})", self.times.len(), self.bytes())
     }
 }
 

@@ -21,6 +21,15 @@ pub struct WarmUp {
     memory: Duration,
 }
 
+/// A share and for which warmth it holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Share {
+    from: Duration,
+    until: Duration,
+    peak: f64,
+    value: f64,
+}
+
 /// How far a link has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Warmth {
@@ -61,11 +70,22 @@ impl WarmUp {
         &self.edges
     }
 
-    /// The share of an opportunity that comes now.
-    pub(super) fn share(&self, warmth: Warmth) -> f64 {
-        let bin = self.bin(warmth.busy);
-        self.between(warmth.peak, |curve| curve.shares[bin])
-            .unwrap_or(1.0)
+    /// The share of an opportunity that comes now. `last` is the one before, where it still holds.
+    pub(super) fn share(&self, warmth: Warmth, last: &mut Share) -> f64 {
+        if warmth.busy < last.from || warmth.busy >= last.until || warmth.peak != last.peak {
+            let bin = self.bin(warmth.busy);
+            *last = Share {
+                from: self.edges.get(bin).copied().unwrap_or_default(),
+                until: self.edges.get(bin + 1).copied().unwrap_or(Duration::MAX),
+                peak: warmth.peak,
+                value: self.at(bin, warmth.peak),
+            };
+        }
+        last.value
+    }
+
+    fn at(&self, bin: usize, peak: f64) -> f64 {
+        self.between(peak, |curve| curve.shares[bin]).unwrap_or(1.0)
     }
 
     /// What is left of the warmth after an idleness.
@@ -84,12 +104,8 @@ impl WarmUp {
                 peak,
             };
         }
-        let cold = Warmth {
-            busy: Duration::ZERO,
-            peak,
-        };
-        let least = self.share(cold);
-        let aim = least + (self.share(warmth) - least) * kept;
+        let least = self.at(0, peak);
+        let aim = least + (self.at(self.bin(warmth.busy), warmth.peak) - least) * kept;
         // The first bin in which the curve is as high.
         let reached = (0..=self.bin(warmth.busy)).find(|&bin| {
             let share = self.between(peak, |curve| curve.shares[bin]);

@@ -1,0 +1,266 @@
+"""What each ingredient of the conditional replay is worth, beside saturation alone and CellReplay's method.
+
+All in virtual time. Each profile of the reference network is recorded for each seed, by the plan of each method, and
+replayed by every method and by the conditional one without one of its ingredients. Round trips, trains, downloads and
+pages then run over reference and replays for the length of the recording. Errors are those of the means over all seeds,
+of round trips those of the median and of the 95th percentile.
+
+    python benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path as Folder
+from typing import Any
+
+import numpy as np
+
+from cellbed import Link
+from cellbed.evaluation.methods import METHODS, Method
+from cellbed.evaluation.network import Network, reference
+from cellbed.evaluation.pages import pages
+from cellbed.evaluation.recorder import VirtualRecorder
+from cellbed.recordings import Recording, Way, read_recording
+from cellbed.recordings.conditional import derive
+from cellbed.scenario.radio import PROFILES
+from cellbed.simulation import Path
+
+Model = dict[str, Any]
+Samples = dict[tuple[str, str], list[float]]
+"""By application and what of it: ms."""
+
+SECOND = 1_000_000_000
+LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
+SIZES = (1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
+TURNS = 3
+"""How often each application runs from the recording's start to its end, in another order each time."""
+COLD_NS = (20_000_000, 110_000_000)
+
+
+def whole(model: Model) -> None:
+    """Nothing is taken away."""
+
+
+def one_state(model: Model) -> None:
+    """The delays of a cold link after every idleness."""
+    low, high = COLD_NS
+    state = next((each for each in model["states"] if low < each["idle_ns"] < high), model["states"][0])
+    model["states"] = [{**state, "idle_ns": 0}]
+
+
+def means(model: Model) -> None:
+    """The mean of each state instead of drawn delays."""
+    for size in (size for state in model["states"] for size in state["sizes"]):
+        mean = round(float(np.mean([over for _, over in size["samples_ns"]])))
+        size["samples_ns"] = [(time, mean) for time, _ in size["samples_ns"]]
+        size["usual_ns"] = mean
+
+
+def one_size(model: Model) -> None:
+    """The delays of large packets for all."""
+    model["floor"] = model["floor"][-1:]
+    for state in model["states"]:
+        state["compensation"], state["sizes"] = state["compensation"][-1:], state["sizes"][-1:]
+
+
+def blocking(model: Model) -> None:
+    """Packets that are sent again hold up those behind them."""
+    for size in (size for state in model["states"] for size in state["sizes"]):
+        size["usual_ns"] = max(over for _, over in size["samples_ns"])
+
+
+def one_length(model: Model) -> None:
+    """Trains of one length, as the paper has them."""
+    middle = len(model["trains"]) // 2
+    model["trains"] = model["trains"][middle : middle + 1]
+    model["warm_up"]["curves"] = model["warm_up"]["curves"][middle : middle + 1]
+
+
+def no_trains(model: Model) -> None:
+    """The warm-up's shares alone."""
+    model["trains"] = []
+
+
+def no_warm_up(model: Model) -> None:
+    """Everything that saturation got behind each train."""
+    model["warm_up"]["curves"] = []
+
+
+def saturated(model: Model) -> None:
+    """Everything that saturation got behind each first packet."""
+    no_trains(model)
+    no_warm_up(model)
+
+
+VARIANTS: dict[str, Callable[[Model], None]] = {
+    "conditional": whole,
+    "one state of idleness": one_state,
+    "mean delays": means,
+    "one packet size": one_size,
+    "who is sent again blocks": blocking,
+    "trains of one length": one_length,
+    "no trains": no_trains,
+    "no warm-up": no_warm_up,
+    "neither": saturated,
+}
+
+
+def varied(change: Callable[[Model], None]) -> Method:
+    """The conditional method with a change to what it has learnt."""
+    method = METHODS["conditional"]
+
+    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
+        stages = method.direction(recording, way, folder)
+        model = deepcopy(derive(recording, way))
+        change(model)
+        Folder(stages[0]["model"]).write_text(json.dumps(model))
+        return stages
+
+    return replace(method, direction=direction)
+
+
+def measured(network: Network, seconds: int, seed: int) -> Samples:
+    """What the applications take on a network until its recording ends."""
+    path = Path(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+    end, found = (seconds - 8) * SECOND, Samples()
+    trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
+    found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
+    for application, turn in (
+        (application, turn) for application in (trains, downloads, loads) for turn in range(TURNS)
+    ):
+        run = path.copy()
+        for kind, what, taken in application(run, end, random.Random(TURNS * seed + turn)):
+            found.setdefault((kind, what), []).append(taken / 1e6)
+    return found
+
+
+def trains(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Trains of every length in turn, 100 ms after the one before."""
+    while path.now < end:
+        for length in chance.sample(LENGTHS, len(LENGTHS)):
+            at = path.now + round(chance.uniform(0.1, 0.11) * SECOND)
+            done = path.trains(at, lengths=[length], packet=1400, acknowledgement=100, until=at + 60 * SECOND)
+            yield "trains", str(length), int(done.completion[0])
+
+
+def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Files of every size in random order, with pauses."""
+    while path.now < end:
+        for size in chance.sample(SIZES, len(SIZES)):
+            at = path.now + round(chance.uniform(0.2, 1) * SECOND)
+            done = path.downloads(at, sizes=[size], request=8, until=at + 120 * SECOND)
+            yield "downloads", str(size), int(done.taken[0])
+            if path.now >= end:
+                return
+
+
+def loads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Every page by both protocols in random order, with pauses."""
+    shapes = [
+        (f"{page.name} {protocol}", [(one.bytes, one.parent) for one in page.objects], protocol)
+        for page in pages()
+        for protocol in ("HTTP/1.1", "HTTP/2")
+    ]
+    while path.now < end:
+        for name, objects, protocol in chance.sample(shapes, len(shapes)):
+            at = path.now + round(chance.uniform(0.2, 1) * SECOND)
+            yield "pages", name, int(path.page(at, objects=objects, protocol=protocol, until=at + 120 * SECOND).taken)  # type: ignore[arg-type]
+            if path.now >= end:
+                return
+
+
+def compared(samples: Samples, truth: Samples) -> dict[str, float]:
+    """Errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
+
+    def off(key: tuple[str, str], summary: Callable[[list[float]], Any] = np.mean) -> float:
+        return 100 * (float(summary(samples[key])) / float(summary(truth[key])) - 1)
+
+    found = {
+        "RTT p50": off(("round trips", ""), np.median),
+        "RTT p95": off(("round trips", ""), lambda taken: np.percentile(taken, 95)),
+    }
+    for kind in ("trains", "downloads", "pages"):
+        keys = [key for key in truth if key[0] == kind and key in samples]
+        found[kind] = float(np.mean([abs(off(key)) for key in keys]))
+        if kind != "pages":
+            found |= {f"{kind} {what}": off((kind, what)) for _, what in sorted(keys, key=lambda key: int(key[1]))}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profiles", default=",".join(PROFILES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--variants", default=",".join(("saturation", "cellreplay", *VARIANTS)))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    variants = arguments.variants.split(",")
+    recorder, results = VirtualRecorder(), {}
+    for profile in arguments.profiles.split(","):
+        truth, replays = Samples(), {name: Samples() for name in variants}
+        for seed in range(arguments.seeds):
+            with tempfile.TemporaryDirectory() as scratch:
+                network = reference(profile, seed)
+                pool(truth, measured(network, arguments.seconds, seed))
+                calibration = recorder.calibrate(network.at(arguments.seconds * SECOND), seed)
+                recordings: dict[str, Recording] = {}
+                for name in variants:
+                    method = METHODS.get(name) if name not in VARIANTS else varied(VARIANTS[name])
+                    assert method is not None, name
+                    plan = method.plan(calibration, profile.endswith(("walking", "driving")))
+                    if (key := plan.model_dump_json()) not in recordings:
+                        folder = Folder(scratch, str(len(recordings)))
+                        recorder.record(network, calibration, plan, arguments.seconds * SECOND, folder)
+                        recordings[key] = read_recording(folder)
+                    replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
+                    pool(replays[name], measured(replayed, arguments.seconds, seed))
+        results[profile] = {name: compared(samples, truth) for name, samples in replays.items()}
+        if not arguments.json:
+            tell(profile, results[profile])
+    if arguments.json:
+        print(json.dumps(results))
+    else:
+        average = {
+            name: {
+                key: float(np.mean([abs(each[name][key]) for each in results.values()]))
+                for key in any_of(results, name)
+            }
+            for name in variants
+        }
+        tell("mean absolute", average)
+
+
+def pool(into: Samples, samples: Samples) -> None:
+    for key, values in samples.items():
+        into.setdefault(key, []).extend(values)
+
+
+def any_of(results: dict[str, dict[str, dict[str, float]]], name: str) -> dict[str, float]:
+    return next(iter(results.values()))[name]
+
+
+def tell(title: str, errors: dict[str, dict[str, float]]) -> None:
+    """A line for each variant."""
+    columns = [("RTT p50", 8), ("p95", 7), ("trains", 8), ("1", 6), ("10", 6), ("100", 6), ("500", 6), ("files", 8)]
+    columns += [(f"{size // 1000}k", 7) for size in SIZES] + [("pages", 8)]
+    print(f"\n{title:26}" + "".join(f"{name:>{width}}" for name, width in columns))
+    for name, found in errors.items():
+        lengths = "".join(f"{found[f'trains {length}']:6.1f}" for length in (1, 10, 100, 500))
+        files = "".join(f"{found[f'downloads {size}']:7.1f}" for size in SIZES)
+        print(
+            f"  {name:24}{found['RTT p50']:8.1f}{found['RTT p95']:7.1f}{found['trains']:8.1f}{lengths}"
+            f"{found['downloads']:8.1f}{files}{found['pages']:8.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
