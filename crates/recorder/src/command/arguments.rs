@@ -132,7 +132,7 @@ pub struct Record {
     /// Only one of the workloads.
     #[arg(long, value_name = "WORKLOAD", help_heading = "Arrangement")]
     pub only: Option<Only>,
-    /// How long light and heavy workload have their turns where both share one way.
+    /// How long light and heavy workload have their turns where both share one way; less in a recording too short for both.
     #[arg(long, value_name = "LIGHT:HEAVY", default_value = "20s:10s", value_parser = interval_pair, help_heading = "Arrangement")]
     pub turns: (Duration, Duration),
 

@@ -104,6 +104,9 @@ fn access(arguments: &Record) -> Result<Access> {
     Ok(access)
 }
 
+/// Below it, the pauses between turns are longer than the turns.
+const LEAST_IN_TURNS: Duration = Duration::from_secs(4);
+
 /// Errors: options that contradict each other.
 fn check(arguments: &Record) -> Result<()> {
     let wrong = |text: &str| Err(Error::Usage(text.into()));
@@ -123,6 +126,11 @@ fn check(arguments: &Record) -> Result<()> {
     {
         return wrong(
             "--light-interface and --heavy-interface go together; with one interface for both it is --interface",
+        );
+    }
+    if light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS {
+        return wrong(
+            "--duration: two workloads in turn take at least 4 s; or only one of them: --only light",
         );
     }
     if arguments.no_calibration && light && !has_trains(arguments) {

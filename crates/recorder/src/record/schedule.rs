@@ -20,6 +20,8 @@ pub(super) struct Schedule {
     heavy: Slot,
     /// Whose turn it is.
     turn: Role,
+    /// How long the turns of the light and of the heavy workload are.
+    turns: (Duration, Duration),
     stopped: bool,
 }
 
@@ -45,12 +47,13 @@ impl Schedule {
             light: slot(&plan.light),
             heavy: slot(&plan.heavy),
             turn: Role::Light,
+            turns: fitting(plan.turns, plan.duration),
             plan: plan.clone(),
             stopped: false,
         };
         if schedule.in_turns() {
             schedule.heavy.due = None;
-            schedule.light.until = end.min(zero + plan.turns.0);
+            schedule.light.until = end.min(zero + schedule.turns.0);
         }
         schedule
     }
@@ -113,8 +116,8 @@ impl Schedule {
 
     fn pass_turn(&mut self, now: Time) {
         let (next, length) = match self.turn {
-            Role::Light => (Role::Heavy, self.plan.turns.1),
-            Role::Heavy => (Role::Light, self.plan.turns.0),
+            Role::Light => (Role::Heavy, self.turns.1),
+            Role::Heavy => (Role::Light, self.turns.0),
         };
         self.turn = next;
         let (start, end) = (now + PAUSE, self.end);
@@ -151,6 +154,15 @@ impl Schedule {
             Role::Heavy => &mut self.heavy,
         }
     }
+}
+
+/// Turns no longer than lets each workload have one in `duration`.
+fn fitting((light, heavy): (Duration, Duration), duration: Duration) -> (Duration, Duration) {
+    let wanted = light.as_secs_f64() + heavy.as_secs_f64();
+    let there = duration.as_secs_f64() - 2.0 * PAUSE.as_secs_f64();
+    let share = (there / wanted).clamp(0.0, 1.0);
+    let cut = |turn: Duration| Duration::from_nanos((turn.as_nanos() as f64 * share) as u64);
+    (cut(light), cut(heavy))
 }
 
 #[cfg(test)]
@@ -195,6 +207,19 @@ mod tests {
         let (light, heavy) = (Role::Light, Role::Heavy);
         assert_eq!(spans, [(light, 0, 20), (heavy, 23, 10), (light, 36, 20)]);
         assert!(schedule.is_done());
+    }
+
+    #[test]
+    fn both_workloads_have_a_turn_in_a_short_recording() {
+        let short = Plan {
+            duration: Duration::from_secs(8),
+            ..plan(Arrangement::Alternating)
+        };
+        let mut schedule = Schedule::new(&short, second(0));
+        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(4));
+        schedule.began(Role::Light, 1);
+        schedule.ended(1, true, second(5));
+        assert_eq!(schedule.due(second(6))[0].0, Role::Heavy);
     }
 
     #[test]
