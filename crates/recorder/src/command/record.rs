@@ -105,7 +105,7 @@ fn access(arguments: &Record) -> Result<Access> {
 }
 
 /// Below it, the pauses between turns are longer than the turns.
-const LEAST_IN_TURNS: Duration = Duration::from_secs(4);
+const LEAST_IN_TURNS: Duration = Duration::from_secs(3);
 
 /// Errors: options that contradict each other.
 fn check(arguments: &Record) -> Result<()> {
@@ -130,7 +130,7 @@ fn check(arguments: &Record) -> Result<()> {
     }
     if light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS {
         return wrong(
-            "--duration: two workloads in turn take at least 4 s; or only one of them: --only light",
+            "--duration: two workloads in turn take at least 3 s; or only one of them: --only light",
         );
     }
     if arguments.no_calibration && light && !has_trains(arguments) {
