@@ -116,16 +116,10 @@ impl Run {
         if let Some(of) = session.id() {
             session.request(Request::Start { of, run }, now);
         }
-        let poll = match &request.workload {
-            Workload::Saturation {
-                uplink, downlink, ..
-            } if [uplink, downlink]
-                .iter()
-                .any(|way| way.is_some_and(|saturation| saturation.is_adaptive())) =>
-            {
-                STEERING_POLL
-            }
-            _ => POLL,
+        let poll = if request.workload.is_adaptive() {
+            STEERING_POLL
+        } else {
+            POLL
         };
         Self {
             request,

@@ -25,6 +25,20 @@ pub enum Workload {
     },
 }
 
+impl Workload {
+    /// Whether what is sent depends on how long the queue is.
+    pub fn is_adaptive(&self) -> bool {
+        let Self::Saturation {
+            uplink, downlink, ..
+        } = self
+        else {
+            return false;
+        };
+        let mut ways = [uplink, downlink].into_iter().flatten();
+        ways.any(Saturation::is_adaptive)
+    }
+}
+
 /// Which of the workloads of a recording a run belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
