@@ -20,4 +20,6 @@ pub use thread::{Message, Order, PathThread};
 pub use traffic::{Role, Workload};
 
 #[cfg(test)]
+mod adaptive_tests;
+#[cfg(test)]
 mod tests;

@@ -93,7 +93,7 @@ mod tests {
                 && arrival + Duration::from_millis(20) <= now
             {
                 underway.pop_front();
-                waits.push((arrival, arrival - sent - travel));
+                waits.push((arrival, arrival - (sent + travel)));
                 let stamp = arrival.as_nanos() as i64 - 3_600_000_000_000;
                 saturator.arrived(now, index, sent.as_nanos() as i64, stamp);
             }
