@@ -1,7 +1,7 @@
 """A machine with two network devices, each with a way of its own to a server, in namespaces of their own.
 
 Each way is a router between the device and the server. That of the second device is a bottleneck both ways with a
-queue of seconds: it stands in the router, as that of a modem stands behind it, and not in what the machine itself sends.
+queue of seconds: it stands in the router, as that of a modem stands behind it, and not in the machine itself.
 """
 
 from __future__ import annotations

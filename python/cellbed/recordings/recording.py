@@ -75,7 +75,10 @@ def read_recording(folder: Path | str) -> Recording:
 
 
 def read_description(folder: Path) -> Description:
-    """What `recording.json` in `folder` says; a journal that a recorder has left there is packed first. Errors: as of :func:`read_recording`."""
+    """What `recording.json` in `folder` says; a journal that a killed recorder has left there is packed first.
+
+    Errors: as of :func:`read_recording`.
+    """
     path = folder / DESCRIPTION
     if not folder.is_dir():
         raise RecordingError(f"{folder}: no such directory: give the directory of a recording")
