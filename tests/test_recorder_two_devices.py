@@ -37,7 +37,7 @@ def test_the_queue_of_one_device_is_kept_by_news_over_the_other(tmp_path: Path) 
         server.communicate(timeout=20)
     assert done.returncode == 0, done.stderr
     told = read_recording(folder).description.model_dump()
-    assert told["warnings"] == []
+    assert not told["warnings"]
     assert (told["light"]["interface"], told["heavy"]["interface"]) == DEVICES
     for way, bit_rate in (("uplink", 4e6), ("downlink", 8e6)):
         adaptive = {"method": "adaptive", "least_delay_ns": 750_000_000, "most_delay_ns": 3_000_000_000}
