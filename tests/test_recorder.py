@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.recordings import read_recording
+from cellbed.recordings import RecordingError, read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
@@ -192,6 +192,10 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
         arguments = [*LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h"]
         process = start(server, secret, folder, *arguments)
         wait_for_trains(process, 2)
+        busy = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=False)
+        assert "still being recorded" in busy.stderr
+        with pytest.raises(RecordingError, match="still being recorded"):
+            read_recording(folder)
         process.kill()
         process.communicate()
     assert not (folder / "recording.json").exists()
@@ -200,6 +204,23 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
     assert "pack" in again.stderr
     packed = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=True)
     assert "broken off" in packed.stdout
+    check_broken_off(folder)
+
+
+def test_a_reader_packs_what_a_killed_recorder_has_left(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    with serving(secret) as server:
+        process = start(server, secret, folder, *LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h")
+        wait_for_trains(process, 2)
+        process.kill()
+        process.communicate()
+    read = read_recording(folder)
+    assert read.light_uplink.height == read.description.counts["light-uplink"].sent
+    assert not (folder / "journal").exists()
+    check_broken_off(folder)
+
+
+def check_broken_off(folder: Path) -> None:
     up = table(folder, "light-uplink")
     end = description(folder)["duration_ns"]
     assert end > 700_000_000

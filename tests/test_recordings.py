@@ -162,10 +162,11 @@ def test_a_workload_that_was_not_recorded_may_have_no_files(folder: Path) -> Non
     assert read_recording(folder).heavy_uplink.height == 0
 
 
-def test_a_recording_that_broke_off_says_how_to_end_it(folder: Path) -> None:
+def test_what_a_recorder_left_but_is_no_journal_is_refused(folder: Path) -> None:
     (folder / "recording.json").rename(folder / "journal")
-    with pytest.raises(RecordingError, match=r"only the journal of one that broke off: `cellbed-recorder pack .*walk`"):
+    with pytest.raises(RecordingError, match=r"walk.*: this is no journal of this version of the recorder"):
         read_recording(folder)
+    assert (folder / "journal").exists()
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:

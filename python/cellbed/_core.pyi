@@ -25,6 +25,12 @@ def record(arguments: list[str]) -> int:
     error; handles SIGINT, SIGTERM and SIGHUP while it runs. The GIL is released throughout.
     """
 
+def pack_recording(folder: str | PathLike[str]) -> None:
+    """Make a recording's files of the journal that a recorder which was killed has left in `folder`.
+
+    Errors: :class:`ValueError` that says why not: a recorder still writes it, nothing was recorded, the disk refuses.
+    """
+
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 

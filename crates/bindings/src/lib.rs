@@ -32,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]
-    use super::{emulate, enter, record};
+    use super::{emulate, enter, pack_recording, record};
 }
 
 #[pyfunction]
@@ -41,6 +41,14 @@ fn emulate(py: Python<'_>) -> PyResult<()> {
         0 => Ok(()),
         status => Err(pyo3::exceptions::PySystemExit::new_err(status)),
     }
+}
+
+#[pyfunction]
+fn pack_recording(py: Python<'_>, folder: std::path::PathBuf) -> PyResult<()> {
+    let packed = py.detach(|| cellbed_recorder::recording::pack(&folder));
+    packed
+        .map(drop)
+        .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
 }
 
 #[pyfunction]

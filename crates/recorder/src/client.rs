@@ -3,6 +3,7 @@
 //! [`Path`] is the core, without a socket: say [`Path::step`] when [`Path::next_event`] has come, hand over what arrives, take what it has
 //! learnt as [`Event`]s. [`PathThread`] drives one over a socket in a thread of its own.
 
+mod errand;
 mod event;
 mod fetcher;
 mod path;
@@ -11,11 +12,14 @@ mod session;
 mod thread;
 mod traffic;
 
+pub use errand::Brought;
 pub use event::{Event, RunEnd};
 pub use path::{Path, RunRequest};
 pub use session::SessionError;
 pub use thread::{Message, Order, PathThread};
 pub use traffic::{Role, Workload};
 
+#[cfg(test)]
+mod adaptive_tests;
 #[cfg(test)]
 mod tests;

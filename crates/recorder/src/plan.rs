@@ -67,6 +67,11 @@ pub enum Saturation {
 }
 
 impl Saturation {
+    /// Whether the rate is chosen by what is heard of the queue.
+    pub fn is_adaptive(&self) -> bool {
+        matches!(self, Self::Adaptive { .. })
+    }
+
     /// The fixed rate, if there is one.
     pub fn rate(&self) -> Option<BitRate> {
         match self {

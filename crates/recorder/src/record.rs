@@ -322,6 +322,11 @@ impl Recorder {
                 second.as_deref(),
                 &self.sender,
             )?);
+            if plan.heavy.as_ref().is_some_and(Workload::is_adaptive)
+                && let Some(second) = &self.second
+            {
+                second.rely_on(&self.first, random_bytes()?);
+            }
         }
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
+from cellbed._core import pack_recording
 from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
 from cellbed.recordings.packets import SIGNAL_COLUMNS, RecordingError, check_packets, conformed, count, empty
 
@@ -75,19 +75,20 @@ def read_recording(folder: Path | str) -> Recording:
 
 
 def read_description(folder: Path) -> Description:
-    """What `recording.json` in `folder` says. Errors: as of :func:`read_recording`."""
+    """What `recording.json` in `folder` says; a journal that a killed recorder has left there is packed first.
+
+    Errors: as of :func:`read_recording`.
+    """
     path = folder / DESCRIPTION
     if not folder.is_dir():
         raise RecordingError(f"{folder}: no such directory: give the directory of a recording")
+    if not path.exists() and (folder / JOURNAL).exists():
+        _pack(folder)
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_DESCRIPTION + 1)
     except FileNotFoundError:
-        journal = (
-            f", only the journal of one that broke off: `cellbed-recorder pack {shlex.quote(str(folder))}` ends it"
-        )
-        hint = journal if (folder / JOURNAL).exists() else ""
-        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it{hint}") from None
+        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) > _LARGEST_DESCRIPTION:
@@ -96,6 +97,14 @@ def read_description(folder: Path) -> Description:
         return Description.model_validate_json(content)
     except ValidationError as error:
         raise RecordingError(f"{path}: {_first(error)}") from None
+
+
+def _pack(folder: Path) -> None:
+    """Make a recording of what a recorder that was killed has left."""
+    try:
+        pack_recording(folder)
+    except ValueError as error:
+        raise RecordingError(str(error)) from None
 
 
 def write_recording(recording: Recording, folder: Path | str) -> Path:

@@ -6,8 +6,9 @@ use cellbed_link::{Duration, Time};
 
 use crate::wire::{Report, Request, SessionId};
 
-/// How often to ask whether there is more.
-const POLL: Duration = Duration::from_millis(300);
+/// How often to ask whether there is more, and where what is sent depends on it.
+pub(super) const POLL: Duration = Duration::from_millis(300);
+pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
 
 /// Chunks to ask for at once: as much as a saturation of 1 Gbit/s makes in a third of a second.
 const MOST_AT_ONCE: u16 = 128;
@@ -15,6 +16,7 @@ const MOST_AT_ONCE: u16 = 128;
 /// Knows which chunks are there and which to ask for.
 pub(super) struct Fetcher {
     run: u32,
+    poll: Duration,
     /// The first chunk that is not there.
     next: u32,
     /// How many there are.
@@ -30,9 +32,10 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    pub(super) fn new(run: u32) -> Self {
+    pub(super) fn new(run: u32, poll: Duration) -> Self {
         Self {
             run,
+            poll,
             next: 0,
             known: 0,
             ahead: BTreeMap::new(),
@@ -50,8 +53,8 @@ impl Fetcher {
         let answered = self.heard && self.next >= through.min(self.known);
         match answered {
             true if self.next < self.known => Time::ZERO,
-            true => asked + POLL,
-            false => asked + patience.max(POLL),
+            true => asked + self.poll,
+            false => asked + patience.max(self.poll),
         }
     }
 
@@ -133,7 +136,7 @@ mod tests {
 
     #[test]
     fn chunks_come_out_in_order_and_once_whatever_the_network_does() {
-        let mut fetcher = Fetcher::new(4);
+        let mut fetcher = Fetcher::new(4, POLL);
         assert_eq!(asked_from(&mut fetcher, 0), Some(0));
         let mut got = Vec::new();
         for chunk in [2, 0, 0, 2, 1, 1] {

@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{BitRate, Duration, Time};
 
+use super::errand::{Brought, Errands, same_saturation};
 use super::event::Event;
 pub use super::run::RunRequest;
 use super::run::{Run, Sender};
 use super::session::{Incoming, Session, SessionError};
 use crate::secure::Secret;
 use crate::socket::Outbox;
-use crate::wire::{Request, ip_overhead, least_probe_bytes};
+use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 
 /// A server pauses saturation whose client it has not heard for so long, unless it was told otherwise.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
@@ -22,8 +23,10 @@ pub struct Path {
     session: Session,
     waiting: Vec<RunRequest>,
     runs: Vec<Run>,
-    /// Runs of the session so far.
-    count: u32,
+    /// What the server sends at most.
+    fastest: BitRate,
+    group: Option<[u8; 16]>,
+    errands: Errands,
     departures: Vec<Event>,
     events: Vec<Event>,
 }
@@ -41,9 +44,70 @@ impl Path {
             session: Session::new(server, secret, draw, now),
             waiting: Vec::new(),
             runs: Vec::new(),
-            count: 0,
+            fastest: BitRate(u64::MAX),
+            group: None,
+            errands: Errands::default(),
             departures: Vec::new(),
             events: Vec::new(),
+        }
+    }
+
+    /// Lets paths that know the same `token` speak for each other.
+    pub fn join(&mut self, token: [u8; 16], now: Time) {
+        self.group = Some(token);
+        if self.session.id().is_some() {
+            self.session.request(Request::Group { token }, now);
+        }
+    }
+
+    /// From now on the arrivals of its runs are fetched, and the server's saturation is steered, by another path of its group: hand
+    /// [`Path::errands`] to that one's [`Path::accept`], and what it has [brought](Path::brought) to [`Path::take`]. A companion that brings
+    /// nothing for a while is no longer relied on until it does.
+    pub fn rely_on_companion(&mut self, now: Time) {
+        self.errands.relied = Some(now);
+    }
+
+    /// What the companion is to ask the server.
+    pub fn errands(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.errands.outgoing)
+    }
+
+    /// Asks the server something for the companion.
+    pub fn accept(&mut self, request: Request, now: Time) {
+        if let Request::Saturate { of, run, .. } = request {
+            self.session.forget(|other| same_saturation(other, of, run));
+            if self.session.id().is_some() {
+                self.session.request(request, now);
+            }
+        } else {
+            self.errands.accepted.push(request);
+        }
+    }
+
+    /// What the server has answered to the companion's requests.
+    pub fn brought(&mut self) -> Vec<Brought> {
+        std::mem::take(&mut self.errands.brought)
+    }
+
+    /// Takes what the companion has brought.
+    pub fn take(&mut self, brought: Brought, now: Time) {
+        self.errands.relied = self.errands.relied.map(|last| last.max(now));
+        match brought {
+            // The companion was not yet of the group, or the run had ended: what matters is asked again.
+            Brought::Answer(_, Err(Refusal::NoSuchRun)) => {}
+            Brought::Answer(request, result) => self.answered(&request, result, now),
+            Brought::Report(report) => {
+                if let Some(run) = find(&mut self.runs, report.run) {
+                    run.take_report(report, now, &mut self.events);
+                }
+            }
+        }
+        self.forget_runs();
+    }
+
+    fn answered(&mut self, request: &Request, result: Result<(), Refusal>, now: Time) {
+        if let Some(run) = number_of(request).and_then(|number| find(&mut self.runs, number)) {
+            run.answered(request, result, now, &mut self.events);
         }
     }
 
@@ -53,8 +117,7 @@ impl Path {
             self.waiting.push(request);
             return;
         }
-        self.count += 1;
-        let run = Run::new(request, self.count, &mut self.session, now);
+        let run = Run::new(request, self.fastest, &mut self.session, now);
         self.runs.push(run);
     }
 
@@ -63,7 +126,7 @@ impl Path {
         self.waiting.retain(|request| request.number != number);
         for run in &mut self.runs {
             if run.number() == number {
-                run.stop(&mut self.session, now);
+                run.stop(&mut self.session, &mut self.errands, now);
             }
         }
     }
@@ -75,6 +138,9 @@ impl Path {
 
     /// When [`Path::step`] has something to do.
     pub fn next_event(&self) -> Time {
+        if !self.errands.accepted.is_empty() {
+            return Time::ZERO;
+        }
         let patience = self.session.repeat_after();
         let runs = self.runs.iter().map(|run| run.next_event(patience));
         runs.fold(self.session.next_event(), Time::min)
@@ -85,6 +151,7 @@ impl Path {
         if let Some(of) = self.session.id() {
             let mut sender = Sender {
                 session: &mut self.session,
+                errands: &mut self.errands,
                 of,
                 overhead: ip_overhead(self.server.ip()),
                 least_bytes: least_probe_bytes(self.server.ip()),
@@ -94,6 +161,9 @@ impl Path {
             self.runs
                 .iter_mut()
                 .for_each(|run| run.step(now, &mut sender));
+        }
+        for request in std::mem::take(&mut self.errands.accepted) {
+            self.session.seal(&request, outbox)?;
         }
         if self.session.step(now, outbox)? {
             self.events.push(Event::Silent);
@@ -141,7 +211,10 @@ impl Path {
                         end: run.end(),
                     });
                 }
-                self.count = 0;
+                self.fastest = BitRate(offer.rate_bps);
+                if let Some(token) = self.group {
+                    self.session.request(Request::Group { token }, now);
+                }
                 self.events.push(Event::Connected(offer));
                 for request in std::mem::take(&mut self.waiting) {
                     self.run(request, now);
@@ -150,8 +223,11 @@ impl Path {
             Incoming::Rejected(reason) => self.events.push(Event::Rejected(reason)),
             Incoming::Answered(request, result, round_trip) => {
                 self.events.push(Event::RoundTrip(round_trip));
-                if let Some(run) = number_of(&request).and_then(|wire| find(&mut self.runs, wire)) {
-                    run.answered(&request, result, now, &mut self.events);
+                match request {
+                    Request::Saturate { of, .. } if Some(of) != self.session.id() => {
+                        self.errands.brought.push(Brought::Answer(request, result));
+                    }
+                    _ => self.answered(&request, result, now),
                 }
             }
             Incoming::Clock {
@@ -167,6 +243,8 @@ impl Path {
             Incoming::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);
+                } else if self.group.is_some() {
+                    self.errands.brought.push(Brought::Report(report));
                 }
             }
             Incoming::Probe(probe) => {
@@ -204,8 +282,8 @@ impl Path {
     }
 }
 
-fn find(runs: &mut [Run], wire: u32) -> Option<&mut Run> {
-    runs.iter_mut().find(|run| run.wire() == wire)
+fn find(runs: &mut [Run], number: u32) -> Option<&mut Run> {
+    runs.iter_mut().find(|run| run.number() == number)
 }
 
 fn number_of(request: &Request) -> Option<u32> {

@@ -2,19 +2,34 @@
 
 use std::collections::VecDeque;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{BitRate, Duration, Time};
 
+use super::errand::{Errands, same_saturation};
 use super::event::{Event, RunEnd};
-use super::fetcher::Fetcher;
+use super::fetcher::{Fetcher, POLL, STEERING_POLL};
 use super::session::Session;
-use super::traffic::{Burst, Traffic, Workload};
+use super::traffic::{Burst, Traffic, Workload, keeper};
 use crate::plan::{Saturation, Train};
 use crate::socket::Outbox;
 use crate::wire::{Kind, Probe, Refusal, Report, Request, SessionId};
+use crate::workload::QueueKeeper;
 
 /// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well before.
 const SATURATION_LASTS: Duration = Duration::from_secs(30);
 const RENEWED_AFTER: Duration = Duration::from_secs(5);
+
+/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is chosen so often, and
+/// the server is told of a change of more than this share.
+const STEERED_LASTS: Duration = Duration::from_secs(10);
+const STEERED_AGAIN: Duration = Duration::from_secs(2);
+const STEER: Duration = Duration::from_millis(100);
+const CHANGE: f64 = 0.03;
+
+/// Arrivals that are told of later tell nothing of the queue.
+const REMEMBERED: Duration = Duration::from_secs(15);
+
+/// How long to wait for what a companion is to bring before asking again.
+const COMPANION_TAKES: Duration = Duration::from_millis(500);
 
 /// A queue that takes longer to empty is not waited for.
 const LONGEST_DRAIN: Duration = Duration::from_secs(10);
@@ -28,7 +43,7 @@ const MOST_AT_ONCE: usize = 256;
 /// A request for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRequest {
-    /// The number that its events bear.
+    /// The number that its events bear. No other run of the recorder has it, on whichever path.
     pub number: u32,
     /// What to send.
     pub workload: Workload,
@@ -41,6 +56,7 @@ pub struct RunRequest {
 /// What a run sends by: a session, and a place for probes.
 pub(super) struct Sender<'a> {
     pub(super) session: &'a mut Session,
+    pub(super) errands: &'a mut Errands,
     pub(super) of: SessionId,
     /// Bytes of IP and UDP headers.
     pub(super) overhead: u16,
@@ -52,12 +68,16 @@ pub(super) struct Sender<'a> {
 
 pub(super) struct Run {
     request: RunRequest,
-    /// Its number in the session.
-    wire: u32,
+    /// What the server sends at most.
+    fastest: BitRate,
     phase: Phase,
     traffic: Traffic,
-    /// Packets of an adaptive saturation of which nothing has been heard, and when they were sent.
-    underway: VecDeque<(u32, Time)>,
+    /// Packets of an adaptive saturation that were sent of late, in order, and when.
+    recent: VecDeque<(u32, Time)>,
+    /// Of the server's saturation, if it is steered; when its rate is to be chosen, and what the server was told last.
+    keeper: Option<QueueKeeper>,
+    steer_at: Time,
+    told: BitRate,
     fetcher: Fetcher,
     /// When a packet of it was last known to have arrived.
     heard: Time,
@@ -86,17 +106,31 @@ enum Phase {
 }
 
 impl Run {
-    pub(super) fn new(request: RunRequest, wire: u32, session: &mut Session, now: Time) -> Self {
+    pub(super) fn new(
+        request: RunRequest,
+        fastest: BitRate,
+        session: &mut Session,
+        now: Time,
+    ) -> Self {
+        let run = request.number;
         if let Some(of) = session.id() {
-            session.request(Request::Start { of, run: wire }, now);
+            session.request(Request::Start { of, run }, now);
         }
+        let poll = if request.workload.is_adaptive() {
+            STEERING_POLL
+        } else {
+            POLL
+        };
         Self {
             request,
-            wire,
+            fastest,
             phase: Phase::Asking,
             traffic: Traffic::Silence,
-            underway: VecDeque::new(),
-            fetcher: Fetcher::new(wire),
+            recent: VecDeque::new(),
+            keeper: None,
+            steer_at: now,
+            told: BitRate(0),
+            fetcher: Fetcher::new(run, poll),
             heard: now,
             renewed: None,
             saturated_until: None,
@@ -113,10 +147,6 @@ impl Run {
 
     pub(super) fn number(&self) -> u32 {
         self.request.number
-    }
-
-    pub(super) fn wire(&self) -> u32 {
-        self.wire
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -153,37 +183,58 @@ impl Run {
     }
 
     /// Ends the sending; what is underway is waited for.
-    pub(super) fn stop(&mut self, session: &mut Session, now: Time) {
+    pub(super) fn stop(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
         match self.phase {
             Phase::Asking => {
                 self.phase = Phase::Over;
                 self.end.complete = true;
             }
-            Phase::Sending { .. } => self.finish_sending(session, now),
+            Phase::Sending { .. } => self.finish_sending(session, errands, now),
             _ => {}
         }
     }
 
-    fn finish_sending(&mut self, session: &mut Session, now: Time) {
+    fn finish_sending(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
         self.end.at = now;
         self.phase = Phase::Draining;
-        session.forget(
-            |request| matches!(request, Request::Saturate { run, .. } if *run == self.wire),
-        );
-        if self.saturated_until.is_some_and(|until| until > now)
-            && let (Some(of), Workload::Saturation { bytes, .. }) =
-                (session.id(), &self.request.workload)
-        {
-            session.request(
-                Request::Saturate {
-                    of,
-                    run: self.wire,
-                    rate_bps: 0,
-                    bytes: *bytes,
-                    for_ns: 0,
-                },
-                now,
-            );
+        self.traffic = Traffic::Silence;
+        self.forget_saturation(session);
+        if self.keeper.is_some() || self.saturated_until.is_some_and(|until| until > now) {
+            self.saturate(BitRate(0), Duration::ZERO, session, errands, now);
+        }
+    }
+
+    fn forget_saturation(&self, session: &mut Session) {
+        if let Some(of) = session.id() {
+            session.forget(|request| same_saturation(request, of, self.number()));
+        }
+    }
+
+    /// Has the server saturate at this rate for so long, in place of all that it was asked before.
+    fn saturate(
+        &self,
+        rate: BitRate,
+        span: Duration,
+        session: &mut Session,
+        errands: &mut Errands,
+        now: Time,
+    ) {
+        let (Some(of), Workload::Saturation { bytes, .. }) = (session.id(), &self.request.workload)
+        else {
+            return;
+        };
+        self.forget_saturation(session);
+        let request = Request::Saturate {
+            of,
+            run: self.number(),
+            rate_bps: rate.0,
+            bytes: *bytes,
+            for_ns: span.as_nanos(),
+        };
+        if errands.relies(now) {
+            errands.outgoing.push(request);
+        } else {
+            session.request(request, now);
         }
     }
 
@@ -192,12 +243,12 @@ impl Run {
             self.renew(now, end, sender);
             self.send_what_is_due(now, end, sender);
             if now >= end || self.is_out_of_trains() {
-                self.finish_sending(sender.session, now);
+                self.finish_sending(sender.session, sender.errands, now);
             }
         }
         if self.phase == Phase::Draining && self.is_drained(now) {
             self.phase = Phase::Stopping;
-            let (of, run) = (sender.of, self.wire);
+            let (of, run) = (sender.of, self.number());
             sender.session.request(Request::Stop { of, run }, now);
         }
         self.fetch(now, sender);
@@ -222,6 +273,9 @@ impl Run {
         else {
             return None;
         };
+        if self.keeper.is_some() {
+            return Some(self.steer_at);
+        }
         match (self.renewed, self.saturated_until) {
             (None, _) => Some(Time::ZERO),
             (Some(_), Some(until)) if until >= end => None,
@@ -230,9 +284,16 @@ impl Run {
     }
 
     fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
+        if let Some(keeper) = &mut self.keeper {
+            if now >= self.steer_at {
+                self.steer_at = now + STEER;
+                let rate = keeper.choose(now);
+                self.steer(rate, end, now, sender);
+            }
+            return;
+        }
         let Workload::Saturation {
             downlink: Some(Saturation::Fixed { rate_bps }),
-            bytes,
             ..
         } = self.request.workload
         else {
@@ -242,21 +303,26 @@ impl Run {
             return;
         }
         self.renewed = Some(now);
-        let ours = |request: &Request| matches!(request, Request::Saturate { run, .. } if *run == self.wire);
+        let ours = |request: &Request| matches!(request, Request::Saturate { run, .. } if *run == self.number());
         if sender.session.is_asking(ours) {
             return; // it is repeated until there is an answer
         }
-        let for_ns = SATURATION_LASTS.min(end - now).as_nanos();
-        sender.session.request(
-            Request::Saturate {
-                of: sender.of,
-                run: self.wire,
-                rate_bps,
-                bytes,
-                for_ns,
-            },
-            now,
-        );
+        let span = SATURATION_LASTS.min(end - now);
+        self.saturate(BitRate(rate_bps), span, sender.session, sender.errands, now);
+    }
+
+    /// Tells the server the rate, if it is another one or was told long ago.
+    fn steer(&mut self, rate: BitRate, end: Time, now: Time, sender: &mut Sender<'_>) {
+        let stale = self
+            .renewed
+            .is_none_or(|renewed| now.since(renewed) >= STEERED_AGAIN);
+        let change = (rate.0 as f64 - self.told.0 as f64).abs();
+        if stale || change > CHANGE * self.told.0 as f64 {
+            self.renewed = Some(now);
+            self.told = rate;
+            let span = STEERED_LASTS.min(end - now);
+            self.saturate(rate, span, sender.session, sender.errands, now);
+        }
     }
 
     fn send_what_is_due(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
@@ -283,7 +349,12 @@ impl Run {
                     };
                     self.send_probe(now, Kind::Saturation, 0, index, &lone, sender);
                     if self.traffic.is_adaptive() {
-                        self.underway.push_back((index, now));
+                        self.recent.push_back((index, now));
+                        while let Some((_, sent)) = self.recent.front()
+                            && now.since(*sent) > REMEMBERED
+                        {
+                            self.recent.pop_front();
+                        }
                     }
                     sent += 1;
                 }
@@ -302,7 +373,7 @@ impl Run {
     ) {
         let bytes = train.up_bytes.max(sender.least_bytes);
         let probe = Probe {
-            run: self.wire,
+            run: self.number(),
             train: number,
             index,
             answer_packets: train.down,
@@ -330,7 +401,8 @@ impl Run {
         if matches!(self.phase, Phase::Asking | Phase::Stopping | Phase::Over) {
             return;
         }
-        let patience = sender.session.repeat_after();
+        let relies = sender.errands.relies(now);
+        let patience = self.patience(sender.session.repeat_after(), relies);
         if let Phase::Fetching { since } = self.phase {
             let level = self.fetcher.is_level();
             if level || now >= since + LONGEST_FETCH {
@@ -341,7 +413,12 @@ impl Run {
         }
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
             // A request that is lost is asked again by the fetcher.
-            let _ = sender.session.seal(&request, sender.outbox);
+            if !relies {
+                let _ = sender.session.seal(&request, sender.outbox);
+            }
+            if sender.errands.relied.is_some() {
+                sender.errands.outgoing.push(request);
+            }
         }
     }
 
@@ -360,7 +437,16 @@ impl Run {
             (Request::Start { .. }, Phase::Asking) => match result {
                 Ok(()) => {
                     let end = self.request.span.map_or(Time::MAX, |span| now + span);
-                    self.traffic = Traffic::new(&self.request.workload, now, end);
+                    self.traffic = Traffic::new(&self.request.workload, self.fastest, now, end);
+                    if let Workload::Saturation {
+                        downlink: Some(downlink),
+                        bytes,
+                        ..
+                    } = &self.request.workload
+                    {
+                        self.keeper = keeper(downlink, *bytes, self.fastest, now);
+                        self.steer_at = now;
+                    }
                     self.phase = Phase::Sending { end };
                     events.push(Event::Began {
                         run: self.number(),
@@ -394,6 +480,9 @@ impl Run {
     pub(super) fn take_report(&mut self, report: Report, now: Time, events: &mut Vec<Event>) {
         self.end.saturation_sent = self.end.saturation_sent.max(report.saturation_sent);
         self.end.withheld = self.end.withheld.max(report.withheld);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.sent(report.saturation_sent);
+        }
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
         for report in self.fetcher.take(report) {
             self.hear_of(&report, now);
@@ -407,16 +496,26 @@ impl Run {
         }
     }
 
-    /// Tells an adaptive saturation how long the latest of the packets took that have arrived.
+    /// Tells an adaptive saturation of its packets that have arrived.
     fn hear_of(&mut self, report: &Report, now: Time) {
-        let latest = report.arrivals.iter().map(|arrival| arrival.index).max();
-        let Some(latest) = latest.filter(|_| self.traffic.is_adaptive()) else {
-            return;
-        };
-        let passed = self.underway.partition_point(|(index, _)| *index <= latest);
-        if let Some((_, sent)) = self.underway.drain(..passed).next_back() {
-            self.traffic
-                .arrived(now, latest, report.arrivals.len() as u32, now - sent);
+        for arrival in &report.arrivals {
+            let Some((first, _)) = self.recent.front() else {
+                return;
+            };
+            let place = arrival.index.wrapping_sub(*first) as usize;
+            if let Some((index, sent)) = self.recent.get(place) {
+                let (sent_ns, arrived_ns) = (sent.as_nanos() as i64, arrival.arrived_ns as i64);
+                self.traffic.arrived(now, *index, sent_ns, arrived_ns);
+            }
+        }
+    }
+
+    /// How long to wait for arrivals that were asked for.
+    fn patience(&self, repeat_after: Duration, relies: bool) -> Duration {
+        if relies {
+            COMPANION_TAKES
+        } else {
+            repeat_after
         }
     }
 
@@ -428,6 +527,9 @@ impl Run {
         events: &mut Vec<Event>,
     ) {
         self.heard = self.heard.max(at);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);
+        }
         events.push(Event::ArrivedDownlink {
             run: self.number(),
             train: probe.train,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use cellbed_link::{Duration, Time};
 
-use super::{Event, Path, RunRequest};
+use super::{Brought, Event, Path, RunRequest};
 use crate::error::{Error, Result, Trying};
 use crate::secure::Secret;
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
@@ -33,6 +33,21 @@ pub enum Order {
     Run(RunRequest),
     /// End the sending of a run.
     Stop(u32),
+    /// Requests of the companion.
+    Ask(Vec<crate::wire::Request>),
+    /// What the companion has brought.
+    Take(Vec<Brought>),
+    /// There is a companion that knows the same token.
+    Join {
+        /// Of the group.
+        token: [u8; 16],
+        /// Tells the companion.
+        companion: Sender<Self>,
+        /// Whether the companion is to be relied on; see [`Path::rely_on_companion`].
+        relies: bool,
+    },
+    /// Say good-bye and end.
+    Leave,
 }
 
 /// What comes from a path's thread.
@@ -78,6 +93,7 @@ impl PathThread {
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             orders: receiver,
+            companion: None,
             lost: (0, 0),
             refused: 0,
             refused_since: None,
@@ -101,6 +117,19 @@ impl PathThread {
         })
     }
 
+    /// Has this path's requests of its runs made by `other`, and both speak for each other by `token`, which nobody else knows.
+    pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
+        for (path, companion, relies) in [(self, other, true), (other, self, false)] {
+            if let Some(companion) = companion.orders.clone() {
+                path.tell(Order::Join {
+                    token,
+                    companion,
+                    relies,
+                });
+            }
+        }
+    }
+
     /// Tells the path something. A thread that has ended with an error has said so.
     pub fn tell(&self, order: Order) {
         if let Some(orders) = &self.orders {
@@ -111,6 +140,7 @@ impl PathThread {
 
 impl Drop for PathThread {
     fn drop(&mut self) {
+        self.tell(Order::Leave); // the companion may keep the channel open
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -126,6 +156,7 @@ struct Loop {
     inbox: Inbox,
     outbox: Outbox,
     orders: Receiver<Order>,
+    companion: Option<Sender<Order>>,
     /// What was last told of overflows and refusals.
     lost: (u64, u64),
     refused: u64,
@@ -155,6 +186,7 @@ impl Loop {
                 sleep_until((start + PAUSE).min(deadline));
             }
             self.receive()?;
+            self.tell_companion();
             let events: Vec<Event> = self.path.events().collect();
             if !events.is_empty() && !tell(Message::Events(events)) {
                 return Ok(());
@@ -174,8 +206,42 @@ impl Loop {
             match self.orders.try_recv() {
                 Ok(Order::Run(request)) => self.path.run(request, now),
                 Ok(Order::Stop(number)) => self.path.stop(number, now),
+                Ok(Order::Ask(requests)) => {
+                    for request in requests {
+                        self.path.accept(request, now);
+                    }
+                }
+                Ok(Order::Take(brought)) => {
+                    for brought in brought {
+                        self.path.take(brought, now);
+                    }
+                }
+                Ok(Order::Join {
+                    token,
+                    companion,
+                    relies,
+                }) => {
+                    self.path.join(token, now);
+                    self.companion = Some(companion);
+                    if relies {
+                        self.path.rely_on_companion(now);
+                    }
+                }
                 Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => return false,
+                Ok(Order::Leave) | Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn tell_companion(&mut self) {
+        let (errands, brought) = (self.path.errands(), self.path.brought());
+        if let Some(companion) = &self.companion {
+            // A companion that has ended is missed by the path itself.
+            if !errands.is_empty() {
+                let _ = companion.send(Order::Ask(errands));
+            }
+            if !brought.is_empty() {
+                let _ = companion.send(Order::Take(brought));
             }
         }
     }

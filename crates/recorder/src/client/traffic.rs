@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calibration::TimedTrain;
 use crate::plan::{Saturation, Train, TrainPlan};
-use crate::workload::{AdaptiveSaturator, FixedRateSaturator, TrainScheduler};
+use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
 
 /// What a run sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,20 @@ pub enum Workload {
         /// IP length of the packets.
         bytes: u16,
     },
+}
+
+impl Workload {
+    /// Whether what is sent depends on how long the queue is.
+    pub fn is_adaptive(&self) -> bool {
+        let Self::Saturation {
+            uplink, downlink, ..
+        } = self
+        else {
+            return false;
+        };
+        let mut ways = [uplink, downlink].into_iter().flatten();
+        ways.any(Saturation::is_adaptive)
+    }
 }
 
 /// Which of the workloads of a recording a run belongs to.
@@ -58,7 +72,8 @@ pub(super) enum Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(workload: &Workload, start: Time, end: Time) -> Self {
+    /// An adaptive saturation sends no faster than `fastest`.
+    pub(super) fn new(workload: &Workload, fastest: BitRate, start: Time, end: Time) -> Self {
         match workload {
             Workload::Trains(plan) => Self::Trains(TrainScheduler::new(plan.clone(), start)),
             Workload::Timed(trains) => Self::Timed {
@@ -72,15 +87,11 @@ impl Traffic {
                     let (rate, bytes) = (BitRate(*rate_bps), Bytes(u64::from(*bytes)));
                     Self::Fixed(FixedRateSaturator::new(rate, bytes, start, end))
                 }
-                Some(Saturation::Adaptive {
-                    least_delay_ns,
-                    most_delay_ns,
-                }) => Self::Adaptive(AdaptiveSaturator::new(
-                    Duration::from_nanos(*least_delay_ns),
-                    Duration::from_nanos(*most_delay_ns),
-                    start,
-                    end,
-                )),
+                Some(adaptive @ Saturation::Adaptive { .. }) => {
+                    keeper(adaptive, *bytes, fastest, start).map_or(Self::Silence, |keeper| {
+                        Self::Adaptive(AdaptiveSaturator::new(keeper, *bytes, start, end))
+                    })
+                }
             },
         }
     }
@@ -100,10 +111,10 @@ impl Traffic {
         }
     }
 
-    /// Takes news of arrivals; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
-    pub(super) fn arrived(&mut self, now: Time, index: u32, arrivals: u32, delay: Duration) {
+    /// Takes news of an arrival; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
+    pub(super) fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         if let Self::Adaptive(saturator) = self {
-            saturator.arrived(now, index, arrivals, delay);
+            saturator.arrived(now, index, sent_ns, arrived_ns);
         }
     }
 
@@ -134,4 +145,25 @@ impl Traffic {
             Self::Silence => None,
         }
     }
+}
+
+/// What keeps the queue of an adaptive saturation; `None` of a fixed one.
+pub(super) fn keeper(
+    saturation: &Saturation,
+    bytes: u16,
+    fastest: BitRate,
+    now: Time,
+) -> Option<QueueKeeper> {
+    let Saturation::Adaptive {
+        least_delay_ns,
+        most_delay_ns,
+    } = *saturation
+    else {
+        return None;
+    };
+    let (least, most) = (
+        Duration::from_nanos(least_delay_ns),
+        Duration::from_nanos(most_delay_ns),
+    );
+    Some(QueueKeeper::new(least, most, bytes, fastest, now))
 }

@@ -99,6 +99,14 @@ pub enum Only {
     Heavy,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SaturationMethod {
+    /// At one rate, 25 % over what the path carries.
+    Fixed,
+    /// At a rate that keeps packets waiting for 0.75 to 3 s, chosen by what is told over the other interface.
+    Adaptive,
+}
+
 #[derive(Args, Debug, Clone)]
 pub struct Record {
     #[command(flatten)]
@@ -157,6 +165,14 @@ pub struct Record {
     )]
     pub jitter: f64,
 
+    /// How to saturate. Adaptive needs two interfaces, and queues that are 3 s long; a rate of 0 leaves that direction out.
+    #[arg(
+        long,
+        value_name = "METHOD",
+        default_value = "fixed",
+        help_heading = "Heavy workload"
+    )]
+    pub saturation: SaturationMethod,
     /// Saturate the uplink at this rate; 25 % more than the calibration measured if not given. 0 for not at all.
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Heavy workload")]
     pub uplink_rate: Option<BitRate>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
 
-use super::arguments::{Only, Reach, Record, SignalArguments};
+use super::arguments::{Only, Reach, Record, SaturationMethod, SignalArguments};
 use super::progress::Output;
 use super::say;
 use crate::calibration::{Calibration, Calibrator};
@@ -22,6 +22,13 @@ use crate::workload::FixedRateSaturator;
 
 /// Of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const GAP: Duration = Duration::from_millis(50);
+
+/// How long packets of an adaptive saturation wait (Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
+/// Networks", NSDI 2013, §4.1).
+const ADAPTIVE: Saturation = Saturation::Adaptive {
+    least_delay_ns: 750_000_000,
+    most_delay_ns: 3_000_000_000,
+};
 
 pub fn record(arguments: &Record) -> Result<()> {
     check(arguments)?;
@@ -138,7 +145,19 @@ fn check(arguments: &Record) -> Result<()> {
             "without calibration the trains must be given: --light-train 25:50, or --trains",
         );
     }
-    if arguments.no_calibration && heavy && !has_rates(arguments) {
+    if arguments.saturation == SaturationMethod::Adaptive {
+        if !(light && heavy && two) {
+            return wrong(
+                "--saturation adaptive needs a second device that tells how long the queue of the first is: give both --light-interface and --heavy-interface, and not --only",
+            );
+        }
+        let rates = [arguments.uplink_rate, arguments.downlink_rate];
+        if rates.iter().flatten().any(|rate| rate.0 > 0) {
+            return wrong(
+                "--saturation adaptive chooses its rates itself; --uplink-rate and --downlink-rate can only be 0, for not at all",
+            );
+        }
+    } else if arguments.no_calibration && heavy && !has_rates(arguments) {
         return wrong(
             "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % more than the network carries",
         );
@@ -218,6 +237,9 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
     let bytes = arguments.packet_bytes.0 as u16;
     let saturation = |given: Option<BitRate>, measured: Option<u64>| {
+        if arguments.saturation == SaturationMethod::Adaptive {
+            return given.is_none_or(|rate| rate.0 > 0).then_some(ADAPTIVE);
+        }
         let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
         (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })
     };

@@ -44,6 +44,9 @@ pub enum RecordingError {
     /// A recording that was broken off.
     #[error("{}: a recording that was broken off is there; `cellbed-recorder pack` it, and choose another name", .0.display())]
     Unpacked(PathBuf),
+    /// A recorder still writes it.
+    #[error("{}: it is still being recorded; wait for its end, or stop that recorder with Ctrl-C", .0.display())]
+    BeingWritten(PathBuf),
     /// Nothing to pack.
     #[error("{}: there is no journal to pack; {}", .0.display(), if .0.join("recording.json").exists() { "it is packed already" } else { "it is no recording" })]
     NoJournal(PathBuf),
@@ -109,6 +112,7 @@ impl JournalWriter {
         }
         let path = path_in(folder);
         let file = File::create_new(&path).map_err(failed("create", &path))?;
+        is_ours(&file); // where files cannot be locked, nobody is kept from packing
         let mut writer = Self {
             path,
             file,
@@ -189,6 +193,9 @@ impl JournalReader {
                 return Err(RecordingError::File { what, path, source });
             }
         };
+        if !is_ours(&file) {
+            return Err(RecordingError::BeingWritten(folder.to_owned()));
+        }
         let mut input = BufReader::with_capacity(BLOCK, file);
         let mut magic = [0; 16];
         input.read_exact(&mut magic).map_err(|_| foreign())?;
@@ -218,6 +225,12 @@ impl Iterator for JournalReader {
         self.position = self.block.len() - fields.0.len();
         Some(entry)
     }
+}
+
+/// Locks the journal until it is closed, be it by a crash; `false` if another process has done so.
+fn is_ours(file: &File) -> bool {
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(file, operation) != Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {

@@ -1,93 +1,67 @@
 //! Saturation of as much as keeps a queue long, but not endless.
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-/// The fewest packets underway, so that there is something to hear of.
-const LEAST_WINDOW: u32 = 20;
+use super::{FixedRateSaturator, QueueKeeper};
 
-/// What a window loses at once where the delay is too long.
-const STEP_DOWN: u32 = 20;
+/// How often a rate is chosen.
+const TICK: Duration = Duration::from_millis(50);
 
-/// After so long without news, packets underway count as lost: a path that was gone must be filled again.
-const SILENCE: Duration = Duration::from_secs(6);
-
-/// Keeps so many packets underway that their delay stays between two bounds (Winstein et al., "Stochastic Forecasts Achieve High
-/// Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1: 0.75 and 3 s).
-///
-/// News of arrivals must come over another device, whose path is not the one that is kept busy: so the delay from a packet's departure to
-/// the news is the queue's, and little more.
+/// Packets of one length at the rate that a [`QueueKeeper`] chooses.
 #[derive(Clone, Debug)]
 pub struct AdaptiveSaturator {
-    least: Duration,
-    most: Duration,
+    keeper: QueueKeeper,
+    pace: FixedRateSaturator,
+    bytes: u16,
     end: Time,
-    /// Packets that may be underway.
-    window: u32,
-    /// Number of the next packet.
-    index: u32,
-    /// Packets known to have arrived or to have been passed by later ones.
-    through: u32,
-    heard: Time,
+    count: u32,
+    /// When the next rate is chosen.
+    tick: Time,
 }
 
 impl AdaptiveSaturator {
     /// From `start` up to but excluding `end`.
-    pub fn new(least: Duration, most: Duration, start: Time, end: Time) -> Self {
+    pub fn new(keeper: QueueKeeper, bytes: u16, start: Time, end: Time) -> Self {
         Self {
-            least,
-            most,
+            keeper,
+            pace: pace(BitRate(1), bytes, start, end),
+            bytes,
             end,
-            window: LEAST_WINDOW,
-            index: 0,
-            through: 0,
-            heard: start,
+            count: 0,
+            tick: start,
         }
     }
 
-    /// Takes news: of `arrivals` packets that were told of at once `index` is the latest, and it came `delay` after it was sent.
-    pub fn arrived(&mut self, now: Time, index: u32, arrivals: u32, delay: Duration) {
-        self.heard = self.heard.max(now);
-        self.through = self.through.max(index.saturating_add(1)).min(self.index);
-        if delay < self.least {
-            // One more for each that arrived: the window doubles each round trip until the queue is there.
-            self.window = self.window.saturating_add(arrivals);
-        } else if delay > self.most {
-            self.window = self.window.saturating_sub(STEP_DOWN).max(LEAST_WINDOW);
-        }
+    /// Takes news: see [`QueueKeeper::arrived`].
+    pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
+        self.keeper.arrived(now, index, sent_ns, arrived_ns);
     }
 
-    /// Packets underway, as far as is known.
-    pub fn underway(&self) -> u32 {
-        self.index - self.through
-    }
-
-    /// When to ask again without news: at once while there is room in the window, else when the silence has lasted too long.
+    /// When the next packet is due, or a rate is to be chosen; `None` after the end.
     pub fn next_event(&self) -> Option<Time> {
-        let due = if self.underway() < self.window {
-            self.heard
-        } else {
-            self.heard + SILENCE
-        };
+        let due = self.pace.next_event().unwrap_or(Time::MAX).min(self.tick);
         (due < self.end).then_some(due)
     }
 
-    /// The index of a packet to be sent at `now`; to be called until there is none.
+    /// The index of a packet that is due at `now`; to be called until there is none.
     pub fn emit(&mut self, now: Time) -> Option<u32> {
-        if now >= self.end {
-            return None;
+        if now >= self.tick && now < self.end {
+            self.tick = now + TICK;
+            self.keeper.sent(self.count);
+            let rate = self.keeper.choose(now);
+            let next = self.pace.next_event().unwrap_or(now);
+            let spacing = rate.time_for(Bytes(self.bytes.into())).unwrap_or(TICK);
+            self.pace = pace(rate, self.bytes, next.min(now + spacing), self.end);
         }
-        if now.since(self.heard) >= SILENCE {
-            self.through = self.index;
-            self.window = LEAST_WINDOW;
-            self.heard = now;
-        }
-        if self.underway() >= self.window {
-            return None;
-        }
-        let index = self.index;
-        self.index = index.checked_add(1)?;
+        self.pace.emit(now)?;
+        let index = self.count;
+        self.count = index.checked_add(1)?;
         Some(index)
     }
+}
+
+fn pace(rate: BitRate, bytes: u16, start: Time, end: Time) -> FixedRateSaturator {
+    FixedRateSaturator::new(rate, Bytes(bytes.into()), start, end)
 }
 
 #[cfg(test)]
@@ -99,61 +73,68 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(750);
     const MOST: Duration = Duration::from_millis(3_000);
 
-    /// Delays of packets, in s, at a bottleneck that takes `spacing` a packet and loses what `lost` says, news coming back 20 ms later.
-    fn delays(
+    /// Waits of packets, with when they arrived, at a bottleneck that takes `spacing` a packet and loses what `lost` says; packets travel
+    /// for `travel` beside, and news comes 20 ms later, from a clock that is an hour behind.
+    fn waits(
         spacing: Duration,
         seconds: u64,
+        travel: Duration,
         lost: impl Fn(Time) -> bool,
     ) -> Vec<(Time, Duration)> {
-        let mut saturator =
-            AdaptiveSaturator::new(LEAST, MOST, Time::ZERO, Time::from_millis(seconds * 1_000));
+        let end = Time::from_millis(seconds * 1_000);
+        let keeper = QueueKeeper::new(LEAST, MOST, 1400, BitRate(1_000_000_000), Time::ZERO);
+        let mut saturator = AdaptiveSaturator::new(keeper, 1400, Time::ZERO, end);
         let mut free = Time::ZERO;
         let mut underway: VecDeque<(Time, u32, Time)> = VecDeque::new();
-        let mut delays = Vec::new();
+        let mut waits = Vec::new();
         for millisecond in 0..seconds * 1_000 {
             let now = Time::from_millis(millisecond);
-            while let Some(&(news, index, sent)) = underway.front() {
-                if news > now {
-                    break;
-                }
+            while let Some(&(arrival, index, sent)) = underway.front()
+                && arrival + Duration::from_millis(20) <= now
+            {
                 underway.pop_front();
-                delays.push((news, news - sent));
-                saturator.arrived(now, index, 1, news - sent);
+                waits.push((arrival, arrival - (sent + travel)));
+                let stamp = arrival.as_nanos() as i64 - 3_600_000_000_000;
+                saturator.arrived(now, index, sent.as_nanos() as i64, stamp);
             }
             while let Some(index) = saturator.emit(now) {
-                if lost(now) {
-                    continue;
+                if !lost(now) {
+                    free = free.max(now) + spacing;
+                    underway.push_back((free + travel, index, now));
                 }
-                free = free.max(now) + spacing;
-                underway.push_back((free + Duration::from_millis(20), index, now));
             }
         }
-        delays
+        waits
     }
 
     #[test]
     fn the_queue_grows_into_its_bounds_and_stays() {
         for spacing in [Duration::from_micros(500), Duration::from_millis(10)] {
-            let settled: Vec<_> = delays(spacing, 60, |_| false)
-                .into_iter()
-                .filter(|(news, _)| *news > Time::from_millis(20_000))
-                .map(|(_, delay)| delay)
-                .collect();
-            assert!(settled.len() > 3_000);
-            assert!(settled.iter().all(|delay| (LEAST..=MOST).contains(delay)));
+            for travel in [Duration::from_millis(10), Duration::from_millis(600)] {
+                let settled: Vec<_> = waits(spacing, 60, travel, |_| false)
+                    .into_iter()
+                    .filter(|(arrival, _)| *arrival > Time::from_millis(20_000))
+                    .map(|(_, wait)| wait)
+                    .collect();
+                assert!(settled.len() > 3_800, "{}", settled.len());
+                assert!(settled.iter().all(|wait| (LEAST..=MOST).contains(wait)));
+            }
         }
     }
 
     #[test]
     fn a_path_that_was_gone_is_filled_again() {
         // All packets of some seconds are lost: nothing is ever heard of them.
-        let delays = delays(Duration::from_millis(5), 60, |now| {
-            (10_000..20_000).contains(&(now.as_nanos() / 1_000_000))
-        });
-        let after = delays
+        let waits = waits(
+            Duration::from_millis(5),
+            60,
+            Duration::from_millis(20),
+            |now| (10_000..20_000).contains(&(now.as_nanos() / 1_000_000)),
+        );
+        let after = waits
             .iter()
-            .filter(|(news, _)| *news > Time::from_millis(40_000))
+            .filter(|(arrival, _)| *arrival > Time::from_millis(40_000))
             .count();
-        assert!(after > 3_000, "{after} of 4000 packets that fit in 20 s");
+        assert!(after > 3_900, "{after} of 4000 packets that fit in 20 s");
     }
 }

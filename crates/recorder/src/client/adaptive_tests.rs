@@ -1,0 +1,280 @@
+//! Two devices and a server in virtual time: the one that is saturated has its queue told by the other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cellbed_link::{
+    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Duration, Fate, RateSeries, Schedule,
+    Time,
+};
+
+use super::*;
+use crate::packet::PacketRecord;
+use crate::plan::Saturation;
+use crate::recording::{Collector, RunPlan};
+use crate::secure::Secret;
+use crate::server::{Limits, Server};
+use crate::socket::Outbox;
+
+const SERVER: &str = "192.0.2.1:7700";
+const LIGHT: usize = 0;
+const HEAVY: usize = 1;
+const PACKET: u16 = 1400;
+
+/// What the server's clock is ahead.
+const AHEAD: Duration = Duration::from_secs(1_000);
+
+struct Device {
+    path: Path,
+    address: SocketAddr,
+    uplink: Direction<Vec<u8>>,
+    downlink: Direction<Vec<u8>>,
+}
+
+impl Device {
+    fn new(number: u8, secret: &Secret, uplink: Schedule, downlink: Schedule) -> Self {
+        let mut draws = 0;
+        let draw = move || {
+            draws += 1;
+            [16 * number + draws; 32]
+        };
+        let direction = |schedule| {
+            let delay = DelayConfig::Fixed(Duration::from_millis(25));
+            let stages = vec![BottleneckConfig::new(schedule).into(), delay.into()];
+            Direction::new(stages, Time::ZERO)
+        };
+        Self {
+            path: Path::new(
+                SERVER.parse().unwrap(),
+                secret.clone(),
+                Box::new(draw),
+                Time::ZERO,
+            ),
+            address: SocketAddr::from(([198, 51, 100, number], 40_000)),
+            uplink: direction(uplink),
+            downlink: direction(downlink),
+        }
+    }
+}
+
+struct World {
+    devices: [Device; 2],
+    server: Server,
+    now: Time,
+    collector: Collector,
+    ended: Option<RunEnd>,
+}
+
+impl World {
+    /// The light device has 10 Mbit/s each way; the heavy one what is given.
+    fn new(uplink: Schedule, downlink: Schedule, limits: Limits) -> Self {
+        let secret = Secret::new([7; 32]);
+        let light = || Schedule::Constant(BitRate(10_000_000));
+        let mut devices = [
+            Device::new(1, &secret, light(), light()),
+            Device::new(2, &secret, uplink, downlink),
+        ];
+        for device in &mut devices {
+            device.path.join([5; 16], Time::ZERO);
+        }
+        devices[HEAVY].path.rely_on_companion(Time::ZERO);
+        Self {
+            devices,
+            server: Server::new(&secret, limits, &[9; 32]),
+            now: Time::ZERO,
+            collector: Collector::new(Time::ZERO),
+            ended: None,
+        }
+    }
+
+    /// Into the directions, by who sends and who is to receive.
+    fn post(&mut self, outbox: &mut Outbox, from: Option<usize>) {
+        for (to, bytes) in outbox.packets() {
+            let size = Bytes(bytes.len() as u64 + 28);
+            match from {
+                Some(device) => {
+                    let uplink = &mut self.devices[device].uplink;
+                    uplink.accept(self.now, bytes.to_vec(), size);
+                }
+                None => {
+                    let device = self.devices.iter_mut().find(|it| it.address == to).unwrap();
+                    device.downlink.accept(self.now, bytes.to_vec(), size);
+                }
+            }
+        }
+        outbox.clear();
+    }
+
+    fn step(&mut self, outbox: &mut Outbox) {
+        let now = self.now;
+        for number in [LIGHT, HEAVY] {
+            self.devices[number].path.step(now, outbox).unwrap();
+            self.post(outbox, Some(number));
+            self.devices[number].path.departed(now);
+        }
+        self.server.step(now + AHEAD, outbox);
+        self.post(outbox, None);
+        for number in [LIGHT, HEAVY] {
+            let device = &mut self.devices[number];
+            while let Some(at) = device.uplink.next_event().filter(|at| *at <= now) {
+                while let Some(mut outcome) = device.uplink.poll(at) {
+                    if outcome.fate == Fate::Delivered {
+                        let packet = &mut outcome.packet;
+                        let (now, at) = (now + AHEAD, at + AHEAD);
+                        self.server.receive(now, at, device.address, packet, outbox);
+                    }
+                }
+            }
+            while let Some(at) = device.downlink.next_event().filter(|at| *at <= now) {
+                while let Some(mut outcome) = device.downlink.poll(at) {
+                    if outcome.fate == Fate::Delivered {
+                        device.path.receive(at, now, &mut outcome.packet);
+                    }
+                }
+            }
+            for event in device.path.events() {
+                self.collector.take(&event);
+                if let Event::Ended { end, .. } = event {
+                    self.ended = Some(end);
+                }
+            }
+        }
+        self.post(outbox, None);
+        let [light, heavy] = &mut self.devices;
+        for request in heavy.path.errands() {
+            light.path.accept(request, now);
+        }
+        for brought in light.path.brought() {
+            heavy.path.take(brought, now);
+        }
+        self.now += Duration::from_millis(1);
+    }
+
+    /// Saturates the heavy device for so long; its packets, uplink and downlink.
+    fn saturate(mut self, workload: &Workload, seconds: u64) -> [Vec<PacketRecord>; 2] {
+        self.collector.plan(RunPlan::new(1, Role::Heavy, workload));
+        self.devices[HEAVY].path.run(
+            RunRequest {
+                number: 1,
+                workload: workload.clone(),
+                span: Some(Duration::from_secs(seconds)),
+                quiet: Duration::from_secs(1),
+            },
+            self.now,
+        );
+        let mut outbox = Outbox::new();
+        while self.ended.is_none() {
+            self.step(&mut outbox);
+            assert!(self.now < Time::from_millis((seconds + 30) * 1_000));
+        }
+        let end = self.ended.take().unwrap();
+        assert!(end.complete && end.refusal.is_none(), "{end:?}");
+        let clock = self.collector.clock();
+        let records = self.collector.finish(1, clock.as_ref()).unwrap();
+        [records.uplink, records.downlink]
+    }
+}
+
+fn adaptive() -> Workload {
+    let saturation = Some(Saturation::Adaptive {
+        least_delay_ns: 750_000_000,
+        most_delay_ns: 3_000_000_000,
+    });
+    Workload::Saturation {
+        uplink: saturation,
+        downlink: saturation,
+        bytes: PACKET,
+    }
+}
+
+/// What is to be seen of a direction between two times, in s.
+#[derive(Debug)]
+struct Seen {
+    /// Share of the tenths of a second in which a packet arrived that had waited for 0.75 to 3 s.
+    within: f64,
+    /// The longest time without an arrival, s.
+    longest_gap: f64,
+    /// Arrivals, bit/s.
+    rate: f64,
+}
+
+fn seen(packets: &[PacketRecord], from: f64, to: f64) -> Seen {
+    let mut arrived: Vec<(f64, f64)> = packets
+        .iter()
+        .filter_map(|packet| {
+            let (at, sent) = (packet.arrived_ns? as f64, packet.sent_ns? as f64);
+            Some((at * 1e-9, (at - sent) * 1e-9))
+        })
+        .collect();
+    arrived.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least = arrived.iter().map(|(_, delay)| *delay).fold(9.0, f64::min);
+    arrived.retain(|(at, _)| (from..to).contains(at));
+    let mut tenths: Vec<(u64, bool)> = arrived
+        .iter()
+        .map(|(at, delay)| ((at * 10.0) as u64, (0.75..=3.0).contains(&(delay - least))))
+        .collect();
+    tenths.dedup_by_key(|(tenth, _)| *tenth);
+    let inside = tenths.iter().filter(|(_, inside)| *inside).count();
+    let gaps = arrived.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    Seen {
+        within: inside as f64 / ((to - from) * 10.0),
+        longest_gap: gaps.fold(0.0, f64::max),
+        rate: arrived.len() as f64 * f64::from(PACKET) * 8.0 / (to - from),
+    }
+}
+
+fn assert_saturated(packets: &[PacketRecord], from: f64, to: f64, rate: f64, within: f64) {
+    let seen = seen(packets, from, to);
+    println!("{from} to {to} s at {rate}: {seen:?}");
+    assert!((seen.rate / rate - 1.0).abs() < 0.02, "{seen:?}");
+    // Short messages and the millisecond in which this world goes are between two packets.
+    let packet = f64::from(PACKET) * 8.0 / rate;
+    assert!(seen.longest_gap < 1.5 * packet + 0.002, "{seen:?}");
+    assert!(seen.within >= within, "{seen:?}");
+}
+
+#[test]
+fn both_ways_keep_their_queue_between_the_bounds_whatever_the_rate() {
+    let constant = |rate| Schedule::Constant(BitRate(rate));
+    for (uplink, downlink) in [(5_000_000, 50_000_000), (50_000_000, 5_000_000)] {
+        let world = World::new(constant(uplink), constant(downlink), Limits::default());
+        let [up, down] = world.saturate(&adaptive(), 12);
+        assert_saturated(&up, 8.0, 12.0, uplink as f64, 1.0);
+        assert_saturated(&down, 8.0, 12.0, downlink as f64, 1.0);
+    }
+}
+
+/// 12 Mbit/s for 15 s, then 4, then 12 again.
+fn stepped() -> Schedule {
+    let steps = [(0, 12_000_000), (15_000, 4_000_000), (35_000, 12_000_000)]
+        .map(|(start, rate)| (Duration::from_millis(start), BitRate(rate)));
+    Schedule::Series {
+        series: Arc::new(RateSeries::new(steps.to_vec(), None).unwrap()),
+        offset: Duration::ZERO,
+    }
+}
+
+#[test]
+fn a_step_of_the_rate_leaves_the_queue_neither_empty_nor_endless() {
+    let [up, down] = World::new(stepped(), stepped(), Limits::default()).saturate(&adaptive(), 50);
+    for packets in [&up, &down] {
+        assert_saturated(packets, 8.0, 15.0, 12e6, 1.0);
+        // What was on its way when the rate fell to a third, two seconds of it, takes six, whoever sends.
+        assert_saturated(packets, 16.0, 35.0, 4e6, 0.5);
+        assert_saturated(packets, 24.0, 35.0, 4e6, 1.0);
+        assert_saturated(packets, 36.0, 50.0, 12e6, 0.8);
+        assert!(seen(packets, 8.0, 50.0).within > 0.8);
+    }
+}
+
+#[test]
+fn the_server_is_asked_for_no_more_than_it_offers() {
+    let limits = Limits {
+        rate: BitRate(3_000_000),
+        ..Limits::default()
+    };
+    let constant = || Schedule::Constant(BitRate(20_000_000));
+    let [_, down] = World::new(constant(), constant(), limits).saturate(&adaptive(), 10);
+    let rate = seen(&down, 6.0, 10.0).rate;
+    assert!((2.8e6..=3.05e6).contains(&rate), "{rate}");
+}

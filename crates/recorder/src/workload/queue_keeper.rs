@@ -1,0 +1,141 @@
+//! At which rate to send so that a queue stays long, but not endless.
+
+use std::collections::VecDeque;
+
+use cellbed_link::{BitRate, Duration, Time};
+
+/// Arrivals of so long tell what the path delivers.
+const SPAN_NS: i64 = 1_000_000_000;
+
+/// What packets underway lack of the aim, or have too many, is made up for in so long.
+const CORRECTION: Duration = Duration::from_secs(1);
+
+/// How slowly the aim follows what the delays are.
+const LEARNING: Duration = Duration::from_secs(10);
+
+/// The slowest rate, packets/s, so that there is something to hear of.
+const SLOWEST: f64 = 20.0;
+
+/// After so long without news, packets underway count as lost: a path that was gone must be filled again.
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the bounds are those of
+/// Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1: 0.75 and 3 s).
+///
+/// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited too long; a
+/// change of the path's rate then shows only after the whole queue. Here the window is what the path has delivered in the last second, times
+/// the wait aimed at, and the rate is what is delivered and what the window lacks: it follows a change within a second, and grows
+/// exponentially while there is no queue. News of arrivals must come over another path than the one that is kept busy.
+#[derive(Clone, Debug)]
+pub struct QueueKeeper {
+    least: Duration,
+    most: Duration,
+    bits: f64,
+    /// Packets/s.
+    fastest: f64,
+    /// Wait that is aimed at, s. It is longer than the middle by as long as packets travel, which it learns.
+    aim: f64,
+    /// Packets that were sent, those that are thought to have been sent since, and those known to have arrived or to have been passed.
+    sent: u32,
+    thought: f64,
+    through: u32,
+    /// Stamps of the receiver, of the last [`SPAN_NS`].
+    arrivals: VecDeque<i64>,
+    /// Least difference of the stamps of two clocks.
+    least_delay_ns: Option<i64>,
+    /// Of the latest packet.
+    waited: Option<Duration>,
+    heard: Time,
+    rate: f64,
+    /// When the rate was chosen.
+    chosen: Time,
+}
+
+impl QueueKeeper {
+    /// For packets of `bytes` (IP length) that are to wait between `least` and `most`, at no more than `fastest`.
+    pub fn new(least: Duration, most: Duration, bytes: u16, fastest: BitRate, now: Time) -> Self {
+        let bits = f64::from(bytes.max(1)) * 8.0;
+        Self {
+            least,
+            most,
+            bits,
+            fastest: fastest.0 as f64 / bits,
+            aim: (least + most).as_secs_f64() / 2.0,
+            sent: 0,
+            thought: 0.0,
+            through: 0,
+            arrivals: VecDeque::new(),
+            least_delay_ns: None,
+            waited: None,
+            heard: now,
+            rate: SLOWEST.min(fastest.0 as f64 / bits),
+            chosen: now,
+        }
+    }
+
+    /// So many packets have been sent.
+    pub fn sent(&mut self, count: u32) {
+        if count > self.sent {
+            self.sent = count;
+            self.thought = 0.0;
+        }
+    }
+
+    /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which need not agree.
+    pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
+        self.heard = self.heard.max(now);
+        self.through = self.through.max(index.saturating_add(1));
+        self.sent(self.through);
+        let delay = arrived_ns.wrapping_sub(sent_ns);
+        let least = self.least_delay_ns.map_or(delay, |least| least.min(delay));
+        self.least_delay_ns = Some(least);
+        self.waited = Some(Duration::from_nanos(delay.wrapping_sub(least) as u64));
+        self.arrivals.push_back(arrived_ns);
+        while let Some(first) = self.arrivals.front()
+            && arrived_ns.wrapping_sub(*first) > SPAN_NS
+        {
+            self.arrivals.pop_front();
+        }
+    }
+
+    /// How long the latest packet waited that is known to have arrived: its delay less the least one.
+    pub fn waited(&self) -> Option<Duration> {
+        self.waited
+    }
+
+    /// Packets/s that arrived of late.
+    fn delivered(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.arrivals.front(), self.arrivals.back()) else {
+            return 0.0;
+        };
+        // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to tell.
+        let span = (last.wrapping_sub(*first) as f64 * 1e-9).max(0.1);
+        (self.arrivals.len() - 1) as f64 / span
+    }
+
+    /// Chooses the rate from now on, by what is known now. To be asked each 50 or 100 ms; in between the rate that was chosen holds.
+    pub fn choose(&mut self, now: Time) -> BitRate {
+        let passed = now.since(self.chosen);
+        self.thought += self.rate * passed.as_secs_f64();
+        if now.since(self.heard) >= SILENCE {
+            self.through = self.sent;
+            self.thought = 0.0;
+            self.arrivals.clear();
+            self.heard = now;
+        }
+        if let Some(waited) = self.waited {
+            let middle = (self.least + self.most).as_secs_f64() / 2.0;
+            let step = passed.as_secs_f64().min(0.2) / LEARNING.as_secs_f64();
+            self.aim = (self.aim + (middle - waited.as_secs_f64()) * step)
+                .clamp(middle, middle + self.most.as_secs_f64());
+        }
+        let delivered = self.delivered();
+        let underway = f64::from(self.sent - self.through) + self.thought;
+        let lacking = delivered * self.aim - underway;
+        self.rate = (delivered + lacking / CORRECTION.as_secs_f64())
+            .max(SLOWEST)
+            .min(self.fastest);
+        self.chosen = now;
+        BitRate((self.rate * self.bits) as u64)
+    }
+}
