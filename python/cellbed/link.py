@@ -18,6 +18,7 @@ import numpy.typing as npt
 from cellbed import _core
 from cellbed.errors import CellbedError
 from cellbed.outcomes import Outcomes
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Unlimited
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
@@ -232,6 +233,8 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
             raise ValueError(
                 "mahimahi: a cellreplay recording accounts by its keys opportunity and overhead: give those"
             )
+        if isinstance(settings.rate, Conditional):
+            raise ValueError("mahimahi: a recording's opportunities are those of its own packets: leave it out")
         if isinstance(settings.rate, Radio):
             raise ValueError("mahimahi: a radio link has no delivery opportunities to account for: leave it out")
         found["bottleneck"] |= {"mahimahi": True}

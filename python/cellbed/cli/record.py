@@ -1,9 +1,12 @@
 """`cellbed record`: record a live network, or be the other end.
 
 All arguments go to the recorder as they are, `--help` too: it has one parser, and is a program without Python as well.
+But `--for METHOD`, which stands for the trains that a method of replay needs, as `--plan FILE` does for any.
 """
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import typer
 
@@ -19,5 +22,38 @@ def record(context: typer.Context) -> None:
 
     from cellbed._core import record as run
 
-    sys.stdout.flush()
-    raise typer.Exit(run(context.args))
+    with ExitStack() as files:
+        arguments = _with_plan(context.args, files)
+        sys.stdout.flush()
+        status = run(arguments)
+    if "--help" in arguments and "serve" not in arguments:
+        typer.echo(
+            "\nReplay:\n      --for <METHOD>  Send the trains that a method of replay needs: conditional, "
+            "in place of --plan, or cellreplay, which needs no other"
+        )
+    raise typer.Exit(status)
+
+
+def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
+    """The arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
+    import tempfile
+    from pathlib import Path
+
+    found: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        option, equals, method = argument.partition("=")
+        if option != "--for":
+            found.append(argument)
+            continue
+        method = method if equals else next(rest, "")
+        if method not in ("cellreplay", "conditional"):
+            typer.echo(f"error: --for: {method!r} is no method of replay: write cellreplay or conditional", err=True)
+            raise typer.Exit(2)
+        if method == "conditional":
+            from cellbed.recordings.conditional import conditional_plan
+
+            file = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="cellbed-"))) / "plan.json"
+            file.write_text(conditional_plan().model_dump_json(exclude_none=True))
+            found += ["--plan", str(file)]
+    return found

@@ -33,7 +33,9 @@ def shell(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="How it is replayed: 'cellreplay' or 'saturation'.", show_default="cellreplay"),
+        typer.Option(
+            help="How it is replayed: 'cellreplay', 'saturation' or 'conditional'; left out: as it was recorded for."
+        ),
     ] = None,
     light: Annotated[
         tuple[str, str] | None,

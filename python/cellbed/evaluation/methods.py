@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cellbed.errors import CellbedError
 from cellbed.evaluation.network import Network
 from cellbed.recordings import WAYS, Recording, Train, TrainPlan, Way
-from cellbed.recordings.cellreplay import derive
-from cellbed.recordings.conditional import conditional_plan, model_text
+from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.description import Calibration
+from cellbed.recordings.replay import write_replay_files
 from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
+from cellbed.recordings.tool_files import heavy_text
 from cellbed.recordings.trips import fixed_delay
-from cellbed.testbed.stages import MTU, REPLAY, Stage
+from cellbed.scenario.recorded import calibrated_queue, replayed
+from cellbed.testbed.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
 """G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""
@@ -71,35 +72,9 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     trace = folder / f"{way}.trace"
     trace.write_text(heavy_text(opportunities(recording, way, MTU)))
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
-    bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue(recording, way), "mahimahi": True}
+    queue = queue_config(calibrated_queue(recording.description, way), 0, lambda: None)
+    bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
     return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
-
-
-def _cellreplay(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-    """The method of the paper (Sentosa et al., NSDI 2025, §4.3)."""
-    found = derive(recording, way)
-    texts = {
-        "light": light_text(found.light, whole=False),
-        "heavy": heavy_text(found.heavy),
-        "latency-offset": offsets_text(found.offsets, stepped=False) if found.offsets else "",
-    }
-    paths = {}
-    for name, text in texts.items():
-        path = folder / f"{way}.{name}"
-        path.write_text(text)
-        paths[name] = str(path) if text else None
-    stage: dict[str, Any] = {
-        "kind": REPLAY,
-        "light": paths["light"],
-        "heavy": paths["heavy"],
-        "latency_offset": paths["latency-offset"],
-        "queue": queue(recording, way),
-        "looped": True,
-        "offset_ns": 0,
-        "idle_ns": found.idle_ns or 0,
-        "opportunity_bytes": found.packet_bytes,
-    }
-    return [stage]
 
 
 def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
@@ -107,26 +82,18 @@ def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     return conditional_plan()
 
 
-def _conditional(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-    """Ours: what packets in the same situation met (see :mod:`cellbed.recordings.conditional`)."""
-    model = folder / f"{way}.model.json"
-    model.write_text(model_text(recording, way))
-    return [
-        {
-            "kind": "conditional",
-            "model": str(model),
-            "queue": queue(recording, way),
-            "looped": True,
-            "offset_ns": 0,
-            "seed": WAYS.index(way),
-        }
-    ]
+def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
+    """As ``kind = "recording"`` replays a recording: F told at the queue, where it is calibrated."""
 
+    def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
+        found, description = _calibrated(recording.description.calibration, way), recording.description
+        files = write_replay_files(recording, way, method, folder)
+        # A calibration without F found no idle time after which trains fared otherwise: they are always light.
+        capacity = replayed(files, way, description.packet_bytes, found.idle_ns or 0)
+        parameters = Parameters(capacity, calibrated_queue(description, way))
+        return [bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))]
 
-def queue(recording: Recording, way: Way) -> dict[str, Any]:
-    """A drop-tail queue of the calibrated size, or an infinite one where the calibration found no end of it."""
-    size = _calibrated(recording.description.calibration, way).queue_bytes
-    return {"kind": "infinite"} if size is None else {"kind": "droptail", "packets": None, "bytes": size}
+    return direction
 
 
 def _calibrated(calibration: Calibration | None, way: Way) -> Any:
@@ -140,8 +107,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("saturation", paper_plan, _saturation),
-        Method("cellreplay", paper_plan, _cellreplay),
-        Method("conditional", _conditional_plan, _conditional),
+        Method("cellreplay", paper_plan, _derived("cellreplay")),
+        Method("conditional", _conditional_plan, _derived("conditional")),
     )
 }
 """Every method by its name."""

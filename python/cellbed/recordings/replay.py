@@ -13,33 +13,45 @@ from typing import Literal
 
 import cellbed
 from cellbed.recordings.cellreplay import LightRow, derive
-from cellbed.recordings.description import Way
+from cellbed.recordings.conditional import conditional_plan, model_text
+from cellbed.recordings.description import Description, Way
 from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.recordings.trips import fixed_delay
 
-Method = Literal["cellreplay", "saturation"]
+Method = Literal["cellreplay", "saturation", "conditional"]
 """How a recording is replayed.
 
 cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: the opportunities of the saturation behind
-half the least round-trip time, as Mahimahi does (Netravali et al., ATC 2015).
+half the least round-trip time, as Mahimahi does (Netravali et al., ATC 2015). conditional: ours, what packets in the
+same situation met (:mod:`cellbed.recordings.conditional`).
 """
 
 _REVISION = 1
 """To be raised when the same recording gives other files than before."""
 
-_LIGHT, _HEAVY, _OFFSETS = "light", "heavy", "latency-offset"
+_LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """Files of one direction in the formats of a ``cellreplay`` capacity; latency_offset: ``None`` for none."""
+    """Files of one direction; ``None`` for what the method does not have.
 
-    light: Path
+    light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: of the stage ``conditional``,
+    in place of light rows.
+    """
+
     heavy: Path
+    light: Path | None
     latency_offset: Path | None
+    model: Path | None
+
+
+def is_conditional(description: Description) -> bool:
+    """Whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`."""
+    return description.light.plan is not None and description.light.plan.rotation == conditional_plan().rotation
 
 
 def replay_files(folder: Path, way: Way, method: Method, train: int | None = None) -> ReplayFiles:
@@ -57,8 +69,13 @@ def replay_files(folder: Path, way: Way, method: Method, train: int | None = Non
         except RecordingError as error:
             if not made.is_dir():  # another process may have been sooner
                 raise RecordingError(f"{error}; set XDG_CACHE_HOME to a folder that can be written") from None
-    light, heavy, offsets = (made / f"{stem}-{part}" for part in (_LIGHT, _HEAVY, _OFFSETS))
-    return ReplayFiles(light, heavy, offsets if offsets.exists() else None)
+    return _files(made, stem)
+
+
+def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
+    """The same for a recording that need not lie anywhere, written into a folder that exists."""
+    _write(_texts(recording, way, method, None), folder, way)
+    return _files(folder, way)
 
 
 def cache_folder() -> Path:
@@ -66,6 +83,13 @@ def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG base directory specification: a relative path is invalid and to be ignored.
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "cellbed" / "replay"
+
+
+def _files(folder: Path, stem: str) -> ReplayFiles:
+    light, offsets, model = (
+        path if (path := folder / f"{stem}-{part}").exists() else None for part in (_LIGHT, _OFFSETS, _MODEL)
+    )
+    return ReplayFiles(folder / f"{stem}-{_HEAVY}", light, offsets, model)
 
 
 def _texts(recording: Recording, way: Way, method: Method, train: int | None) -> dict[str, str]:
@@ -76,6 +100,13 @@ def _texts(recording: Recording, way: Way, method: Method, train: int | None) ->
         # A row without opportunities of its own: all packets meet the heavy ones, behind one delay.
         rows: list[LightRow] = [(0, delay, [])]
         return {_LIGHT: light_text(rows, whole=False), _HEAVY: heavy_text(opportunities(recording, way))}
+    if method == "conditional":
+        if not is_conditional(recording.description):
+            raise RecordingError(
+                "its trains are not those that the method conditional learns from: record with "
+                "`cellbed record … --for conditional`, or replay it by the method cellreplay"
+            )
+        return {_MODEL: model_text(recording, way), _HEAVY: heavy_text(opportunities(recording, way))}
     found = derive(recording, way, train)
     texts = {_LIGHT: light_text(found.light, whole=False), _HEAVY: heavy_text(found.heavy)}
     return texts | ({_OFFSETS: offsets_text(found.offsets, stepped=False)} if found.offsets else {})

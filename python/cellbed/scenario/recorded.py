@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field
 
 from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Probability, QueueLimit, TextField, quantity
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.losses import LOSS_FORM, Loss
@@ -24,12 +25,18 @@ from cellbed.traces.replay import latency_offsets, light_rows
 
 if TYPE_CHECKING:
     from cellbed.recordings.description import CalibratedDirection, Description
+    from cellbed.recordings.replay import ReplayFiles
 
 Way = Literal["uplink", "downlink"]
 WAYS: tuple[Way, ...] = ("uplink", "downlink")
-Method = Literal["cellreplay", "saturation"]
+Method = Literal["cellreplay", "saturation", "conditional"]
+IdleAt = Literal["link", "queue"]
+Anchor = Literal["base-delay", "first-packet"]
 
 _DEFAULT_QUEUE = "1 MB"
+IDLE_AT: IdleAt = "link"
+"""Where F is told unless asked otherwise: at the queue it would suit its calibration better, but is further from the
+recorded network (docs/evaluation.md)."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +60,61 @@ class RecordingSource:
         except RecordingError as error:
             raise TraceError(str(error)) from None
 
-    def calibrated(self, way: Way) -> CalibratedDirection | None:
-        """What was calibrated of a direction, if it was."""
-        calibration = self.description.calibration
-        return None if calibration is None else getattr(calibration.directions, way)
+    @cached_property
+    def method(self) -> Method:
+        """That of the trains it was recorded with: ``conditional`` for its own, and else ``cellreplay``."""
+        from cellbed.recordings.replay import is_conditional
 
-    def queue(self, way: Way) -> DropTail:
-        """A drop-tail queue of the calibrated length, B; of 1 MB where it was not calibrated."""
-        calibrated = self.calibrated(way)
-        if calibrated is None or not calibrated.queue_bytes:
-            return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
-        return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, calibrated.queue_bytes)))
+        return "conditional" if is_conditional(self.description) else "cellreplay"
+
+
+def calibrated(description: Description, way: Way) -> CalibratedDirection | None:
+    """What was calibrated of a direction, if it was."""
+    calibration = description.calibration
+    return None if calibration is None else getattr(calibration.directions, way)
+
+
+def calibrated_queue(description: Description, way: Way) -> DropTail:
+    """A drop-tail queue of the calibrated length, B; of 1 MB where that is not known."""
+    found = calibrated(description, way)
+    if found is None or not found.queue_bytes:
+        return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
+    return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, found.queue_bytes)))
+
+
+def replayed(
+    files: ReplayFiles,
+    name: str,
+    packet_bytes: int,
+    idle: int,
+    idle_at: IdleAt = IDLE_AT,
+    anchor: Anchor = "base-delay",
+) -> Replay | Conditional:
+    """What one direction of a recording does by files that were derived of it; they are read here.
+
+    name: of the recording and its direction. idle, idle_at and anchor concern light rows only.
+    Raises TraceError for files that cannot be read.
+    """
+    heavy = TraceSource(name, files.heavy)
+    if files.light is None:
+        assert files.model is not None, "a method has light rows or a model"
+        conditional = Conditional(name, files.model, heavy, packet_bytes)
+        _ = heavy.trace, conditional.sha256
+        return conditional
+    folder = File()
+    replay = Replay.model_construct(
+        kind="cellreplay",
+        light=light_rows(str(files.light), folder),
+        heavy=heavy,
+        latency_offset=None if files.latency_offset is None else latency_offsets(str(files.latency_offset), folder),
+        idle=idle,
+        idle_at=idle_at,
+        anchor=anchor,
+        opportunity=packet_bytes,
+        overhead=0,
+    )
+    _ = heavy.trace, [file.content for _, file in replay.files]
+    return replay
 
 
 def _read(text: str, folder: File) -> RecordingSource:
@@ -90,53 +141,50 @@ class _Replayed(Table):
     path: Annotated[RecordingSource, _RECORDING] = Field(
         description="Directory of the recording, as `cellbed record` makes it."
     )
-    method: Method = Field(
-        "cellreplay",
-        description="By the method of CellReplay, or the saturation alone behind half the least round-trip time.",
+    method: Method | None = Field(
+        None,
+        description="By the method of CellReplay, the saturation alone behind half the least round-trip time, or "
+        "conditional on what packets meet; left out: what the recording's trains were made for.",
+        examples=["conditional"],
     )
-    idle_at: Literal["link", "queue"] = Field(
-        "queue",
+    idle_at: IdleAt = Field(
+        IDLE_AT,
         description="Where the idle time F is told: at the queue, as it is calibrated, or from leaving to coming.",
     )
-    anchor: Literal["base-delay", "first-packet"] = Field(
+    anchor: Anchor = Field(
         "base-delay",
         description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
     )
 
-    def _replay(self, way: Way, idle: int | None) -> Replay:
+    def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
         """What a direction replays, its files made and read.
 
-        Raises TraceError for what is wrong with the recording, and where F is not known.
+        Raises TraceError for what is wrong with the recording, where F is not known, and where it has no place.
         """
         from cellbed.recordings import RecordingError
         from cellbed.recordings.replay import replay_files
 
         source = self.path
-        calibrated = source.calibrated(way)
-        if idle is None and self.method == "cellreplay":
-            if calibrated is None or calibrated.idle_ns is None:
+        method = self.method or source.method
+        if method == "conditional" and idle is not None:
+            raise TraceError("the method conditional has no idle time F: leave out idle, or replay by cellreplay")
+        if method == "cellreplay" and idle is None:
+            found = calibrated(source.description, way)
+            if found is None or found.idle_ns is None:
                 raise TraceError(
                     f"{source.path}: the idle time F of the {way} was not calibrated: write it as idle, such as '24 ms'"
                 )
-            idle = calibrated.idle_ns
+            idle = found.idle_ns
         try:
-            files = replay_files(source.path, way, self.method)
+            files = replay_files(source.path, way, method)
         except RecordingError as error:
-            raise TraceError(str(error)) from None
-        folder = File()
-        replay = Replay.model_construct(
-            kind="cellreplay",
-            light=light_rows(str(files.light), folder),
-            heavy=TraceSource(f"{source.name} {way}", files.heavy),
-            latency_offset=None if files.latency_offset is None else latency_offsets(str(files.latency_offset), folder),
-            idle=idle or 0,
-            idle_at=self.idle_at,
-            anchor=self.anchor,
-            opportunity=source.description.packet_bytes,
-            overhead=0,
-        )
-        _ = replay.heavy.trace, [file.content for _, file in replay.files]
-        return replay
+            raise TraceError(_with_place(str(error), source.path)) from None
+        packet_bytes = source.description.packet_bytes
+        return replayed(files, f"{source.name} {way}", packet_bytes, idle or 0, self.idle_at, self.anchor)
+
+
+def _with_place(text: str, path: File) -> str:
+    return text if str(path) in text else f"{path}: {text}"
 
 
 class RecordedDirection(_Replayed):
@@ -147,7 +195,7 @@ class RecordedDirection(_Replayed):
         None, description="F, how long the link must be empty to be cold; left out: the calibrated time."
     )
 
-    def replay(self) -> Replay:
+    def replay(self) -> Replay | Conditional:
         """What the direction replays. Raises TraceError."""
         return self._replay(self.way, self.idle)
 
@@ -178,12 +226,12 @@ class RecordedLink(_Replayed):
     loop: bool = Field(True, description="Whether the recording starts again when it ends.")
 
     @cached_property
-    def up(self) -> Replay:
+    def up(self) -> Replay | Conditional:
         """What the uplink replays. Raises TraceError."""
         return self._replay("uplink", getattr(self.idle, "uplink", None))
 
     @cached_property
-    def down(self) -> Replay:
+    def down(self) -> Replay | Conditional:
         """What the downlink replays. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
@@ -199,7 +247,7 @@ class RecordedLink(_Replayed):
 
     def completed(self) -> Self:
         """The link with the queues that were calibrated, where none was asked for."""
-        up, down = (getattr(self.queue, way, None) or self.path.queue(way) for way in WAYS)
+        up, down = (getattr(self.queue, way, None) or calibrated_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
 from cellbed.scenario.losses import LOSS_FORM, Loss
@@ -15,7 +16,7 @@ from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.recorded import RecordedDirection
+from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
 from cellbed.scenario.units import UnitError
@@ -28,7 +29,7 @@ _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDir
 class Settings:
     """What one direction of a link is to do from now on; what is None stays as it is."""
 
-    rate: LinkCapacity | Radio | None = None
+    rate: LinkCapacity | Radio | Conditional | None = None
     delay: Delay | None = None
     queue: Queue | None = None
     loss: Loss | None = None
@@ -91,8 +92,11 @@ def read_texts(texts: Mapping[str, Any], folder: Path) -> Settings:
 
 def _settings(asked: _Written) -> Settings:
     """The settings; of a recording what it says stands in place of its name. Raises TraceError."""
-    rate, queue = asked.rate, asked.queue
-    if isinstance(rate, RecordedDirection):
-        queue = queue or rate.path.queue(rate.way)
-        rate = rate.replay()
+    rate: LinkCapacity | Radio | Conditional | None
+    queue = asked.queue
+    if isinstance(asked.rate, RecordedDirection):
+        rate = asked.rate.replay()
+        queue = queue or calibrated_queue(asked.rate.path.description, asked.rate.way)
+    else:
+        rate = asked.rate
     return Settings(rate, asked.delay, queue, asked.loss, asked.duplication, asked.corruption)

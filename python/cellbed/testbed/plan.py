@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.model import AnyMobileLink
 from cellbed.scenario.radio import Radio
@@ -68,7 +69,7 @@ class Direction:
     changes: tuple[tuple[int, Parameters], ...] = ()
 
     @property
-    def capacity(self) -> LinkCapacity | Radio:
+    def capacity(self) -> LinkCapacity | Radio | Conditional:
         """What limits the rate at the start."""
         return self.parameters.capacity
 
@@ -148,6 +149,8 @@ class Direction:
                     found[source.name] = source.sha256
                 elif isinstance(source, Replay):
                     found |= {each.name: each.sha256 for each in (source.heavy, *(file for _, file in source.files))}
+                elif isinstance(source, Conditional):
+                    found |= {f"{source.name} model": source.sha256, source.heavy.name: source.heavy.sha256}
         return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cellbed.scenario.capacities import RateSeries, TokenBucket
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
@@ -68,7 +69,7 @@ def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) ->
         case TokenBucket() | Unlimited():
             # A bucket begins full.
             return arrival_ns
-        case Replay():
+        case Replay() | Conditional():
             raise ValueError(f"what {direction.name} does to a packet depends on those before it")
         case Radio():
             raise ValueError(f"{direction.name} is a radio link")
@@ -104,7 +105,7 @@ def offered(direction: Direction, begin_ns: int, end_ns: int) -> int:
     match direction.capacity:
         case TraceSource() as trace:
             return trace.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
-        case Replay() as replay:
+        case Replay() | Conditional() as replay:
             heavy = replay.heavy.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
             return heavy * replay.opportunity // MTU
         case ConstantRate(bit_rate=rate) | TokenBucket(rate=rate):

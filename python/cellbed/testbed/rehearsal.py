@@ -12,6 +12,7 @@ import numpy as np
 
 from cellbed import _core
 from cellbed.outcomes import Fate
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.testbed.plan import Direction
@@ -20,7 +21,7 @@ from cellbed.testbed.prediction import Clock
 
 def depends_on_load(path: Sequence[Direction]) -> bool:
     """Whether what becomes of a packet on this path depends on the packets before it."""
-    return any(isinstance(direction.capacity, Replay | Radio) for direction in path)
+    return any(isinstance(direction.capacity, Replay | Conditional | Radio) for direction in path)
 
 
 def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[int | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.stages import (
+    CONDITIONAL,
     RADIO,
     REPLAY,
     Playing,
@@ -72,6 +74,8 @@ def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     if capacity is not None:
         if stage["kind"] == REPLAY or isinstance(capacity, Replay):
             raise RateChangeError(_NEVER.format(name, "cellreplay recording"))
+        if stage["kind"] == CONDITIONAL or isinstance(capacity, Conditional):
+            raise RateChangeError(_NEVER.format(name, "recording"))
         if stage["kind"] == RADIO or isinstance(capacity, Radio):
             raise RateChangeError(_NEVER.format(name, "radio link"))
         played = stage["schedule"]
@@ -92,7 +96,7 @@ def _rate_of(stage: Stage) -> float | None:
 
     if stage["kind"] == REPLAY:
         return parse_trace(stage["heavy"]).mean_bit_rate
-    if stage["kind"] == RADIO:
+    if stage["kind"] in (RADIO, CONDITIONAL):
         return None
     played = stage["schedule"]
     match played["kind"]:

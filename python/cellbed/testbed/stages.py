@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
+from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Pareto, RandomDelay, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
@@ -31,11 +32,15 @@ SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "bottleneck", "d
 REPLAY = "workload-dependent"
 """Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
 
+CONDITIONAL = "conditional"
+"""Kind of the stage that replays a recording conditional on what packets meet."""
+
 RADIO = "radio"
 """Kind of the stage that generates a radio link."""
 
 _SLOT_OF: dict[str, Slot] = {
     REPLAY: "bottleneck",
+    CONDITIONAL: "bottleneck",
     RADIO: "bottleneck",
     "gilbert-elliott": "loss",
     "loss-series": "loss",
@@ -55,7 +60,7 @@ class Parameters:
     """What one direction does, as the scenario has it. queue: ``None`` for one that never drops, and of a radio
     link for the profile's own."""
 
-    capacity: LinkCapacity | Radio = field(default_factory=Unlimited)
+    capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
     delay: Delay = 0
     loss: Loss = 0.0
@@ -78,7 +83,7 @@ def slot_of(stage: Stage) -> Slot:
 
 
 def stages(
-    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio"]], int]
+    parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio", "replay"]], int]
 ) -> dict[Slot, Stage]:
     """The stages of a direction by their place. seed: of the random numbers of a place.
 
@@ -98,13 +103,17 @@ def stages(
 
 
 def bottleneck_stage(
-    parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio"]], int]
+    parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio", "replay"]], int]
 ) -> Stage:
     """A stage in which packets queue for their turn: for a schedule, a recording that depends on the load, or the slots
     of a radio link. seed: as for :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:
             return _replay_stage(replay, playing) | {"queue": _waiting(parameters, seed("queue"))}
+        case Conditional() as conditional:
+            played = {"looped": playing.looped, "offset_ns": playing.start_ns, "seed": seed("replay")}
+            stage = {"kind": CONDITIONAL, "model": str(conditional.model), **played}
+            return stage | {"queue": _waiting(parameters, seed("queue"))}
         case Radio() as radio:
             stage = {"kind": RADIO, "profile": radio.profile, "way": radio.way, "seed": seed("radio")}
             stage |= {"offset_ns": playing.start_ns} if playing.start_ns else {}
@@ -200,12 +209,12 @@ def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
             return {"kind": "unlimited"}
 
 
-def mean_rate(capacity: LinkCapacity | Radio) -> float | None:
+def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
     """Mean rate in bit/s; ``None`` where there is no limit, or chance decides."""
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
-        case Replay():
+        case Replay() | Conditional():
             return capacity.heavy.trace.mean_bit_rate * capacity.opportunity / MTU
         case RateSeries():
             end = capacity.period or capacity.points[-1][0]

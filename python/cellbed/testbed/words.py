@@ -47,7 +47,7 @@ def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = No
     return stage_words(before, names), stage_words(after, names)
 
 
-_ORDER = {"bottleneck": 0, "workload-dependent": 0, "radio": 0, "delay": 1, "jitter": 1}
+_ORDER = {"bottleneck": 0, "workload-dependent": 0, "conditional": 0, "radio": 0, "delay": 1, "jitter": 1}
 
 
 def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
@@ -60,6 +60,11 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
             return f"{schedule_words(stage['schedule'], names)}, {queue_words(stage['queue'])}"
         case "workload-dependent":
             return f"{_replay_words(stage, names)}, {queue_words(stage['queue'])}"
+        case "conditional":
+            replay = (
+                f"conditional {Path(stage['model']).name}{_offset(stage)}, {'looped' if stage['looped'] else 'once'}"
+            )
+            return f"{replay}, {queue_words(stage['queue'])}"
         case "radio":
             queue = f", {queue_words(stage['queue'])}" if stage.get("queue") else ""
             return f"radio {stage['profile']}{_offset(stage)}{queue}"

@@ -1,0 +1,33 @@
+"""A recording replayed conditional on what each packet meets: what one direction of a network does by its load."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cellbed.traces import TraceError, TraceSource
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A model learnt from a recording, as the emulator's stage ``conditional`` reads it.
+
+    name: of the recording and its direction. model: file. heavy: what saturation got, opportunities of `opportunity`
+    bytes; the model has the same, and the rate is told by it.
+    """
+
+    name: str
+    model: Path
+    heavy: TraceSource
+    opportunity: int
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal digest of the model. Raises TraceError when the file cannot be read."""
+        try:
+            with self.model.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise TraceError(f"{self.model}: cannot read this file: {error.strerror}") from error
