@@ -16,7 +16,7 @@ from cellbed.recordings.replay import write_replay_files
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.tool_files import heavy_text
 from cellbed.recordings.trips import fixed_delay
-from cellbed.scenario.recorded import calibrated_queue, replayed
+from cellbed.scenario.recorded import calibrated_idle, calibrated_queue, replayed
 from cellbed.testbed.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
@@ -83,13 +83,13 @@ def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 
 def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
-    """As ``kind = "recording"`` replays a recording: F told at the queue, where it is calibrated."""
+    """As ``kind = "recording"`` replays a recording."""
 
     def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-        found, description = _calibrated(recording.description.calibration, way), recording.description
+        description = recording.description
         files = write_replay_files(recording, way, method, folder)
-        # A calibration without F found no idle time after which trains fared otherwise: they are always light.
-        capacity = replayed(files, way, description.packet_bytes, found.idle_ns or 0)
+        idle = calibrated_idle(description, way, folder) if method == "cellreplay" else 0
+        capacity = replayed(files, way, description.packet_bytes, idle)
         parameters = Parameters(capacity, calibrated_queue(description, way))
         return [bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))]
 

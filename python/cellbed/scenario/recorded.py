@@ -82,6 +82,14 @@ def calibrated_queue(description: Description, way: Way) -> DropTail:
     return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, found.queue_bytes)))
 
 
+def calibrated_idle(description: Description, way: Way, path: File) -> int:
+    """F of a direction, ns. path: of the recording. Raises TraceError where it was not calibrated."""
+    found = calibrated(description, way)
+    if found is None or found.idle_ns is None:
+        raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: write it as idle, such as '24 ms'")
+    return found.idle_ns
+
+
 def replayed(
     files: ReplayFiles,
     name: str,
@@ -169,12 +177,7 @@ class _Replayed(Table):
         if method == "conditional" and idle is not None:
             raise TraceError("the method conditional has no idle time F: leave out idle, or replay by cellreplay")
         if method == "cellreplay" and idle is None:
-            found = calibrated(source.description, way)
-            if found is None or found.idle_ns is None:
-                raise TraceError(
-                    f"{source.path}: the idle time F of the {way} was not calibrated: write it as idle, such as '24 ms'"
-                )
-            idle = found.idle_ns
+            idle = calibrated_idle(source.description, way, source.path)
         try:
             files = replay_files(source.path, way, method)
         except RecordingError as error:

@@ -76,7 +76,7 @@ impl<P> Conditional<P> {
             queue: Queue::new(&config.queue, zero),
             serving: None,
             flight: Flight::new(false),
-            sent: Time::ZERO,
+            sent: zero,
             busy_since: Time::ZERO,
             warmth: Warmth::default(),
             told: Time::ZERO,
@@ -103,6 +103,9 @@ impl<P> Conditional<P> {
         self.random = Random::new(self.config.seed);
         self.queue.restart(zero);
         self.warmth = Warmth::default();
+        if self.level().packets.0 == 0 {
+            self.sent = zero; // idle for as long as a new link
+        }
         self.saturate(now);
     }
 
