@@ -9,6 +9,7 @@ from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import EachWay, Ways
+from cellbed.scenario.impairments import EXAMPLES, CorruptionEachWay, DuplicationEachWay, LossEachWay
 from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.replay import Replay
@@ -21,7 +22,6 @@ _DELAY = Annotated[Any, DELAY_FORM]
 _LOSS = Annotated[Any, LOSS_FORM]
 _QUEUE = {"kind": "droptail"}
 _QUEUES = [{"kind": "droptail", "limit": "1 MB"}]
-_LOSSES = [0.01, "1 %"]
 
 
 class Change(Table):
@@ -41,13 +41,13 @@ class Change(Table):
         None, description="Bottleneck queue from then on; a queue of the same kind goes on.", examples=_QUEUES
     )
     loss: Annotated[Ways[Loss | None], EachWay(_LOSS)] | None = Field(
-        None, description="Loss from then on.", examples=_LOSSES
+        None, description="Loss from then on.", examples=EXAMPLES
     )
     duplication: Annotated[Ways[float | None], EachWay(Probability)] | None = Field(
-        None, description="Probability of doubling from then on.", examples=_LOSSES
+        None, description="Probability of doubling from then on.", examples=EXAMPLES
     )
     corruption: Annotated[Ways[float | None], EachWay(Probability)] | None = Field(
-        None, description="Probability of damage from then on.", examples=_LOSSES
+        None, description="Probability of damage from then on.", examples=EXAMPLES
     )
 
 
@@ -68,15 +68,9 @@ class MobileLink(Table):
     queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
         written(_QUEUE), description="Bottleneck queue, each direction its own.", examples=_QUEUES
     )
-    loss: Annotated[Ways[Loss], EachWay(_LOSS, 0.0)] = Field(
-        written(0.0), description="Loss of packets before the bottleneck.", examples=_LOSSES
-    )
-    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that a packet comes twice.", examples=_LOSSES
-    )
-    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that one bit of a packet is turned round.", examples=_LOSSES
-    )
+    loss: LossEachWay = Field(written(0.0), description="Loss of packets before the bottleneck.")
+    duplication: DuplicationEachWay = written(0.0)
+    corruption: CorruptionEachWay = written(0.0)
     start: Offset = Field(written("0 s"), description="Offset into traces and series at which the workload begins.")
     loop: bool = Field(True, description="Whether the traces start again when they end.")
     changes: list[Change] = Field([], description="What changes while the workload runs, in order of time.")

@@ -1,14 +1,13 @@
 """A generated mobile link: a radio access network by the name of its profile, where there is no recording."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field
 
 from cellbed.scenario.capacities import LinkCapacity
-from cellbed.scenario.fields import Probability
 from cellbed.scenario.forms import EachWay, Ways
-from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, LossEachWay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Path, Table, written
@@ -53,15 +52,9 @@ class RadioLink(Table):
         description="Queue in front of the radio link, each direction its own; left out: the profile's.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
-    loss: Annotated[Ways[Loss], EachWay(Annotated[Any, LOSS_FORM], 0.0)] = Field(
-        written(0.0), description="Loss of packets before the radio link.", examples=[0.01, "1 %"]
-    )
-    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that a packet comes twice.", examples=[0.01, "1 %"]
-    )
-    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that one bit of a packet is turned round.", examples=[0.01, "1 %"]
-    )
+    loss: LossEachWay = Field(written(0.0), description="Loss of packets before the radio link.")
+    duplication: DuplicationEachWay = written(0.0)
+    corruption: CorruptionEachWay = written(0.0)
     start: Offset = Field(written("0 s"), description="Where in the course of the surroundings the workload begins.")
 
     @property

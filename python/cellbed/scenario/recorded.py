@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field
 
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
-from cellbed.scenario.fields import Probability, QueueLimit, TextField, quantity
+from cellbed.scenario.fields import QueueLimit, TextField, quantity
 from cellbed.scenario.forms import EachWay, Ways
-from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, LossEachWay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
@@ -216,15 +216,9 @@ class RecordedLink(_Replayed):
         description="Bottleneck queue, each direction its own; left out: drop-tail as long as calibrated, or 1 MB.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
-    loss: Annotated[Ways[Loss], EachWay(Annotated[Any, LOSS_FORM], 0.0)] = Field(
-        written(0.0), description="Loss of packets before the link.", examples=[0.01, "1 %"]
-    )
-    duplication: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that a packet comes twice.", examples=[0.01, "1 %"]
-    )
-    corruption: Annotated[Ways[float], EachWay(Probability, 0.0)] = Field(
-        written(0.0), description="Probability that one bit of a packet is turned round.", examples=[0.01, "1 %"]
-    )
+    loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
+    duplication: DuplicationEachWay = written(0.0)
+    corruption: CorruptionEachWay = written(0.0)
     start: Offset = Field(written("0 s"), description="Where in the recording the workload begins.")
     loop: bool = Field(True, description="Whether the recording starts again when it ends.")
 
