@@ -1,0 +1,56 @@
+"""Groups of verbs that are imported when they are called: start-up time counts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
+    """A command group of the modules in `package`.
+
+    verbs: names, in the order in which they are listed, and the first line of each one's help. The verb ``some-thing``
+    is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there.
+    """
+
+    class Verbs(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(verbs)
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            wrong = args[0]
+            if wrong not in verbs and wrong[:1] != "-" and not ctx.resilient_parsing:
+                begun = [verb for verb in verbs if verb.startswith(wrong)] if wrong else []
+                near = begun or difflib.get_close_matches(wrong.lower(), verbs, n=2)
+                hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(verbs)}."
+                ctx.fail(f"There is no verb '{wrong}'. {hint}")
+            return super().resolve_command(ctx, args)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in verbs:
+                return None
+            if ctx.resilient_parsing or _only_lists(ctx):
+                return TyperCommand(cmd_name, help=verbs[cmd_name])
+            word = cmd_name.replace("-", "_")
+            module = importlib.import_module(f"{package}.{word}")
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            verb: Any = getattr(module, "app", None)
+            if verb is not None:
+                command = typer.main.get_command(verb)
+                command.name = cmd_name
+                return command
+            app.command(cmd_name)(getattr(module, word))
+            return typer.main.get_command(app)
+
+    return Verbs
+
+
+def _only_lists(ctx: Any) -> bool:
+    """Whether this group's own help is asked for, which needs the first lines only."""
+    words = ctx.command_path.split()[1:]
+    return sys.argv[1 : len(words) + 2] in ([*words, "--help"], words)

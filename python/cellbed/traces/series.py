@@ -1,0 +1,54 @@
+"""What a recording says over time: Parquet files of one of three contents.
+
+| content | columns | a row is |
+|---|---|---|
+| ``opportunities`` | ``at_ns`` int64 | a packet delivery opportunity of at most 1500 bytes of IP |
+| ``rate`` | ``at_ns`` int64, ``bit_s`` float64 | the rate from this time until the next row's, or the end |
+| ``round-trip`` | ``at_ns`` int64, ``round_trip_ns`` int64 or null | a probe sent then; null if no answer came |
+
+Times count from the recording's start, are never negative and never run backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Part = Literal["uplink", "downlink", "round-trip"]
+"""What of a network a series is about."""
+PARTS: tuple[Part, ...] = ("uplink", "downlink", "round-trip")
+
+OPPORTUNITY_BYTES = 1500
+"""Bytes of IP that one opportunity carries."""
+
+
+class Content(StrEnum):
+    """What the rows of a series are."""
+
+    OPPORTUNITIES = "opportunities"
+    RATE = "rate"
+    ROUND_TRIP = "round-trip"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One part of a recording.
+
+    path: its Parquet file. duration_ns: from time zero to its end, which may be later than its last row; the period
+    of a looped replay.
+    """
+
+    content: Content
+    path: Path
+    duration_ns: int
+
+    def scan(self) -> pl.LazyFrame:
+        """Its rows, read when they are asked for."""
+        import polars as pl
+
+        return pl.scan_parquet(self.path)
