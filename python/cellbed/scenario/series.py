@@ -85,19 +85,21 @@ LOSS = Column("loss", {"loss": Decimal(1)}, Decimal(0), Decimal(1), whole=False)
 def recording(column: Column, *, timed: bool = True) -> TextField:
     """The name of a CSV file of recorded values, with a column of times if `timed`."""
 
-    def read(text: str, folder: Path) -> Recording:
-        path = find_file(text, folder)
-        if path is None:
-            why = obstacle(text, folder, "file of recorded values")
-            raise UnitError(f"{why}: write the path of a CSV file")
-        return _load(text, path, column, timed)
-
     return TextField(
-        read,
+        lambda text, folder: read_recording(text, folder, column, timed=timed),
         lambda file: str(file.name),
         {"minLength": 1, "examples": [f"{column.name}.csv"]},
         lambda _number: "the path of a CSV file",
     )
+
+
+def read_recording(text: str, folder: Path, column: Column, *, timed: bool = True) -> Recording:
+    """The recorded values in the CSV file called `text`, relative to `folder`. Raises UnitError."""
+    path = find_file(text, folder)
+    if path is None:
+        why = obstacle(text, folder, "file of recorded values")
+        raise UnitError(f"{why}: write the path of a CSV file")
+    return _load(text, path, column, timed)
 
 
 def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
