@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from shell_world import World, open_world
+
+# A loaded machine is no fault of what is tested.
+settings.register_profile("cellbed", deadline=None)
+settings.load_profile("cellbed")
 
 
 @pytest.fixture

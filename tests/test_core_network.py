@@ -73,7 +73,7 @@ def test_paris_has_two_modes_and_the_others_one() -> None:
 def test_what_is_drawn_has_the_distribution(name: str, hours: Hours) -> None:
     model = PLACES[name].round_trips
     single = RoundTrips(((1.0, model.routes[0][1]),), model.queue, model.sigma)
-    trips = sorted(trip for _, trip in single.over(4000 * S, hours, Random(7)))
+    trips = sorted(trip for _, trip in single.over(3000 * S, hours, Random(7)))
     for share in (0.05, 0.5, 0.95, 0.99):
         drawn = trips[int(share * len(trips))] - single.routes[0][1]
         assert drawn == pytest.approx(single.percentile(share, hours) - single.routes[0][1], rel=0.05)

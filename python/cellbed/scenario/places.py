@@ -29,7 +29,9 @@ Hours = Literal["off-peak", "peak"]
 PEAK = 2.0
 """How much longer queues are in peak hours. Chosen: "a slight difference" (thesis, §5.3)."""
 HOLD = 100 * _MS
-"""Nanoseconds for which a round-trip time stays what it is. Chosen."""
+"""Nanoseconds for which a round-trip time stays what it is, in runs of up to an hour. Chosen."""
+_MOST = 36_000
+"""Round-trip times in a run; in a longer one each holds for longer."""
 ROUTE = 1800 * 1000 * _MS
 """Mean nanoseconds between two changes of the route, where there are several. Chosen: they are rare beside a run."""
 _HIGHEST = 0.99999
@@ -67,11 +69,11 @@ class RoundTrips:
         return self.queue * (PEAK if hours == "peak" else 1.0)
 
     def over(self, duration: int, hours: Hours, random: Random) -> list[tuple[int, int]]:
-        """Round-trip times over `duration` ns: (from when, ns), every `HOLD`, with the route that holds then."""
+        """Round-trip times over `duration` ns: (from when, ns), `HOLD` apart, with the route that holds."""
         normal = NormalDist(math.log(self._queue(hours)), self.sigma)
         least, until = self._route(random), random.expovariate(1 / ROUTE)
         found = []
-        for at in range(0, duration, HOLD):
+        for at in range(0, duration, max(HOLD, duration // _MOST)):
             while at >= until and len(self.routes) > 1:
                 least, until = self._route(random), until + random.expovariate(1 / ROUTE)
             share = min(max(random.random(), 1 - _HIGHEST), _HIGHEST)

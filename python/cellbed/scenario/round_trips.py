@@ -19,6 +19,7 @@ ROUND_TRIP = Column(
     {f"{name}_{unit}": Decimal(size) for name in ("round_trip", "rtt") for unit, size in _UNITS.items()},
     Decimal(0),
     Decimal(120 * 10**9),
+    gaps=True,
 )
 
 

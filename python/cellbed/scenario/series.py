@@ -51,6 +51,7 @@ class Column:
 
     name: what messages call the value. units: what one of the number in a column of this name is in the model's unit.
     lowest, highest: what is allowed, in the model's unit. whole: whether the model has whole numbers.
+    gaps: whether cells may be empty; their rows are left out.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Column:
     lowest: Decimal
     highest: Decimal
     whole: bool = True
+    gaps: bool = False
 
     def read(self, text: str, unit: Decimal) -> int | float:
         """The value of a cell. Raises ValueError with what is wrong."""
@@ -127,6 +129,8 @@ def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
                 continue
             if len(cells) <= max(value_at, time_at):
                 raise ValueError(f"{len(cells)} cells where the first line has {len(heading)}")
+            if column.gaps and not cells[value_at]:
+                continue
             value = column.read(cells[value_at], unit)
             if not timed:
                 values.append(value)
