@@ -1,8 +1,8 @@
 """Where traces are found: names of the archive, and files by path.
 
-The archive's traces are synthetic and made by `cellbed.traces.generate` when first asked for; they are kept in the
-user's data folder. The generator is deterministic, so two processes that make the same file at once write the same
-bytes, and the rename that ends the writing makes either of them the winner.
+The archive's traces are synthetic and made by `cellbed.traces.generation.examples` when first asked for; they are kept
+in the user's data folder. The generator is deterministic, so two processes that make the same file at once write the
+same bytes, and the rename that ends the writing makes either of them the winner.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.errors import CellbedError
 from cellbed.traces.files import find_file, find_pipe, obstacle
-from cellbed.traces.generate import MODELS, Model
+from cellbed.traces.generation.examples import MODELS, Model
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
