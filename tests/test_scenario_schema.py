@@ -13,10 +13,10 @@ import pytest
 from cellbed.scenario import load
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES
-from cellbed.scenario.units import DURATION
 from cellbed.traces import ARCHIVE, resolve
 from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.summary import summarise
+from cellbed.units import DURATION
 from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[1]

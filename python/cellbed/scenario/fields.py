@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.scenario.units import BIT_RATE, SIZE, Quantity, UnitError, parse_probability
 from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
+from cellbed.units import BIT_RATE, SIZE, Quantity, UnitError, parse_probability
 
 
 def refusal(text: str) -> PydanticCustomError:

@@ -17,7 +17,7 @@ from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
-from cellbed.scenario.units import DURATION, FREQUENCY, SIZE
+from cellbed.units import DURATION, FREQUENCY, SIZE
 
 RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 from cellbed.scenario.fields import TextField
 from cellbed.scenario.series import Column, read_recording
-from cellbed.scenario.units import UnitError
+from cellbed.traces import Archive, open_archive
+from cellbed.units import UnitError
 
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 ROUND_TRIP = Column(
@@ -63,11 +65,14 @@ def round_trip_record() -> TextField:
         _read,
         lambda record: record.name,
         {"minLength": 1, "examples": ["pings.csv"]},
-        lambda _number: "the path of a CSV file",
+        lambda _number: "a name of the archive or the path of a CSV file",
     )
 
 
 def _read(text: str, folder: Path) -> RoundTripRecord:
+    archive = open_archive()
+    if archive.has(text):
+        return _archived(archive, text)
     file = read_recording(text, folder, ROUND_TRIP)
     points = file.points
     if len(points) < 2:
@@ -75,3 +80,14 @@ def _read(text: str, folder: Path) -> RoundTripRecord:
     # The last one holds as long as the one before it did.
     duration = 2 * points[-1][0] - points[-2][0]
     return RoundTripRecord(file.name, file.path, file.sha256, points, duration)
+
+
+def _archived(archive: Archive, name: str) -> RoundTripRecord:
+    series = archive.series(name, "round-trip")
+    entry = archive.entry(name)
+    answered = series.scan().drop_nulls().unique("at_ns", keep="first", maintain_order=True)
+    samples = cast("tuple[tuple[int, int], ...]", tuple(answered.select("at_ns", "round_trip_ns").collect().rows()))
+    if not samples:
+        raise UnitError(f"'{name}' has no round trip that was answered: choose another record")
+    synthetic = entry.about.origin == "synthetic"
+    return RoundTripRecord(name, series.path, entry.parts["round-trip"].sha256, samples, series.duration_ns, synthetic)

@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
-from cellbed.scenario.units import DURATION, UnitError
 from cellbed.traces import find_file, obstacle
+from cellbed.units import DURATION, UnitError
 
 Points = tuple[tuple[int, Any], ...]
 """Pairs of a time in ns and a value, in order of time."""

@@ -26,10 +26,10 @@ from cellbed.scenario.model import AnyMobileLink
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
-from cellbed.scenario.units import DURATION
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.testbed.words import difference, words
 from cellbed.traces import TraceSource
+from cellbed.units import DURATION
 
 TOWER = "tower"
 CLASSES = ("endpoint", "edge", "cloud")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+from cellbed.units import BIT_RATE, DURATION, SIZE
 
 _QUEUES = {
     "droptail": "drop-tail",

@@ -10,6 +10,8 @@ VERBS = {
     "ls": "List the traces of the archive.",
     "show": "Show the figures of one trace or recording.",
     "export": "Write a recording in the files of other programs.",
+    "edit": "Make an entry of another: cut, loop, scale, splice, outage, share …",
+    "pair": "Hold an uplink against a downlink; make one entry of two.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
 }
 """The verbs and their first lines of help."""

@@ -9,7 +9,7 @@ AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
 
 def duration(text: str) -> int:
     """A duration in ns."""
-    from cellbed.scenario.units import DURATION, UnitError
+    from cellbed.units import DURATION, UnitError
 
     try:
         return int(DURATION.parse(text))
