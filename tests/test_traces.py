@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cellbed.traces import ARCHIVE, TraceError, archive_folder, files, resolve
-from cellbed.traces.generate import MODELS, PDO_BYTES, Model
+from cellbed.traces.generation.examples import MODELS, PDO_BYTES, Model
 
 MODEL_LIST = list(MODELS.values())
 
