@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.traces.catalogue import TraceError
+from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Content, Series
 from cellbed.traces.statistics import dependence
 from cellbed.traces.statistics.bins import MOST_STEPS, Bins
