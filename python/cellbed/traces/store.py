@@ -274,11 +274,9 @@ def _complete(draft: Draft, name: str) -> Entry:
 def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.entry import Held
     from cellbed.traces.soundness import require_sound, sha256
+    from cellbed.traces.statistics import statistics
+    from cellbed.traces.statistics.clock import second_of_day
 
-    try:
-        from cellbed.traces.statistics import statistics
-    except ModuleNotFoundError:  # until the statistics are merged
-        statistics = _no_statistics
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     rows = require_sound(series)
     sync(series.path)
@@ -288,12 +286,8 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series)) or None,
+        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date))),
     )
-
-
-def _no_statistics(series: Series) -> dict[str, Any]:
-    return {}
 
 
 def _hashed(folder: Path) -> dict[str, str]:
