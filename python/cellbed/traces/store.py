@@ -50,7 +50,7 @@ def valid_name(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Contents:
     """What is in the archive. entries: a row each. problems: by name, why an entry that has none cannot be read."""
 
     entries: pl.LazyFrame
@@ -166,9 +166,9 @@ class Archive:
 
     def index(self) -> pl.LazyFrame:
         """A row for each entry that can be read; columns as of :mod:`cellbed.traces.index`."""
-        return self.survey().entries
+        return self.contents().entries
 
-    def survey(self, told: Told | None = None) -> Survey:
+    def contents(self, told: Told | None = None) -> Contents:
         """The index, and which entries are not in it.
 
         told: called with how many of the entries that have changed are read, and how many they are.
@@ -184,7 +184,7 @@ class Archive:
             table = refreshed(self.folder, told)
         problem = pl.col("problem")
         damaged = table.filter(problem.is_not_null()).select("name", "problem").collect()
-        return Survey(table.filter(problem.is_null()).drop("problem"), dict(damaged.rows()))
+        return Contents(table.filter(problem.is_null()).drop("problem"), dict(damaged.rows()))
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""

@@ -18,12 +18,12 @@ def read_index() -> pl.LazyFrame:
 
     bar = _Progress()
     try:
-        survey = open_archive().survey(bar.told)
+        contents = open_archive().contents(bar.told)
     finally:
         bar.close()
-    for name, problem in survey.problems.items():
+    for name, problem in contents.problems.items():
         print(f"warning: {problem}; `cellbed traces rm {name}` removes it", file=sys.stderr)
-    return survey.entries
+    return contents.entries
 
 
 class _Progress:
