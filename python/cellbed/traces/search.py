@@ -49,11 +49,13 @@ class Query:
     descending: bool = False
 
 
-def found(index: pl.LazyFrame, query: Query) -> pl.LazyFrame:
+def found(index: pl.LazyFrame, query: Query) -> pl.DataFrame:
     """The rows that answer `query`, in its order; entries of which the column of the order is unknown come last.
 
     Raises TraceError for a column that is not there and an expression that cannot be read.
     """
+    import polars as pl
+
     columns = index.collect_schema()
     if query.sort not in columns:
         raise TraceError(f"--sort: {_no_column(query.sort, list(columns))}")
@@ -61,7 +63,10 @@ def found(index: pl.LazyFrame, query: Query) -> pl.LazyFrame:
         index = index.filter(condition)
     if query.where is not None:
         index = index.filter(_expression(index, query.where))
-    return index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
+    try:
+        return index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True).collect()
+    except pl.exceptions.PolarsError as error:
+        raise _unreadable(query.where or "", error) from None
 
 
 def _conditions(query: Query) -> list[pl.Expr]:
@@ -103,14 +108,18 @@ def _expression(index: pl.LazyFrame, text: str) -> pl.Expr:
                 raise TraceError(f"--where: {_no_column(name, columns)}")
         kind = index.select(expression.alias("condition")).collect_schema()["condition"]
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it is no expression"
-        raise TraceError(
-            f"--where: {text!r:.60} cannot be read ({reason}): "
-            "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
-        ) from None
+        raise _unreadable(text, error) from None
     if kind != pl.Boolean:
         raise TraceError(f"--where: {text!r:.60} is no condition: write one such as 'uplink_mean_bit_s > 20e6'")
     return expression
+
+
+def _unreadable(text: str, error: Exception) -> TraceError:
+    reason = next(iter(str(error).splitlines()), "it is no expression")
+    return TraceError(
+        f"--where: {text!r:.60} cannot be read ({reason}): "
+        "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
+    )
 
 
 def _no_column(name: str, columns: list[str]) -> str:

@@ -93,9 +93,9 @@ def ls(
 
     table = found(read_index(), query)
     if as_json:
-        _print_json(table.collect())
+        _print_json(table)
     else:
-        _print_lines(table.collect(), sort)
+        _print_lines(table, sort)
 
 
 def _print_json(table: pl.DataFrame) -> None:
