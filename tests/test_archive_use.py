@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -117,6 +118,23 @@ def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, 
     assert "my-walk.up" in done.stdout
     assert "removed my-tram" in done.stdout
     assert bare_archive.names() == ["5g-midband", "lte-suburban"]
+
+
+def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Path) -> None:
+    for name in ("Walk 1.up", "Walk 1.down", "bus.up", "tram.down"):
+        (tmp_path / name).write_text("1\n2\n5\n")
+    (tmp_path / "car.up").write_text("5\n2\n")
+    files = sorted(map(str, tmp_path.glob("*.up"))) + sorted(map(str, tmp_path.glob("*.down")))
+    done = CliRunner().invoke(app, ["traces", "add", *files, "--tech", "4g", "--json"])
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'car.up'}:2: " in done.stderr
+    assert "1 of 4 recordings were not added" in done.stderr
+    parts = {entry["name"]: list(entry["parts"]) for entry in json.loads(done.stdout)}
+    assert parts == {"walk-1": ["uplink", "downlink"], "bus": ["uplink"], "tram": ["downlink"]}
+    assert set(archive.names()) == {*parts, "5g-midband", "lte-suburban"}
+    refused = CliRunner().invoke(app, ["traces", "add", *files, "--name", "all"])
+    assert refused.exit_code == 2
+    assert "these are 4 recordings" in refused.output
 
 
 @pytest.mark.skipif(not RECORDED, reason="CELLBED_RECORDED_TRACES does not name a folder with recorded traces")

@@ -49,6 +49,16 @@ def add(
         return Added(entry, tuple(draft.notes))
 
 
+def recordings(paths: Sequence[Path]) -> list[list[Path]]:
+    """The files of each recording: ``X.up`` and ``X.down`` are one's; files of other names are all of one."""
+    if any(path.suffix not in (".up", ".down") for path in paths):
+        return [list(paths)]
+    pairs: dict[Path, list[Path]] = {}
+    for path in paths:
+        pairs.setdefault(path.with_suffix(""), []).append(path)
+    return list(pairs.values())
+
+
 def described(**values: str | None) -> About:
     """What a user says of a recording. Raises TraceError for what cannot be."""
     from pydantic import ValidationError

@@ -48,7 +48,10 @@ def _said(text: str, *names: str) -> Any:
 def add(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Of one recording: a file, one for each direction, or a folder.", show_default=False),
+        typer.Argument(
+            help="Of a recording: a file, one for each direction, or a folder. Or any number of pairs X.up and X.down.",
+            show_default=False,
+        ),
     ],
     name: Annotated[str | None, _said("What scenarios call it; left out: made of the files' names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in place of an entry of that name.")] = False,
@@ -118,11 +121,12 @@ def add(
       cellbed traces add drive.csv --column time=Timestamp --column downlink=DL_bitrate:kbit/s --name cork-drive
       cellbed traces add capture.pcapng --flow "udp :5201" --device 10.0.0.2
       cellbed traces add ping.txt --name rtt-frankfurt
+      cellbed traces add recordings/*.up recordings/*.down --operator KPN
     """
     from cellbed.recordings.importing import recognise
-    from cellbed.traces import open_archive
+    from cellbed.traces import TraceError, open_archive
     from cellbed.traces.adding import add as added
-    from cellbed.traces.adding import described
+    from cellbed.traces.adding import described, recordings
     from cellbed.traces.importers import Options
 
     about = described(
@@ -154,14 +158,35 @@ def add(
         idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
         latency_offset=latency_offset,
     )
-    importer = recognise(files, as_format)
-    print(importer.what, file=sys.stderr)
-    with _progress(importer.work) as tell:
-        done = added(open_archive(), files, importer, about, options, name=name, replace=replace, tell=tell)
+    groups = recordings(files)
+    if name is not None and len(groups) > 1:
+        raise typer.BadParameter(f"--name: these are {len(groups)} recordings, each called after its files")
+    done: list[tuple[str, Added]] = []
+    refused = 0
+    for group in groups:
+        try:
+            importer = recognise(group, as_format)
+            print(importer.what, file=sys.stderr)
+            with _progress(importer.work) as tell:
+                new = added(open_archive(), group, importer, about, options, name=name, replace=replace, tell=tell)
+        except TraceError as error:
+            if len(groups) == 1:
+                raise
+            print(f"error: {error}", file=sys.stderr)
+            refused += 1
+            continue
+        done.append((importer.what, new))
+        if not as_json:
+            _print(new)
     if as_json:
-        print(json.dumps({"what": importer.what, "notes": done.notes, **done.entry.model_dump(mode="json")}, indent=2))
-    else:
-        _print(done)
+        print(json.dumps([_as_json(what, each) for what, each in done], indent=2))
+    if refused:
+        print(f"error: {refused} of {len(groups)} recordings were not added", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+def _as_json(what: str, done: Added) -> dict[str, Any]:
+    return {"what": what, "notes": done.notes, **done.entry.model_dump(mode="json")}
 
 
 def _column(text: str) -> tuple[str, str]:
