@@ -7,8 +7,11 @@ import typer
 from cellbed.cli.verbs import group
 
 VERBS = {
-    "ls": "List the traces of the archive.",
-    "show": "Show the figures of one trace or recording.",
+    "ls": "List the entries of the archive.",
+    "show": "Show what an entry, a file or a recording holds.",
+    "add": "Add a recording, whatever program made it.",
+    "rm": "Remove entries from the archive.",
+    "verify": "Read every file and say which is not what was added.",
     "export": "Write a recording in the files of other programs.",
     "edit": "Make an entry of another: cut, loop, scale, splice, outage, share …",
     "pair": "Hold an uplink against a downlink; make one entry of two.",
