@@ -15,7 +15,7 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.presets import PRESETS
 from cellbed.scenario.units import DURATION
 from cellbed.traces import ARCHIVE, resolve
-from cellbed.traces.generate import MODELS
+from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.summary import summarise
 from scenario_text import GOOD
 

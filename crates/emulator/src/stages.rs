@@ -395,6 +395,18 @@ mod tests {
         assert_eq!(radio.path.delay, Duration::from_nanos(7));
         assert_eq!(radio.queue, Discipline::Infinite);
         assert_eq!(radio.handover, profile.handover);
+        let stage = r#"{"kind":"radio","profile":"midband-good","way":"downlink","seed":3,
+            "handover":{"every_ns":14000000000,"least_ns":1,"most_ns":2,"spread_db":3},
+            "carrier":{"blocks":264,"layers":2,"overhead":0.18,"slot_ns":125000,"symbols":[14,0]},
+            "fading":{"deviation_db":4,"memory_ns":5}}"#;
+        let StageConfig::Radio(radio) = read(stage).unwrap() else {
+            panic!("another kind");
+        };
+        assert_eq!(radio.handover.unwrap().every, Duration::from_secs(14));
+        assert_eq!((radio.carrier.blocks, radio.carrier.layers), (264, 2));
+        assert_eq!(radio.slots.length, Duration::from_micros(125));
+        assert_eq!(radio.slots.symbols, [14, 0]);
+        assert_eq!(radio.channel.deviation_db, 4.0);
     }
 
     #[test]
@@ -423,6 +435,16 @@ mod tests {
             (
                 r#"{"kind":"radio","profile":"midband-good","way":"uplink","seed":1,"share":0}"#,
                 "outside 0.001 to 1",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband-good","way":"uplink","seed":1,
+                    "handover":{"every_ns":1000000,"least_ns":0,"most_ns":1000000,"spread_db":3}}"#,
+                "at most half of that",
+            ),
+            (
+                r#"{"kind":"radio","profile":"midband-good","way":"uplink","seed":1,
+                    "carrier":{"blocks":1,"layers":1,"overhead":0,"slot_ns":1000000,"symbols":[0]}}"#,
+                "at least one symbol",
             ),
             (
                 r#"{"kind":"jitter","distribution":{"kind":"empirical","delays_ns":[]},"seed":1}"#,
