@@ -399,3 +399,12 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     assert float(mean) == pytest.approx(1.2e9)
     # The rows alone are 192 MB; polars, numpy and the interpreter some 100 MB.
     assert int(kib) < 600_000, kib
+
+
+def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) -> None:
+    trips = [20 * MS] * 20
+    for lost in (3, 8, 9, 10, 15):
+        trips[lost] = None  # type: ignore[call-overload]
+    found = statistics(round_trips(tmp_path, np.arange(20) * S, trips, 20 * S))
+    assert (found["lost"], found["loss_longest_run"]) == (5, 3)
+    assert (found["outages"], found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 8, 2000)
