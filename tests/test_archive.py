@@ -148,7 +148,7 @@ def test_a_damaged_example_is_made_again(archive: Archive) -> None:
     archive.entry("lte-suburban")
     (archive.folder / "lte-suburban" / "entry.toml").write_text("x")
     assert archive.entry("lte-suburban").parts["uplink"].rows > 100_000
-    assert archive.problems() == {}
+    assert archive.contents().problems == {}
 
 
 def test_an_archive_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     assert str(path) in found["walk"][0]
     assert found["bus"] == []
     if file == "entry.toml":
-        assert reason in archive.problems()["walk"]
+        assert reason in archive.contents().problems["walk"]
         with pytest.raises(TraceError, match=r"entry\.toml: "):
             resolve("walk.up", Path())
     assert archive.index().collect()["name"].to_list() == [
@@ -234,7 +234,7 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     ]  # fmt: skip
     archive.remove("walk")
     assert "walk" not in archive.names()
-    assert archive.problems() == {}
+    assert archive.contents().problems == {}
 
 
 @settings(max_examples=200, deadline=None)
@@ -413,7 +413,7 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
     while any(process.poll() is None for process in changing):
         table = archive.index().collect()
         assert table["origin"].null_count() == 0
-        assert archive.problems() == {}
+        assert archive.contents().problems == {}
         seen += table.height
         for name in ("own-0", "own-1", "own-2"):
             if archive.has(name):
