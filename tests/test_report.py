@@ -15,8 +15,8 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
-from cellbed.report import cause, formats, html, origin, terminal
-from cellbed.report.html import ASSETS, AssetError
+from cellbed.report import cause, chart_library, formats, html, origin, terminal
+from cellbed.report.chart_library import ASSETS, AssetError
 from run_folder import Shape, make_run
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -364,11 +364,9 @@ def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Pat
 def test_missing_assets_are_an_error_that_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run", Shape(duration=2, outages=()))
     collect(tmp_path / "run")
-    monkeypatch.setattr(html, "ASSETS", tmp_path / "nowhere")
-    html._asset.cache_clear()
+    monkeypatch.setattr(chart_library, "ASSETS", tmp_path / "nowhere")
     with pytest.raises(AssetError, match=r"python scripts/fetch_assets\.py"):
         html.write(tmp_path / "run")
-    html._asset.cache_clear()
 
 
 def printed(run: Path) -> str:

@@ -128,6 +128,7 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             linestyle="none" if curve.dots else (0, (4, 2)) if curve.faint else "-",
             marker="o" if curve.dots or panel.kind == "hours" else "",
             markersize=2.2 if curve.dots else 3.5,
+            drawstyle="steps-post" if curve.steps else "default",
         )
     if panel.log_x:
         axes.set_xscale("log")

@@ -15,7 +15,10 @@ Kind = Literal["time", "spans", "distribution", "scatter", "hours"]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """y over x, NaN where nothing is known. low, high: the band about it. dots: no line. faint: it stands back."""
+    """y over x, NaN where nothing is known. low, high: the band about it. dots: no line. faint: it stands back.
+
+    steps: y holds from its x to the next one.
+    """
 
     name: str
     colour: str
@@ -25,6 +28,7 @@ class Curve:
     high: Floats | None = None
     dots: bool = False
     faint: bool = False
+    steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ def as_json(picture: Picture) -> dict[str, Any]:
                         "high": None if curve.high is None else _numbers(curve.high),
                         "dots": curve.dots,
                         "faint": curve.faint,
+                        "steps": curve.steps,
                     }
                     for curve in panel.curves
                 ],

@@ -39,7 +39,7 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
         panels.append(_trips_over_time([("Round-trip time", COLOURS["round-trip"], trips)]))
     if capacity:
         panels.append(_rate_distribution(colours, both_scales=True))
-    if len(capacity) == 2:
+    if len(capacity) == 2 and all(len(found.seconds) for found in capacity.values()):
         panels.append(_asymmetry(capacity["uplink"], capacity["downlink"]))
     if trips is not None and trips.distributions:
         panels.append(_trip_distribution([("Round-trip time", COLOURS["round-trip"], trips)]))
@@ -129,9 +129,9 @@ def _rate_distribution(drawn: _Drawn, *, both_scales: bool, word: str = "") -> P
     for name, colour, found in drawn:
         scales = [scale for scale in ("100ms", "1s") if scale in found.distributions]
         for number, scale in enumerate(scales if both_scales else scales[:1]):
-            values, shares = _corners(*found.distributions[scale])
+            values, shares = _visible(*found.distributions[scale])
             label = f"{name}, over {scale.replace('ms', ' ms') if 'ms' in scale else '1 s'}"
-            curves.append(Curve(label, colour, values * unit.factor, shares * 100, faint=number == 1))
+            curves.append(Curve(label, colour, values * unit.factor, shares * 100, faint=number == 1, steps=True))
     title = f"{word}: distribution of the rate" if word else "Distribution of the rate"
     return Panel("distribution", title, f"rate, {unit.name}", "share at most that, %", curves)
 
@@ -167,7 +167,7 @@ def _trips_over_time(drawn: _Drawn) -> Panel:
     end_s = _end(drawn)
     clock = time_unit(end_s)
     for name, colour, found in drawn:
-        x: Floats = (np.arange(len(found.profile)) + 0.5) * (found.step_ns / 1e9 * clock.factor)
+        x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
         known = np.isfinite(found.profile)
         band = len(drawn) == 1 and found.low is not None and found.high is not None
         low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
@@ -191,8 +191,8 @@ def _trips_over_time(drawn: _Drawn) -> Panel:
 def _trip_distribution(drawn: _Drawn) -> Panel:
     curves, notes = [], []
     for name, colour, found in drawn:
-        values, shares = _corners(*found.distributions[""])
-        curves.append(Curve(name, colour, values, shares * 100))
+        values, shares = _visible(*found.distributions[""])
+        curves.append(Curve(name, colour, values, shares * 100, steps=True))
         places = found.statistics.get("modes_ms", [])
         if len(places) > 1:
             notes.append(f"{len(places)} modes: {', '.join(f'{place:.3g}' for place in places)} ms")
@@ -236,14 +236,17 @@ def _thinned(found: Analysis) -> tuple[Floats, Floats]:
     factor = max(1, -(-len(found.profile) // MOST_POINTS))
     whole = len(found.profile) // factor * factor
     means: Floats = found.profile[:whole].reshape(-1, factor).mean(axis=1)
-    middles: Floats = (np.arange(len(means)) + 0.5) * (factor * found.step_ns / 1e9)
-    return middles, means
+    return _middles(len(means), factor * found.step_ns / 1e9), means
 
 
-def _corners(values: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """The steps of a distribution function; where it has many, as many as can be seen."""
-    if len(values) > MOST_POINTS:
-        kept = np.unique(np.searchsorted(shares, np.linspace(0, 1, MOST_POINTS)[1:] - 1e-12))
-        kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
-        return values[kept], shares[kept]
-    return np.repeat(values, 2), np.concatenate(([0.0], np.repeat(shares, 2)[:-1]))
+def _middles(count: int, width: float) -> Floats:
+    return (np.arange(count, dtype=np.float64) + 0.5) * width
+
+
+def _visible(values: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """The steps of a distribution function, as many as can be seen."""
+    if len(values) <= MOST_POINTS:
+        return values, shares
+    kept = np.searchsorted(shares, np.linspace(0, 1, MOST_POINTS)[1:] - 1e-12)
+    kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
+    return values[kept], shares[kept]
