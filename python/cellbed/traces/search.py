@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -49,19 +49,29 @@ class Query:
     descending: bool = False
 
 
-def found(index: pl.LazyFrame, query: Query) -> pl.LazyFrame:
+def found(index: pl.LazyFrame, query: Query, columns: Collection[str] | None = None) -> pl.DataFrame:
     """The rows that answer `query`, in its order; entries of which the column of the order is unknown come last.
+
+    columns: those that are wanted, as far as they are there; left out: all.
 
     Raises TraceError for a column that is not there and an expression that cannot be read.
     """
-    columns = index.collect_schema()
-    if query.sort not in columns:
-        raise TraceError(f"--sort: {_no_column(query.sort, list(columns))}")
+    import polars as pl
+
+    there = list(index.collect_schema())
+    if query.sort not in there:
+        raise TraceError(f"--sort: {_no_column(query.sort, there)}")
     for condition in _conditions(query):
         index = index.filter(condition)
     if query.where is not None:
         index = index.filter(_expression(index, query.where))
-    return index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
+    index = index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
+    if columns is not None:
+        index = index.select(name for name in there if name in columns)
+    try:
+        return index.collect()
+    except pl.exceptions.PolarsError as error:
+        raise _unreadable(query.where or "", error) from None
 
 
 def _conditions(query: Query) -> list[pl.Expr]:
@@ -103,17 +113,23 @@ def _expression(index: pl.LazyFrame, text: str) -> pl.Expr:
                 raise TraceError(f"--where: {_no_column(name, columns)}")
         kind = index.select(expression.alias("condition")).collect_schema()["condition"]
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it is no expression"
-        raise TraceError(
-            f"--where: {text!r:.60} cannot be read ({reason}): "
-            "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
-        ) from None
+        raise _unreadable(text, error) from None
     if kind != pl.Boolean:
         raise TraceError(f"--where: {text!r:.60} is no condition: write one such as 'uplink_mean_bit_s > 20e6'")
     return expression
 
 
+def _unreadable(text: str, error: Exception) -> TraceError:
+    reason = next(iter(str(error).splitlines()), "it is no expression")
+    return TraceError(
+        f"--where: {text!r:.60} cannot be read ({reason}): "
+        "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
+    )
+
+
 def _no_column(name: str, columns: list[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
     shown = " or ".join(f"'{column}'" for column in near) or f"one of {', '.join(columns[:_LONG])}, …"
     return f"there is no column {name!r:.60}: write {shown}; `cellbed traces ls --json` shows all"
