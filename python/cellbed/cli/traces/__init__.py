@@ -9,6 +9,10 @@ from cellbed.cli.verbs import group
 VERBS = {
     "ls": "List the entries of the archive.",
     "show": "Show what an entry, a file or a recording holds.",
+    "stats": "Tell the statistics of entries, or make those of all.",
+    "plot": "Draw an entry: PNG, SVG or a page to zoom in.",
+    "compare": "Put entries on the same axes.",
+    "gallery": "Write a page of the whole archive.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
     "export": "Write a recording in the files of other programs.",

@@ -59,11 +59,13 @@ const drawPicture = (() => {
     const rounded = (u, splits) => splits.map((v) => v == null ? "" : +v.toPrecision(6));
     const wide = panel.kind === "time" || panel.kind === "spans"; // the same moment at the same place in all of them
     return [
-      { ...line, label: panel.x, size: 26, labelSize: 20, gap: 4, space: 55, values: rounded, splits: panel.logX ? decades : undefined },
+      { ...line, label: panel.x, size: 26, labelSize: 20, gap: 4, space: 55, values: rounded, splits: panel.logX ? decades : undefined, filter: panel.logX ? all : undefined },
       { ...line, label: panel.y || undefined, size: values ? 118 : wide ? 100 : 50, labelSize: 18, gap: 4, space: values ? 10 : 28,
-        values: values || rounded, splits: panel.logY ? decades : undefined, grid: values ? { show: false } : line.grid },
+        values: values || rounded, splits: panel.logY ? decades : undefined, filter: panel.logY ? all : undefined, grid: values ? { show: false } : line.grid },
     ];
   }
+
+  const all = (u, splits) => splits;
 
   // Round numbers on a logarithmic axis, more of them over fewer decades.
   function decades(u, axis, low, high) {
