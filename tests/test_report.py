@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,11 @@ from cellbed.report import cause, chart_library, formats, html, origin, terminal
 from cellbed.report.chart_library import ASSETS, AssetError
 from run_folder import Shape, make_run
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 needs_assets = pytest.mark.skipif(
     not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing: apt install chromium")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield running
-        running.close()
 
 
 class Page:
