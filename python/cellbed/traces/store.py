@@ -124,6 +124,18 @@ class Archive:
 
         replace: whether it may take the place of an entry of that name, which is complete until then.
         """
+        self._require_possible(name)
+        if not replace:
+            self.require_free(name)
+        return self._keep(draft, name, replace)
+
+    def require_free(self, name: str) -> None:
+        """Raise TraceError if no new entry can have that name, before somebody works for it."""
+        self._require_possible(name)
+        if self.has(name):
+            raise TraceError(_taken(name))
+
+    def _require_possible(self, name: str) -> None:
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} cannot be a name: small letters, digits, '-', '_' and '+' make one, 100 at most: "
@@ -131,9 +143,6 @@ class Archive:
             )
         if name in examples.EXAMPLES:
             raise TraceError(f"'{name}' is an example of cellbed's own: choose another name")
-        if not replace and self.has(name):
-            raise TraceError(_taken(name))
-        return self._keep(draft, name, replace)
 
     def remove(self, *names: str) -> None:
         """Remove entries, be they damaged; none, if one of them is not there."""

@@ -9,6 +9,7 @@ from cellbed.cli.verbs import group
 VERBS = {
     "ls": "List the entries of the archive.",
     "show": "Show what an entry, a file or a recording holds.",
+    "add": "Add a recording, whatever program made it.",
     "stats": "Tell the statistics of entries, or make those of all.",
     "plot": "Draw an entry: PNG, SVG or a page to zoom in.",
     "compare": "Put entries on the same axes.",
