@@ -53,8 +53,8 @@ def _of_part(entry: Entry, part: Any, workload_ns: int | None, most_bit_s: float
     if longest_s >= DECIDING_SHARE * looked_at_s:
         yield (
             f"{part}: the outage of {longest_s:.3g} s at {figures['outage_longest_at_s']:.4g} s is "
-            f"{min(1.0, longest_s / looked_at_s) * 100:.2g} % of {looked_at_s:.4g} s and alone decides the P99 of what "
-            "meets it: repeat with other starts"
+            f"{min(1.0, longest_s / looked_at_s) * 100:.2g} % of {looked_at_s:.4g} s and decides the P99 by itself: "
+            "repeat with other starts"
         )
     batched = figures.get("batched_share_5ms", 0.0)
     if batched >= BATCHED_SHARE:

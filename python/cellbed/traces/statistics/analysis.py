@@ -144,7 +144,9 @@ def _round_trips(
         found.add(batch["at_ns"].to_numpy(), batch["round_trip_ns"].cast(float).fill_null(float("nan")).to_numpy())
     found.finish(series.duration_ns)
     seconds = found.seconds
-    figures = base | found.figures() | dependence.figures(seconds) | silences.figures(series.duration_ns)
+    # Seconds without an answer are left out.
+    spacing_s = max(1.0, series.duration_ns / 1e9 / max(1, len(seconds)))
+    figures = base | found.figures() | dependence.figures(seconds, spacing_s) | silences.figures(series.duration_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
         profile = found.sums / found.answered / 1e6
     if found.times.count:
