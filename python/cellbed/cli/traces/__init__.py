@@ -8,6 +8,7 @@ from cellbed.cli.verbs import group
 
 VERBS = {
     "ls": "List the traces of the archive.",
+    "fetch": "Download a public data set into the archive.",
     "show": "Show the figures of one trace or recording.",
     "export": "Write a recording in the files of other programs.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",

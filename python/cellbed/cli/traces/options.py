@@ -15,3 +15,13 @@ def duration(text: str) -> int:
         return int(DURATION.parse(text))
     except UnitError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def size(text: str) -> int:
+    """A size in bytes."""
+    from cellbed.scenario.units import SIZE, UnitError
+
+    try:
+        return int(SIZE.parse(text))
+    except UnitError as error:
+        raise typer.BadParameter(str(error)) from None
