@@ -84,7 +84,6 @@ def fetch(
     Interrupted, it goes on where it was when it is called again. The data sets belong to their authors: cellbed carries
     addresses only. docs/sources.md has all of them.
     """
-    from cellbed.recordings import imported, write_recording
     from cellbed.traces import open_archive
     from cellbed.traces.sources import SOURCES, Wish, find_source
     from cellbed.traces.sources import fetch as fetched
@@ -98,6 +97,8 @@ def fetch(
         return
 
     def record_workloads(files: Path, folder: Path) -> None:
+        from cellbed.recordings import imported, write_recording
+
         write_recording(imported.import_cellreplay(imported.tool_files([files])), folder)
 
     wish = Wish(

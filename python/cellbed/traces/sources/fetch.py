@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cellbed import __version__, user_folders
+from cellbed.errors import CellbedError
 from cellbed.traces.errors import TraceError
 from cellbed.traces.sources.checksum import digest
 from cellbed.traces.sources.download import Patience, download
@@ -223,8 +224,10 @@ def _keep(
                 draft.recording = "recording"
             draft.history.append(_step(source, root, recording))
             archive.keep(draft, recording.name, replace=instead)
-        except TraceError as error:
-            fetched.left_out[recording.of] = _of_draft(str(error), draft)
+        except CellbedError as error:
+            # Without the hidden folders that its files are in.
+            why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
+            fetched.left_out[recording.of] = why.partition("\n")[0]
             return
     fetched.kept.append(recording.name)
     if draft.notes:
@@ -239,11 +242,6 @@ def _step(source: Source, root: _Root, recording: Recording) -> Step:
     mine = {name: sha256 for name, sha256 in root.of.items() if len(root.of) == 1 or name.rpartition(".")[0] == stem}
     how = {"source": source.name, "file": recording.of}
     return Step(what="fetched", how=how, of=mine, tool=f"cellbed {__version__}")
-
-
-def _of_draft(text: str, draft: Draft) -> str:
-    """A message without the hidden folder that the draft was in."""
-    return text.replace(f"{draft.folder}/", "")
 
 
 def _nothing(source: Source, wish: Wish, fetched: Fetched) -> str:
