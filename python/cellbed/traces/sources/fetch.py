@@ -21,7 +21,6 @@ from cellbed.traces.sources.unpack import is_archive, unpack
 from cellbed.traces.unfinished import unfinished
 
 if TYPE_CHECKING:
-    from cellbed.traces.draft import Draft
     from cellbed.traces.entry import Step
     from cellbed.traces.series import Part
     from cellbed.traces.store import Archive
