@@ -124,11 +124,17 @@ def resolve(text: str, folder: Path) -> TraceSource:
     raise TraceError(f"{why}: {hint}write one of {known}, a name that `cellbed traces ls` shows, or the path of a file")
 
 
+def is_named(text: str) -> bool:
+    """Whether the archive has a trace called ``text``."""
+    name, dot, ending = text.rpartition(".")
+    return bool(dot) and ending in ENDINGS and open_archive().has(name)
+
+
 def _direction(text: str, archive: Archive) -> Direction | None:
     """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
-    name, dot, ending = text.rpartition(".")
-    if not dot or ending not in ENDINGS or not archive.has(name):
+    if not is_named(text):
         return None
+    name, _, ending = text.rpartition(".")
     entry, part = archive.entry(name), ENDINGS[ending]
     archive.series(name, part)
     return Direction(archive, name, part, entry.about.origin == "synthetic")
