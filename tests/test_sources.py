@@ -153,7 +153,7 @@ def test_corks_drives_of_2018(archive: Archive, tmp_path: Path) -> None:
 
 def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
     result = given("cork-5g", archive, {"5G-production-dataset.zip": examples.cork_5g()}, tmp_path / "got")
-    name = "cork-5g-download-driving-b-2019-12-14-101630"
+    name = "cork-5g-driving-b-2019-12-14-101630"
     assert result.kept == [name, "cork-5g-netflix-static-animated-rickandmorty-b-2019-12-14-101630"]
     assert rows(archive, name, "downlink") == [(0, 100e6), (1 * S, 150e6), (3 * S, 40e6)]
     assert rows(archive, name, "round-trip") == [(1 * S, 40_000_000), (3 * S, 74_500_000)]
@@ -241,7 +241,7 @@ def test_a_data_set_is_downloaded_checked_and_converted(archive: Archive, server
     source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
     server.cut_after["/5G-production-dataset.zip"] = [100]
     result = taken(source, archive, Wish())
-    assert result.kept == ["cork-5g-download-driving-b-2019-12-14-101630"]
+    assert result.kept == ["cork-5g-driving-b-2019-12-14-101630"]
     assert result.unwanted == 1  # video sessions are no measure of a network
     assert not [path for path in (home / "cache").rglob("*") if path.is_file() and path.name != ".lock"]
     more = taken(source, archive, Wish(everything=True))
@@ -261,9 +261,18 @@ def test_a_data_set_that_moved_is_taken_from_where_it_is(archive: Archive, serve
     result = taken(find_source("fcc"), archive, Wish(address=f"{server.address}/new/2023.tar.gz", most_entries=1))
     assert result.kept == ["fcc-2016-06-unit-7"]
     assert result.unwanted == 1
-    with pytest.raises(TraceError, match="answers 404"):
+    with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
         taken(find_source("mahimahi"), archive, Wish(address=f"{server.address}/traces/"))
-    assert server.asked[-1][0] == "/traces/ATT-LTE-driving-2016.down"
+    assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
+
+
+def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("mahimahi"), server, examples.mahimahi())
+    del server.files["/ATT-LTE-driving-2016.up"]
+    result = taken(source, archive, Wish())
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
+    assert list(archive.entry("att-lte-driving-2016").parts) == ["downlink"]
+    assert list(result.left_out) == ["ATT-LTE-driving-2016.up"]
 
 
 def test_a_large_archive_is_refused(archive: Archive, tmp_path: Path) -> None:

@@ -196,15 +196,15 @@ def _print_result(source: Source, result: Fetched) -> None:
 
 
 class _Plain:
-    """A line about a file every five seconds, for pipes and logs."""
+    """A line after two seconds and then every five, for pipes and logs."""
 
     EVERY_S = 5.0
 
     def __init__(self) -> None:
-        self._said_at = time.monotonic()
+        self._next_s = time.monotonic() + 2.0
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
-        self._say(f"{name}: {done / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB")
+        self._say(f"{name}: {_amount(done, total)}")
 
     def unpacking(self, name: str) -> None:
         self._say(f"unpacking {name}")
@@ -213,30 +213,37 @@ class _Plain:
         self._say(f"{count} entries")
 
     def _say(self, text: str) -> None:
-        if time.monotonic() - self._said_at >= self.EVERY_S:
-            self._said_at = time.monotonic()
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + self.EVERY_S
             print(f"  {text}", file=sys.stderr, flush=True)
 
 
 class _Live:
-    """A bar for each step, redrawn in place."""
+    """A bar that is redrawn in place."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
         self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self.bars.add_task("…", total=None)
+        self._task = self.bars.add_task("looking", total=None, amount="")
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
-        self.bars.update(self._task, description=name[-40:], completed=done, total=total)
+        self.bars.update(self._task, description=name[-40:], completed=done, total=total, amount=_amount(done, total))
 
     def unpacking(self, name: str) -> None:
-        self.bars.update(self._task, description=f"unpacking {name[-30:]}", total=None)
+        self._pulse(f"unpacking {name[-40:]}")
 
     def kept(self, count: int) -> None:
-        self.bars.update(self._task, description=f"{count} entries", total=None)
+        self._pulse(f"{count} entries")
+
+    def _pulse(self, text: str) -> None:
+        self.bars.update(self._task, description=text, total=None, amount="")
+
+
+def _amount(done: int, total: int | None) -> str:
+    return f"{done / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB"
 
 
 @contextmanager

@@ -72,6 +72,8 @@ def _recording(
     def fill(draft: Draft) -> None:
         _fill(draft, path)
 
+    # Downloads are what is usually taken, so only the others say what they are.
+    words = [word for word in words if word != "Download"]
     name = named(prefix, *words, found[1], "-".join(found.group(2, 3, 4)), "".join(found.group(5, 6, 7)))
     return Recording(name, path.relative_to(folder).as_posix(), about, fill)
 

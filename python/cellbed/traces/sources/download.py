@@ -56,6 +56,10 @@ class _Version:
 _NONE = _Version("", None, None)
 
 
+class GoneError(TraceError):
+    """The server says that there is no such file, or not for us: asking again is of no use."""
+
+
 class _AgainError(Exception):
     """It failed as things fail that succeed later. wait_s: what the server asks for."""
 
@@ -214,7 +218,7 @@ class _Download:
         said = f"the server answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
         if status in (408, 429) or status >= 500:
             raise _AgainError(said, float(retry_after) if retry_after and retry_after.isdecimal() else None)
-        raise TraceError(
+        raise GoneError(
             f"{self.remote.address}: {said}: the data set may have moved; look for it at its page, then give its new "
             "address (--address) or the downloaded file (--from)"
         )

@@ -14,7 +14,7 @@ from cellbed import __version__, user_folders
 from cellbed.errors import CellbedError
 from cellbed.traces.errors import TraceError
 from cellbed.traces.sources.checksum import digest
-from cellbed.traces.sources.download import Patience, download
+from cellbed.traces.sources.download import GoneError, Patience, download
 from cellbed.traces.sources.listing import listed
 from cellbed.traces.sources.source import Listing, Recording, RemoteFile, Source
 from cellbed.traces.sources.unpack import is_archive, unpack
@@ -97,11 +97,12 @@ def fetch(
             f"say which you take it for, --as uplink or --as downlink. {source.doubt}"
         )
     folder = user_folders.cache_folder() / "downloads"
+    fetched = Fetched()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with unfinished(folder) as work:
-            roots = list(_roots(source, wish, folder / source.name, work, listener, patience))
-            fetched = _converted(source, archive, wish, roots, listener, record_workloads)
+            roots = list(_roots(source, wish, folder / source.name, work, listener, patience, fetched))
+            _convert(source, archive, wish, roots, listener, record_workloads, fetched)
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write there: {error.strerror or error}; "
@@ -121,21 +122,17 @@ class _Root:
 
 
 def _roots(
-    source: Source, wish: Wish, downloads: Path, work: Path, listener: Listener, patience: Patience | None
+    source: Source,
+    wish: Wish,
+    downloads: Path,
+    work: Path,
+    listener: Listener,
+    patience: Patience | None,
+    fetched: Fetched,
 ) -> Iterator[_Root]:
-    if wish.given:
-        files = [_existing(path) for path in wish.given]
-    else:
-        files = [
-            download(
-                remote,
-                downloads,
-                wish.most_bytes or source.most_bytes,
-                listener.downloading,
-                patience,
-            )
-            for remote in _remote(source, wish)
-        ]
+    files = [_existing(path) for path in wish.given] or _downloaded(
+        source, wish, downloads, listener, patience, fetched
+    )
     plain = work / "files"
     hashes = {}
     most = wish.most_unpacked_bytes or source.most_unpacked_bytes
@@ -160,6 +157,20 @@ def _roots(
         yield _Root(plain, hashes)
 
 
+def _downloaded(
+    source: Source, wish: Wish, downloads: Path, listener: Listener, patience: Patience | None, fetched: Fetched
+) -> list[Path]:
+    """The files of a data set. Of several those that are gone are left out."""
+    files = []
+    for remote in _remote(source, wish):
+        most = wish.most_bytes or source.most_bytes
+        try:
+            files.append(download(remote, downloads, most, listener.downloading, patience))
+        except GoneError as error:
+            fetched.left_out[remote.path] = str(error)
+    return files
+
+
 def _existing(path: Path) -> Path:
     if not path.exists():
         raise TraceError(f"there is no file or folder {path}")
@@ -180,15 +191,15 @@ def _remote(source: Source, wish: Wish) -> Sequence[RemoteFile]:
     return [replace(source.remote[0], address=wish.address, path=name)]
 
 
-def _converted(
+def _convert(
     source: Source,
     archive: Archive,
     wish: Wish,
     roots: Sequence[_Root],
     listener: Listener,
     record_workloads: RecordWorkloads | None,
-) -> Fetched:
-    fetched = Fetched()
+    fetched: Fetched,
+) -> None:
     most = wish.most_entries or source.most_entries
     for root in roots:
         for recording in source.convert(root.folder, wish.way or "downlink"):
@@ -203,7 +214,6 @@ def _converted(
                 listener.kept(len(fetched.kept))
     if not fetched.kept and not fetched.there:
         raise TraceError(_nothing(source, wish, fetched))
-    return fetched
 
 
 def _keep(
@@ -247,7 +257,7 @@ def _nothing(source: Source, wish: Wish, fetched: Fetched) -> str:
     if fetched.left_out:
         of, why = next(iter(fetched.left_out.items()))
         more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
-        return f"{source.name}: nothing could be converted{more}: {of}: {why}"
+        return f"{source.name}: there is nothing to convert{more}: {of}: {why}"
     if fetched.unwanted:
         return (
             f"{source.name}: none of its {fetched.unwanted} entries matches --only '{wish.only}', or is usual (--all)"
