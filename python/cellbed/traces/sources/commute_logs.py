@@ -28,12 +28,11 @@ def _fill(path: Path, draft: Draft) -> None:
 
     # Columns are aligned by several spaces in places, and numbers padded with zeros.
     six = r"\s+".join(rf"(?P<{name}>-?[0-9.]+)" for name in _COLUMNS)
-    try:
-        lines = pl.read_csv(path, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None)
-        rows = lines.select(pl.col("line").str.extract_groups(rf"^\s*{six}\s*$")).unnest("line")
-        rows = rows.select(pl.col(_WHOLE).cast(pl.Int64))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path.name}: cannot read this as a bandwidth log: {error}") from error
+    lines = pl.read_csv(
+        path, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
+    )
+    rows = lines.select(pl.col("line").str.extract_groups(rf"^\s*{six}\s*$")).unnest("line")
+    rows = rows.select(pl.col(_WHOLE).cast(pl.Int64))
     if bad := rows["elapsed_ms"].null_count():
         at = int(rows.with_row_index().filter(pl.col("elapsed_ms").is_null())["index"][0]) + 1
         raise TraceError(f"{path.name}:{at}: {bad} lines of this log do not have six numbers, this one first")

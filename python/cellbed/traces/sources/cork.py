@@ -82,18 +82,14 @@ def _fill(draft: Draft, path: Path) -> None:
     """DL_bitrate is in kbit/s. UL_bitrate is that of acknowledgements and requests, no measure of the uplink."""
     import polars as pl
 
-    try:
-        table = pl.read_csv(path, null_values=["-", ""], infer_schema_length=None, truncate_ragged_lines=True)
-        rows = table.select(
-            at_ns=pl.col("Timestamp").str.to_datetime(_STAMP, time_unit="ns").cast(pl.Int64),
-            bit_s=pl.col("DL_bitrate").cast(pl.Float64) * 1e3,
-            round_trip_ns=(pl.col("PINGAVG").cast(pl.Float64) * 1e6).round().cast(pl.Int64)
-            if "PINGAVG" in table.columns
-            else pl.lit(None, pl.Int64),
-            mode=pl.col("NetworkMode"),
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path.name}: cannot read this as the log of G-NetTrack Pro: {error}") from error
+    table = pl.read_csv(path, null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
+    pings = pl.col("PINGAVG") if "PINGAVG" in table.columns else pl.lit(None)
+    rows = table.select(
+        at_ns=pl.col("Timestamp").str.to_datetime(_STAMP, time_unit="ns").cast(pl.Int64),
+        bit_s=pl.col("DL_bitrate").cast(pl.Float64) * 1e3,
+        round_trip_ns=(pings.cast(pl.Float64) * 1e6).round().cast(pl.Int64),
+        mode=pl.col("NetworkMode"),
+    )
     rows = rows.drop_nulls("at_ns")
     steps = rows["at_ns"].diff().drop_nulls()
     if not rows.height or (steps < -_CLOCK_STEP_NS).any():

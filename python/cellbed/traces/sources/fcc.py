@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
-from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
+from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.series_files import put_rate, put_round_trips
 from cellbed.traces.sources.source import Recording, RemoteFile, Source, named
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _HOUR = 3_600_000_000_000
 _STAMP = "%Y-%m-%d %H:%M:%S"
@@ -38,7 +42,7 @@ def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
             continue
         of = path.relative_to(folder).as_posix()
         trips = path.with_name(path.name.replace("curr_httpgetmt", _LATENCY))
-        try:
+        with reading(of):
             tests = _scan(path, "curr_httpgetmt").filter(
                 # The FCC's own cleansing of the tests.
                 pl.col("successes") > 0,
@@ -46,16 +50,12 @@ def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
                 pl.col("bytes_sec_interval") > 0,
             )
             units = tests.group_by("unit_id").len().sort("len", "unit_id", descending=[True, False]).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise TraceError(
-                f"{of}: cannot read this as a table of tests: {str(error).partition(chr(10))[0]}"
-            ) from error
         latencies = _scan(trips, _LATENCY) if trips.exists() else None
         for unit in units["unit_id"]:
             yield _of_unit(int(unit), of, tests, latencies)
 
 
-def _scan(path: Path, table: str):  # type: ignore[no-untyped-def]
+def _scan(path: Path, table: str) -> pl.LazyFrame:
     import polars as pl
 
     with path.open("rb") as file:
@@ -63,7 +63,14 @@ def _scan(path: Path, table: str):  # type: ignore[no-untyped-def]
     header = "unit_id" in first
     count = first.count(",") + 1
     names = None if header else list(_COLUMNS[table][:count])
-    rows = pl.scan_csv(path, has_header=header, new_columns=names, infer_schema=False, null_values=["NULL", "\\N", ""])
+    rows = pl.scan_csv(
+        path,
+        has_header=header,
+        new_columns=names,
+        infer_schema=False,
+        truncate_ragged_lines=True,
+        null_values=["NULL", "\\N", ""],
+    )
     numbers = [name for name in rows.collect_schema().names() if name not in ("dtime", "target", "address")]
     return rows.with_columns(
         pl.col(numbers).cast(pl.Float64, strict=False),
@@ -71,7 +78,7 @@ def _scan(path: Path, table: str):  # type: ignore[no-untyped-def]
     ).drop_nulls(["unit_id", "dtime"])
 
 
-def _of_unit(unit: int, of: str, tests, latencies) -> Recording:  # type: ignore[no-untyped-def]
+def _of_unit(unit: int, of: str, tests: pl.LazyFrame, latencies: pl.LazyFrame | None) -> Recording:
     month = _month(of)
     about = About(
         origin="recorded",

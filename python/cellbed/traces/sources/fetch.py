@@ -16,6 +16,7 @@ from cellbed.traces.errors import TraceError
 from cellbed.traces.sources.checksum import digest
 from cellbed.traces.sources.download import GoneError, Patience, download
 from cellbed.traces.sources.listing import listed
+from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.source import Listing, Recording, RemoteFile, Source
 from cellbed.traces.sources.unpack import is_archive, unpack
 from cellbed.traces.unfinished import unfinished
@@ -227,7 +228,8 @@ def _keep(
 ) -> None:
     with archive.draft(recording.about) as draft:
         try:
-            recording.fill(draft)
+            with reading(recording.of):
+                recording.fill(draft)
             if recording.workloads is not None and record_workloads is not None:
                 record_workloads(recording.workloads, draft.folder / "recording")
                 draft.recording = "recording"

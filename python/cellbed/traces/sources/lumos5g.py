@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
+from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.series_files import put_rate
 from cellbed.traces.sources.source import Recording, RemoteFile, Source, named
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _SECOND = 1_000_000_000
 _COLUMNS = {"run_num", "seq_num", "nrStatus", "Throughput", "mobility_mode", "trajectory_direction"}
@@ -20,21 +25,23 @@ def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
     import polars as pl
 
     for path in sorted(folder.rglob("*.csv")):
-        try:
-            table = pl.scan_csv(path, infer_schema_length=None, null_values=["", "NA", "nan"])
+        with reading(path.name):
+            table = pl.scan_csv(path, infer_schema=False, null_values=["", "NA", "nan"])
             if not set(table.collect_schema().names()) >= _COLUMNS:
                 continue
-            rows = table.select(sorted(_COLUMNS)).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise TraceError(f"{path.name}: cannot read this as Lumos5G's table: {error}") from error
-        for run in rows["run_num"].unique().sort():
+            rows = (
+                table.select(sorted(_COLUMNS))
+                .cast({"run_num": pl.Int64, "seq_num": pl.Int64, "Throughput": pl.Float64})
+                .collect()
+            )
+        for run in rows["run_num"].drop_nulls().unique().sort():
             yield _of_run(rows.filter(pl.col("run_num") == run), int(run), path.relative_to(folder).as_posix())
 
 
-def _of_run(rows, run: int, of: str) -> Recording:  # type: ignore[no-untyped-def]
+def _of_run(rows: pl.DataFrame, run: int, of: str) -> Recording:
     mobility = str(rows["mobility_mode"][0])
     direction = str(rows["trajectory_direction"][0])
-    connected = (rows["nrStatus"] == "CONNECTED").mean() or 0.0
+    connected = (rows["nrStatus"] == "CONNECTED").sum() / rows.height
     about = About(
         origin="recorded",
         technology="5g",
@@ -60,8 +67,8 @@ def _of_run(rows, run: int, of: str) -> Recording:  # type: ignore[no-untyped-de
         )
         if not series.height:
             raise TraceError(f"run {run}: there is no throughput in it")
-        second = pl.col("seq_num").cast(pl.Int64) - int(series["seq_num"][0])
-        series = series.select(at_ns=second * _SECOND, bit_s=pl.col("Throughput").cast(pl.Float64) * 1e6)
+        second = pl.col("seq_num") - int(series["seq_num"][0])
+        series = series.select(at_ns=second * _SECOND, bit_s=pl.col("Throughput") * 1e6)
         put_rate(draft, "downlink", series, _SECOND)
         if lost := rows.height - series.height:
             draft.notes.append(f"{lost} of {rows.height} seconds have no throughput; the rate before each goes on")

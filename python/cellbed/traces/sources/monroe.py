@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
+from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.series_files import put_round_trips
 from cellbed.traces.sources.source import Recording, Source, named
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _SECOND = 1_000_000_000
 _SCHEMA = ("TimeStamp", "Rtt", "SequenceNumber", "NodeId", "Operator", "Host", "InterfaceName", "DataId")
@@ -18,21 +23,17 @@ _SAMPLE = 200
 
 
 def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
-    import polars as pl
-
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".json", ".jsonl", ".ndjson")):
         of = path.relative_to(folder).as_posix()
-        try:
+        with reading(of):
             rows = _read(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise TraceError(f"{of}: cannot read this as lines of JSON: {str(error).partition(chr(10))[0]}") from error
         if rows is None:
             continue
         for (node, operator, host), group in rows.group_by("NodeId", "Operator", "Host", maintain_order=True):
             yield _of_node(group, str(node), operator, host, of)
 
 
-def _read(path: Path):  # type: ignore[no-untyped-def]
+def _read(path: Path) -> pl.DataFrame | None:
     """The lines of the ping experiment in a file; None if there are none."""
     import polars as pl
 
@@ -48,11 +49,11 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
     return table.select(columns).filter(pl.col("DataId").fill_null("MONROE.EXP.PING") == "MONROE.EXP.PING")
 
 
-def _of_node(rows, node: str, operator: str | None, host: str | None, of: str) -> Recording:  # type: ignore[no-untyped-def]
+def _of_node(rows: pl.DataFrame, node: str, operator: str | None, host: str | None, of: str) -> Recording:
     import datetime
 
     started = rows["TimeStamp"].min()
-    begun = None if started is None else datetime.datetime.fromtimestamp(float(started), datetime.UTC)
+    begun = None if started is None else datetime.datetime.fromtimestamp(float(str(started)), datetime.UTC)
     about = About(
         origin="recorded",
         operator=operator,

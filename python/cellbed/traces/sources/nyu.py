@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
@@ -16,6 +16,9 @@ from cellbed.traces.series import Part
 from cellbed.traces.sources.series_files import put_rate
 from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
 from cellbed.traces.sources.unpack import plain_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _SECOND = 1_000_000_000
 _MOST_BYTES = 50_000_000
@@ -97,17 +100,13 @@ def _multivariate(path: Path, way: Part, draft: Draft) -> None:
     _put(draft, way, path, rows.select(bit_s=pl.col("rate") * 1e6))
 
 
-def _table(path: Path, schema: dict[str, Any]):  # type: ignore[no-untyped-def]
+def _table(path: Path, schema: dict[str, Any]) -> pl.DataFrame:
     import polars as pl
 
-    content = plain_bytes(path, _MOST_BYTES)
-    try:
-        return pl.read_csv(io.BytesIO(content), has_header=False, schema=schema)
-    except pl.exceptions.PolarsError as error:
-        raise TraceError(f"{path.name}: cannot read this as NYU-METS's table: {error}") from error
+    return pl.read_csv(io.BytesIO(plain_bytes(path, _MOST_BYTES)), has_header=False, schema=schema)
 
 
-def _put(draft: Draft, way: Part, path: Path, rows) -> None:  # type: ignore[no-untyped-def]
+def _put(draft: Draft, way: Part, path: Path, rows: pl.DataFrame) -> None:
     import polars as pl
 
     if rows["bit_s"].null_count():

@@ -7,6 +7,7 @@ from pathlib import Path
 from cellbed.traces.draft import Draft
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Part, Series
+from cellbed.traces.sources.reading import reading
 
 _NS = 1_000_000
 
@@ -19,12 +20,10 @@ def put_opportunities(draft: Draft, part: Part, path: Path, each_bytes: int = OP
     """
     import polars as pl
 
-    try:
+    with reading(path.name):
         rows = pl.read_csv(
             path, has_header=False, new_columns=["at_ms"], schema={"at_ms": pl.Int64}, comment_prefix="#"
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path.name}: these are not whole milliseconds, one a line: {_first_line(error)}") from error
     rows = rows.drop_nulls()
     at = rows["at_ms"]
     if not rows.height or int(at[0]) < 0 or not at.is_sorted() or int(at[-1]) == 0:
@@ -35,7 +34,3 @@ def put_opportunities(draft: Draft, part: Part, path: Path, each_bytes: int = OP
     place = draft.folder / f"{part}.parquet"
     rows.select(at_ns=pl.col("at_ms") * _NS).write_parquet(place)
     draft.parts[part] = Series(Content.OPPORTUNITIES, place, int(at[-1]) * _NS)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
