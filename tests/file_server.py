@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @dataclass
@@ -41,8 +43,10 @@ class FileServer:
 
 
 @contextmanager
-def file_server(files: dict[str, bytes] | None = None) -> Iterator[FileServer]:
-    """A server at 127.0.0.1 for as long as the context lasts."""
+def file_server(
+    files: dict[str, bytes] | None = None, certificate: tuple[Path, Path] | None = None
+) -> Iterator[FileServer]:
+    """A server at 127.0.0.1 for as long as the context lasts; of HTTPS with a certificate and its key."""
     shared = FileServer(files or {})
 
     class Handler(BaseHTTPRequestHandler):
@@ -56,9 +60,13 @@ def file_server(files: dict[str, bytes] | None = None) -> Iterator[FileServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate:
+        secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        secured.load_cert_chain(*certificate)
+        server.socket = secured.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    shared.address = f"http://127.0.0.1:{server.server_port}"
+    shared.address = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
     try:
         yield shared
     finally:

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from cellbed.recordings.importing import recognise
 from hypothesis import HealthCheck, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 import source_examples as examples
 from cellbed.errors import CellbedError
-from cellbed.recordings import imported, read_recording, write_recording
+from cellbed.recordings import read_recording
 from cellbed.traces import Archive, TraceError, open_archive
 from cellbed.traces.draft import Draft
 from cellbed.traces.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
@@ -61,12 +62,8 @@ def server() -> Iterator[FileServer]:
         yield server
 
 
-def record_workloads(files: Path, folder: Path) -> None:
-    write_recording(imported.import_cellreplay(imported.tool_files([files])), folder)
-
-
 def taken(source: Source, archive: Archive, wish: Wish) -> Fetched:
-    return fetch(source, archive, wish, Silent(), record_workloads, Patience(2, 0.01, 2.0))
+    return fetch(source, archive, wish, Silent(), recognise, Patience(2, 0.01, 2.0))
 
 
 def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **wish: Any) -> Fetched:
@@ -86,7 +83,9 @@ def test_every_source_says_all_that_one_must_know() -> None:
         *("mahimahi", "cellreplay", "kpn", "lumos5g", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu", "fcc"),
         *("monroe", "5g-edge-study", "aws-round-trips"),
     }
+    page = (Path(__file__).parents[1] / "docs" / "sources.md").read_text()
     for source in SOURCES:
+        assert f"| `{source.name}` |" in page
         for text in (
             source.title,
             source.page,
@@ -390,7 +389,6 @@ def test_recorded_mahimahi_files(archive: Archive) -> None:
 
 
 FUZZED = {
-    "mahimahi": examples.mahimahi(),
     "lumos5g": {"Lumos5G-v1.0.zip": examples.lumos5g()},
     "cork-5g": {"5G-production-dataset.zip": examples.cork_5g()},
     "belgium-4g": {"logs_all.zip": examples.belgium()},
@@ -421,6 +419,7 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
             for number, recording in enumerate(source.convert(Path(folder) / "set", "downlink")):
                 draft = Draft(Path(folder) / str(number), recording.about)
                 draft.folder.mkdir()
+                assert callable(recording.fill)
                 with contextlib.suppress(CellbedError), reading(recording.of):
                     recording.fill(draft)
                     assert draft.parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from cellbed.traces import TraceError
 from cellbed.traces.sources.checksum import digest
 from cellbed.traces.sources.download import Patience, download
+from cellbed.traces.sources.http import _pool
 from cellbed.traces.sources.listing import listed
 from cellbed.traces.sources.source import Checksum, Listing, RemoteFile
 from file_server import FileServer, file_server
@@ -114,10 +116,24 @@ def test_a_part_that_was_not_asked_for_is_thrown_away(server: FileServer, tmp_pa
     assert server.ranges_asked() == [None, "bytes=100000-", None]
 
 
-def test_a_complete_part_is_recognised(server: FileServer, tmp_path: Path) -> None:
+def test_a_part_that_is_complete_is_recognised(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetched(server, tmp_path)
+    assert left(tmp_path) == ["data.zip.part", "data.zip.part.json"]
+    assert fetched(server, tmp_path).read_bytes() == CONTENT
+    assert server.ranges_asked() == [None, f"bytes={len(CONTENT)}-"]
+
+
+def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, tmp_path: Path) -> None:
     server.length = False
     server.cut_after["/data.zip"] = [1000, 0, 0, 0]
-    # Without a length nobody can tell that it was cut; the checksum can.
     with pytest.raises(TraceError, match="not what its publisher says"):
         fetched(server, tmp_path, SHA256)
     assert left(tmp_path) == []
@@ -174,6 +190,37 @@ def test_redirections_that_lead_nowhere_are_refused(server: FileServer, tmp_path
     server.redirects["/data.zip"] = to
     with pytest.raises(TraceError, match=says):
         fetched(server, tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here to make a certificate")
+def test_certificates_are_looked_at_and_https_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = tmp_path / "certificate", tmp_path / "key"
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    monkeypatch.setenv("no_proxy", "*")
+    with file_server({"/data.zip": CONTENT}, (certificate, key)) as server:
+        _pool.cache_clear()
+        with pytest.raises(TraceError, match="certificate is not to be trusted"):
+            fetched(server, tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        _pool.cache_clear()
+        assert fetched(server, tmp_path).read_bytes() == CONTENT
+        server.redirects["/elsewhere"] = "http://127.0.0.1:9/data.zip"
+        with pytest.raises(TraceError, match="nobody vouches"):
+            download(RemoteFile(f"{server.address}/elsewhere", "b"), tmp_path, 10**6, lambda *_: None, HASTY)
+    _pool.cache_clear()
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
@@ -257,7 +304,9 @@ def page(*links: str) -> bytes:
 
 def test_a_servers_pages_lead_to_the_files(server: FileServer) -> None:
     up = ("?C=M;O=D", "../", "/", "http://elsewhere.invalid/bus.z/", "//elsewhere.invalid/bus.z/")
-    server.files["/logs/"] = page(*up, "bus.a-b/", "bus.a-b/", "readme.html", "%2e%2e/", "car.c%20d/")
+    server.files["/logs/"] = page(
+        *up, "bus.a-b/", "bus.a-b/", "readme.html", "%2e%2e/", "car.c%20d/", "car.%2e%2e%2fx/"
+    )
     server.files["/logs/bus.a-b/"] = page(*up, "report.1.log", "picture.png", "report.2.log/", "../report.3.log")
     server.files["/logs/car.c%20d/"] = page("report.4.log")
     found = listed(Listing(f"{server.address}/logs/", r"(bus|car)\..+", r"report\.\d\.log"))

@@ -84,6 +84,7 @@ def fetch(
     Interrupted, it goes on where it was when it is called again. The data sets belong to their authors: cellbed carries
     addresses only. docs/sources.md has all of them.
     """
+    from cellbed.recordings.importing import recognise
     from cellbed.traces import open_archive
     from cellbed.traces.sources import SOURCES, Wish, find_source
     from cellbed.traces.sources import fetch as fetched
@@ -95,11 +96,6 @@ def fetch(
     if about:
         _print_source(source, as_json)
         return
-
-    def record_workloads(files: Path, folder: Path) -> None:
-        from cellbed.recordings import imported, write_recording
-
-        write_recording(imported.import_cellreplay(imported.tool_files([files])), folder)
 
     wish = Wish(
         given=given or (),
@@ -116,7 +112,7 @@ def fetch(
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
     try:
         with _progress() as progress:
-            result = fetched(source, open_archive(), wish, progress, record_workloads)
+            result = fetched(source, open_archive(), wish, progress, recognise)
     except KeyboardInterrupt:
         print("interrupted; what has come is kept: run the command again to go on", file=sys.stderr)
         raise

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.source import Recording, Source, named
+from cellbed.traces.sources.source import Imported, Recording, Source, named
 
 
 def _edge_study(folder: Path, _way: Part) -> Iterator[Recording]:
@@ -23,16 +22,8 @@ def _recognised(folder: Path, source: Source, about: About) -> Iterator[Recordin
     """A recording of each file, whose format is found out when it is read."""
     about = about.model_copy(update={"licence": source.licence, "source": source.page, "citation": source.citation})
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-
-        def fill(draft: Draft, path: Path = path) -> None:
-            from cellbed.traces.importers import recognise
-
-            importer = recognise([path])
-            importer.read([path], draft)
-            draft.notes.append(f"taken for {importer.what}")
-
         of = path.relative_to(folder)
-        yield Recording(named(source.name, *of.parent.parts, of.stem), of.as_posix(), about, fill)
+        yield Recording(named(source.name, *of.parent.parts, of.stem), of.as_posix(), about, Imported((path,)))
 
 
 EDGE_STUDY = Source(

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.opportunities import put_opportunities
-from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Checksum, Imported, Recording, RemoteFile, Source, named
 
 _COMMIT = "2ca662cb01a222dd7fcc10f9ed79293803b4ef21"
-_HEAVY = {"uplink": "up-heavy-pdo", "downlink": "down-heavy-pdo"}
-_LIGHT = ("up-delay-light-pdo", "down-delay-light-pdo")
+_HEAVY = "up-heavy-pdo"
+_FILES = {_HEAVY, "down-heavy-pdo", "up-delay-light-pdo", "down-delay-light-pdo"}
 _OPERATORS = {"tmobile": "T-Mobile", "t-mobile": "T-Mobile", "verizon": "Verizon"}
-_PACKET_BYTES = 1400
-"""What the recorder sends (Sentosa et al., NSDI 2025, §4.1)."""
 
 
 def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
-    for heavy in sorted(folder.rglob(_HEAVY["uplink"])):
-        files = {path.name for path in heavy.parent.iterdir()}
-        if not {*_HEAVY.values(), *_LIGHT} <= files:
+    for heavy in sorted(folder.rglob(_HEAVY)):
+        if not {path.name for path in heavy.parent.iterdir()} >= _FILES:
             continue
         of = heavy.parent.relative_to(folder)
         words = [each for each in of.parts if each != "traces"]
@@ -40,15 +35,7 @@ def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
             citation=CELLREPLAY.citation,
             note=None if setting in ("stationary", "walking", "driving", None) else f"Setting: {setting}.",
         )
-
-        def fill(draft: Draft, folder: Path = heavy.parent) -> None:
-            put_opportunities(draft, "uplink", folder / _HEAVY["uplink"], _PACKET_BYTES)
-            put_opportunities(draft, "downlink", folder / _HEAVY["downlink"], _PACKET_BYTES)
-            draft.notes.append(
-                "rates are of the saturating workload; its opportunities of 1400 bytes were counted up to ones of 1500"
-            )
-
-        yield Recording(named("cellreplay", *words), of.as_posix(), about, fill, workloads=heavy.parent)
+        yield Recording(named("cellreplay", *words), of.as_posix(), about, Imported((heavy.parent,), "cellreplay"))
 
 
 CELLREPLAY = Source(

@@ -123,10 +123,10 @@ class _Download:
         self.have = part.seek(0, os.SEEK_END)
 
     def run(self) -> None:
-        if not self._resumable():
-            self._restart()
         vain = 0
         while True:
+            if not self._resumable():
+                self._restart()
             before = self.have
             try:
                 self._attempt()

@@ -17,17 +17,19 @@ from cellbed.traces.sources.checksum import digest
 from cellbed.traces.sources.download import GoneError, Patience, download
 from cellbed.traces.sources.listing import listed
 from cellbed.traces.sources.reading import reading
-from cellbed.traces.sources.source import Listing, Recording, RemoteFile, Source
+from cellbed.traces.sources.source import Imported, Listing, Recording, RemoteFile, Source
 from cellbed.traces.sources.unpack import is_archive, unpack
 from cellbed.traces.unfinished import unfinished
 
 if TYPE_CHECKING:
+    from cellbed.traces.draft import Draft
     from cellbed.traces.entry import Step
+    from cellbed.traces.importers import Importer
     from cellbed.traces.series import Part
     from cellbed.traces.store import Archive
 
-RecordWorkloads = Callable[[Path, Path], None]
-"""Makes a recording of two workloads, in the folder given second, of the files of CellReplay's tool in the first."""
+Recognise = Callable[[Sequence[Path], str | None], "Importer"]
+"""Finds what reads files, of all formats or of the one that is named."""
 
 
 class Listener(Protocol):
@@ -84,7 +86,7 @@ def fetch(
     archive: Archive,
     wish: Wish,
     listener: Listener,
-    record_workloads: RecordWorkloads | None = None,
+    recognise: Recognise,
     patience: Patience | None = None,
 ) -> Fetched:
     """Make a data set's files entries of an archive.
@@ -98,12 +100,11 @@ def fetch(
             f"say which you take it for, --as uplink or --as downlink. {source.doubt}"
         )
     folder = user_folders.cache_folder() / "downloads"
-    fetched = Fetched()
+    work = _Fetching(source, archive, wish, listener, recognise, patience, folder / source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with unfinished(folder) as work:
-            roots = list(_roots(source, wish, folder / source.name, work, listener, patience, fetched))
-            _convert(source, archive, wish, roots, listener, record_workloads, fetched)
+        with unfinished(folder) as unpacked:
+            work.convert(list(work.roots(unpacked)))
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write there: {error.strerror or error}; "
@@ -111,7 +112,7 @@ def fetch(
         ) from error
     if not wish.given and not wish.keep_download:
         shutil.rmtree(folder / source.name, ignore_errors=True)
-    return fetched
+    return work.fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,54 +123,116 @@ class _Root:
     of: dict[str, str]
 
 
-def _roots(
-    source: Source,
-    wish: Wish,
-    downloads: Path,
-    work: Path,
-    listener: Listener,
-    patience: Patience | None,
-    fetched: Fetched,
-) -> Iterator[_Root]:
-    files = [_existing(path) for path in wish.given] or _downloaded(
-        source, wish, downloads, listener, patience, fetched
-    )
-    plain = work / "files"
-    hashes = {}
-    most = wish.most_unpacked_bytes or source.most_unpacked_bytes
-    for number, path in enumerate(files):
-        if path.is_dir():
-            yield _Root(path, {})
-        elif is_archive(path):
-            into = work / str(number)
-            into.mkdir()
-            # The limit is of all archives together.
-            most -= unpack(path, into, source.unpacked, most, listener.unpacking)
-            yield _Root(into, {path.name: digest(path, "sha256")})
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    source: Source
+    archive: Archive
+    wish: Wish
+    listener: Listener
+    recognise: Recognise
+    patience: Patience | None
+    downloads: Path
+    fetched: Fetched = field(default_factory=Fetched)
+
+    def roots(self, unpacked: Path) -> Iterator[_Root]:
+        """The data set's files, those of archives unpacked into folders of their own in ``unpacked``."""
+        given = [_existing(path) for path in self.wish.given]
+        plain = unpacked / "files"
+        hashes = {}
+        most = self.wish.most_unpacked_bytes or self.source.most_unpacked_bytes
+        for number, path in enumerate(given or self._downloaded()):
+            if path.is_dir():
+                yield _Root(path, {})
+            elif is_archive(path):
+                into = unpacked / str(number)
+                into.mkdir()
+                # The limit is of all archives together.
+                most -= unpack(path, into, self.source.unpacked, most, self.listener.unpacking)
+                yield _Root(into, {path.name: digest(path, "sha256")})
+            else:
+                name = path.name if given else path.relative_to(self.downloads).as_posix()
+                if name in hashes:
+                    raise TraceError(f"{path}: two of the files are called {name}: give their folder instead")
+                hashes[name] = digest(path, "sha256")
+                (plain / name).parent.mkdir(parents=True, exist_ok=True)
+                (plain / name).symlink_to(path)
+        if hashes:
+            yield _Root(plain, hashes)
+
+    def convert(self, roots: Sequence[_Root]) -> None:
+        """Make entries of what is wanted. Raises TraceError when there is none."""
+        wish, fetched = self.wish, self.fetched
+        most = wish.most_entries or self.source.most_entries
+        for root in roots:
+            for recording in self.source.convert(root.folder, wish.way or "downlink"):
+                if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
+                    fetched.unwanted += 1
+                elif self.archive.has(recording.name) and not wish.replace:
+                    fetched.there.append(recording.name)
+                else:
+                    self._keep(root, recording)
+                    self.listener.kept(len(fetched.kept))
+        if not fetched.kept and not fetched.there:
+            raise TraceError(self._nothing())
+
+    def _downloaded(self) -> Iterator[Path]:
+        """The files of a data set. Of several those that are gone are left out."""
+        for remote in _remote(self.source, self.wish):
+            most = self.wish.most_bytes or self.source.most_bytes
+            try:
+                yield download(remote, self.downloads, most, self.listener.downloading, self.patience)
+            except GoneError as error:
+                self.fetched.left_out[remote.path] = str(error)
+
+    def _wanted(self, recording: Recording) -> bool:
+        usual = self.wish.everything or bool(self.wish.given) or bool(re.search(self.source.usual, recording.of))
+        return usual and fnmatch.fnmatchcase(recording.name, self.wish.only)
+
+    def _keep(self, root: _Root, recording: Recording) -> None:
+        with self.archive.draft(recording.about) as draft:
+            try:
+                self._fill(draft, recording)
+                draft.history.append(self._step(root, recording))
+                self.archive.keep(draft, recording.name, replace=self.wish.replace)
+            except CellbedError as error:
+                # Without the hidden folders that its files are in.
+                why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
+                self.fetched.left_out[recording.of] = why.partition("\n")[0]
+                return
+        self.fetched.kept.append(recording.name)
+        if draft.notes:
+            self.fetched.notes[recording.name] = draft.notes
+
+    def _fill(self, draft: Draft, recording: Recording) -> None:
+        if isinstance(recording.fill, Imported):
+            paths = recording.fill.files
+            self.recognise(paths, recording.fill.format).read(paths, draft)
         else:
-            below = path.relative_to(downloads) if not wish.given else Path(path.name)
-            place = plain / below
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if place.is_symlink():
-                raise TraceError(f"{path}: two of the files are called {path.name}: give their folder instead")
-            place.symlink_to(path)
-            hashes[below.as_posix()] = digest(path, "sha256")
-    if hashes:
-        yield _Root(plain, hashes)
+            with reading(recording.of):
+                recording.fill(draft)
 
+    def _step(self, root: _Root, recording: Recording) -> Step:
+        from cellbed.traces.entry import Step
 
-def _downloaded(
-    source: Source, wish: Wish, downloads: Path, listener: Listener, patience: Patience | None, fetched: Fetched
-) -> list[Path]:
-    """The files of a data set. Of several those that are gone are left out."""
-    files = []
-    for remote in _remote(source, wish):
-        most = wish.most_bytes or source.most_bytes
-        try:
-            files.append(download(remote, downloads, most, listener.downloading, patience))
-        except GoneError as error:
-            fetched.left_out[remote.path] = str(error)
-    return files
+        # Of several files side by side those that differ in their ending only: the two directions.
+        stem = recording.of.rpartition(".")[0]
+        mine = {name: hash for name, hash in root.of.items() if len(root.of) == 1 or name.rpartition(".")[0] == stem}
+        how = {"source": self.source.name, "file": recording.of}
+        return Step(what="fetched", how=how, of=mine, tool=f"cellbed {__version__}")
+
+    def _nothing(self) -> str:
+        fetched, name = self.fetched, self.source.name
+        if fetched.left_out:
+            of, why = next(iter(fetched.left_out.items()))
+            more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
+            return f"{name}: there is nothing to convert{more}: {of}: {why}"
+        if fetched.unwanted:
+            only = self.wish.only
+            return f"{name}: none of its {fetched.unwanted} entries is called '{only}' (--only) and usual (--all)"
+        return (
+            f"{name}: there is no file of the documented layout in it: {self.source.layout} "
+            "If the data set has changed, import its files one by one with `cellbed traces add`"
+        )
 
 
 def _existing(path: Path) -> Path:
@@ -188,83 +251,6 @@ def _remote(source: Source, wish: Wish) -> Sequence[RemoteFile]:
     if len(source.remote) > 1:
         # Several files side by side: the address is that of their folder.
         return [replace(each, address=f"{wish.address.rstrip('/')}/{each.path}") for each in source.remote]
-    name = wish.address.partition("?")[0].rpartition("/")[2] or source.remote[0].path
-    return [replace(source.remote[0], address=wish.address, path=name)]
-
-
-def _convert(
-    source: Source,
-    archive: Archive,
-    wish: Wish,
-    roots: Sequence[_Root],
-    listener: Listener,
-    record_workloads: RecordWorkloads | None,
-    fetched: Fetched,
-) -> None:
-    most = wish.most_entries or source.most_entries
-    for root in roots:
-        for recording in source.convert(root.folder, wish.way or "downlink"):
-            usual = wish.everything or bool(wish.given) or re.search(source.usual, recording.of) is not None
-            wanted = usual and fnmatch.fnmatchcase(recording.name, wish.only)
-            if not wanted or len(fetched.kept) + len(fetched.there) >= most:
-                fetched.unwanted += 1
-            elif archive.has(recording.name) and not wish.replace:
-                fetched.there.append(recording.name)
-            else:
-                _keep(archive, source, wish.replace, root, recording, fetched, record_workloads)
-                listener.kept(len(fetched.kept))
-    if not fetched.kept and not fetched.there:
-        raise TraceError(_nothing(source, wish, fetched))
-
-
-def _keep(
-    archive: Archive,
-    source: Source,
-    instead: bool,
-    root: _Root,
-    recording: Recording,
-    fetched: Fetched,
-    record_workloads: RecordWorkloads | None,
-) -> None:
-    with archive.draft(recording.about) as draft:
-        try:
-            with reading(recording.of):
-                recording.fill(draft)
-            if recording.workloads is not None and record_workloads is not None:
-                record_workloads(recording.workloads, draft.folder / "recording")
-                draft.recording = "recording"
-            draft.history.append(_step(source, root, recording))
-            archive.keep(draft, recording.name, replace=instead)
-        except CellbedError as error:
-            # Without the hidden folders that its files are in.
-            why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
-            fetched.left_out[recording.of] = why.partition("\n")[0]
-            return
-    fetched.kept.append(recording.name)
-    if draft.notes:
-        fetched.notes[recording.name] = draft.notes
-
-
-def _step(source: Source, root: _Root, recording: Recording) -> Step:
-    from cellbed.traces.entry import Step
-
-    # Of several files side by side those that differ in their ending only: the two directions.
-    stem = recording.of.rpartition(".")[0]
-    mine = {name: sha256 for name, sha256 in root.of.items() if len(root.of) == 1 or name.rpartition(".")[0] == stem}
-    how = {"source": source.name, "file": recording.of}
-    return Step(what="fetched", how=how, of=mine, tool=f"cellbed {__version__}")
-
-
-def _nothing(source: Source, wish: Wish, fetched: Fetched) -> str:
-    if fetched.left_out:
-        of, why = next(iter(fetched.left_out.items()))
-        more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
-        return f"{source.name}: there is nothing to convert{more}: {of}: {why}"
-    if fetched.unwanted:
-        return (
-            f"{source.name}: none of its {fetched.unwanted} entries matches --only '{wish.only}', or is usual (--all)"
-        )
-    return (
-        f"{source.name}: there is no file of the documented layout in it: {source.layout} If the data set has changed, "
-        "import its files one by one with `cellbed traces add`"
-    )
+    name = wish.address.partition("?")[0].rpartition("/")[2]
+    safe = re.fullmatch(r"[\w.%+-]*\w[\w.%+-]*", name) is not None
+    return [replace(source.remote[0], address=wish.address, path=name if safe else source.remote[0].path)]

@@ -40,7 +40,8 @@ def _names(address: str, pattern: str, *, folders: bool) -> list[str]:
     here = urlsplit(address)[:2]
     names = [path[len(below) :] for *host, path in found if tuple(host) == here and path.startswith(below)]
     bare = [name.removesuffix("/") for name in names if name.endswith("/") == folders]
-    return sorted(name for name in bare if "/" not in name and re.fullmatch(pattern, unquote(name)))
+    plain = [name for name in bare if "/" not in unquote(name) and unquote(name) not in ("", ".", "..")]
+    return sorted(name for name in plain if re.fullmatch(pattern, unquote(name)))
 
 
 def _page(address: str) -> str:

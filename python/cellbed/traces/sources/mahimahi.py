@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.opportunities import put_opportunities
-from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Checksum, Imported, Recording, RemoteFile, Source, named
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
 _TRACES = f"https://raw.githubusercontent.com/ravinet/mahimahi/{_COMMIT}/traces"
@@ -70,13 +68,8 @@ def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
 
 
 def _of_pair(name: str, about: About, files: dict[str, Path]) -> Recording:
-    def fill(draft: Draft) -> None:
-        if ".up" in files:
-            put_opportunities(draft, "uplink", files[".up"])
-        if ".down" in files:
-            put_opportunities(draft, "downlink", files[".down"])
-
-    return Recording(name, next(iter(files.values())).name, about, fill)
+    paths = tuple(files.values())
+    return Recording(name, paths[0].name, about, Imported(paths, "mahimahi"))
 
 
 MAHIMAHI = Source(

@@ -57,19 +57,25 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """Files that an importer of the archive reads. format: its name; None: what it looks like."""
+
+    files: tuple[Path, ...]
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """An entry that a data set's files can become.
 
     of: the file or folder it is made of, relative to the data set's folder. fill: writes the series into a draft, whose
-    `about` is already this one; TraceError when the file is malformed. workloads: a folder with the files of
-    CellReplay's tool, of which a recording of two workloads can be made.
+    `about` is already this one; TraceError when the file is malformed.
     """
 
     name: str
     of: str
     about: About
-    fill: Callable[[Draft], None]
-    workloads: Path | None = None
+    fill: Callable[[Draft], None] | Imported
 
 
 Convert = Callable[[Path, "Part"], Iterator[Recording]]
