@@ -10,7 +10,7 @@ from cellbed.doctor.machine import Machine
 def examine(machine: Machine | None = None) -> list[Check]:
     """Look at this machine. Takes a quarter of a second."""
     from cellbed.traces import ARCHIVE, archive_folder
-    from cellbed.workloads.cache import cache_folder
+    from cellbed.user_folders import cache_folder
 
     machine = machine or Machine()
     return [

@@ -27,7 +27,7 @@ from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
-from cellbed.workloads.cache import cache_folder
+from cellbed.user_folders import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ All that they are made of is in the recording's directory: it can be copied to a
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import cellbed
+from cellbed import user_folders
 from cellbed.recordings.cellreplay import LightRow, derive
 from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Description, Way
@@ -80,9 +80,7 @@ def write_replay_files(recording: Recording, way: Way, method: Method, folder: P
 
 def cache_folder() -> Path:
     """Where the files are kept: ``$XDG_CACHE_HOME/cellbed/replay`` or ``~/.cache/cellbed/replay``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG base directory specification: a relative path is invalid and to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "cellbed" / "replay"
+    return user_folders.cache_folder() / "replay"
 
 
 def _files(folder: Path, stem: str) -> ReplayFiles:

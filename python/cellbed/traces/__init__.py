@@ -1,6 +1,19 @@
 """Recorded and synthetic traces of cellular links: the archive, its generation, and the look-up by name or path."""
 
-from cellbed.traces.catalogue import ARCHIVE, TraceError, TraceSource, archive_folder, resolve
+from cellbed.traces.catalogue import ARCHIVE, TraceSource, resolve
+from cellbed.traces.errors import TraceError
 from cellbed.traces.files import find_file, find_folder, obstacle
+from cellbed.traces.store import Archive, archive_folder, open_archive
 
-__all__ = ["ARCHIVE", "TraceError", "TraceSource", "archive_folder", "find_file", "find_folder", "obstacle", "resolve"]
+__all__ = [
+    "ARCHIVE",
+    "Archive",
+    "TraceError",
+    "TraceSource",
+    "archive_folder",
+    "find_file",
+    "find_folder",
+    "obstacle",
+    "open_archive",
+    "resolve",
+]

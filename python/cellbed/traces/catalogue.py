@@ -6,26 +6,45 @@ same bytes, and the rename that ends the writing makes either of them the winner
 """
 
 import difflib
-import hashlib
 import os
 import threading
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.errors import CellbedError
+from cellbed.traces.errors import TraceError
 from cellbed.traces.files import find_file, find_pipe, obstacle
 from cellbed.traces.generation.examples import MODELS, Model
+from cellbed.traces.series import Part
+from cellbed.traces.soundness import sha256
+from cellbed.traces.store import Archive, archive_folder, open_archive
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
 
 ARCHIVE = tuple(MODELS)
-"""Names of the archive's traces."""
+"""Names of the traces that every archive has: the examples."""
+ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
+"""What follows the dot in the name of a direction of an entry."""
 
 
-class TraceError(CellbedError):
-    """A trace that does not exist or cannot be read. The text names it and says what would be right."""
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One direction of an entry. synthetic: whether it comes from a model instead of a recording."""
+
+    archive: Archive
+    name: str
+    part: Part
+    synthetic: bool
+
+    def text(self) -> Path:
+        """The file that the engine reads. Raises TraceError for a damaged series."""
+        from cellbed.traces.replayable import replayable
+
+        series = self.archive.series(self.name, self.part)
+        held = self.archive.entry(self.name).parts[self.part]
+        return replayable(series, held.sha256)
 
 
 class TraceSource:
@@ -34,9 +53,9 @@ class TraceSource:
     name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
     """
 
-    def __init__(self, name: str, file: Path | Model) -> None:
+    def __init__(self, name: str, file: Path | Model | Direction) -> None:
         self.name = name
-        self.synthetic = isinstance(file, Model)
+        self.synthetic = file.synthetic if isinstance(file, Direction) else isinstance(file, Model)
         self._file = file
 
     def __repr__(self) -> str:
@@ -50,16 +69,19 @@ class TraceSource:
 
     @cached_property
     def path(self) -> Path:
-        """Absolute path of the file. Raises TraceError when an archive file cannot be written."""
-        return self._file if isinstance(self._file, Path) else _generated(self._file)
+        """Absolute path of the file. Raises TraceError when it cannot be made."""
+        match self._file:
+            case Path():
+                return self._file
+            case Direction():
+                return self._file.text()
+            case Model():
+                return _generated(self._file)
 
     @cached_property
     def sha256(self) -> str:
-        """Hexadecimal digest of the file's bytes."""
-        try:
-            return _digest(self.path)
-        except OSError as error:
-            raise TraceError(f"{self.path}: cannot read this trace: {error.strerror}") from error
+        """Hexadecimal digest of the file's bytes. Raises TraceError."""
+        return sha256(self.path)
 
     @cached_property
     def trace(self) -> "Trace":
@@ -77,10 +99,15 @@ class TraceSource:
 def resolve(text: str, folder: Path) -> TraceSource:
     """The trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
 
+    A file whose name the archive has, too, is meant by a path with a slash: ``./walk.up``.
     Raises TraceError when there is neither.
     """
     if text in MODELS:
         return TraceSource(text, MODELS[text])
+    archive = open_archive()
+    direction = _direction(text, archive)
+    if direction is not None:
+        return TraceSource(text, direction)
     try:
         path = find_file(text, folder) or find_pipe(text, folder)
     except OSError as error:
@@ -92,18 +119,29 @@ def resolve(text: str, folder: Path) -> TraceSource:
         # It may have been meant as a name.
         shown = text if len(text) <= 40 else text[:37] + "…"
         why = f"no trace is called {shown!r} and no such file is in {folder.absolute()}"
-    near = difflib.get_close_matches(text[:100], ARCHIVE, n=1)
+    hint = _hint(text, archive)
     known = ", ".join(ARCHIVE)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise TraceError(f"{why}: {hint}write one of {known}, or the path of a file")
+    raise TraceError(f"{why}: {hint}write one of {known}, a name that `cellbed traces ls` shows, or the path of a file")
 
 
-def archive_folder() -> Path:
-    """The folder of the generated traces: ``$XDG_DATA_HOME/cellbed/traces`` or ``~/.local/share/cellbed/traces``."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG base directory specification: a relative path is invalid and to be ignored.
-    data = Path(base) if base.startswith("/") else Path.home() / ".local" / "share"
-    return data / "cellbed" / "traces"
+def _direction(text: str, archive: Archive) -> Direction | None:
+    """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
+    name, dot, ending = text.rpartition(".")
+    if not dot or ending not in ENDINGS or not archive.has(name):
+        return None
+    entry, part = archive.entry(name), ENDINGS[ending]
+    archive.series(name, part)
+    return Direction(archive, name, part, entry.about.origin == "synthetic")
+
+
+def _hint(text: str, archive: Archive) -> str:
+    """What may have been meant, as a question; empty if nothing comes near."""
+    if archive.has(text):
+        ways = (f"'{text}.{ending}'" for ending, part in ENDINGS.items() if part in archive.entry(text).parts)
+        return f"did you mean {' or '.join(ways) or 'something else'}? "
+    names = {f"{name}.{ending}" for name in archive.names() for ending in ENDINGS}
+    near = difflib.get_close_matches(text[:100], sorted(names.union(ARCHIVE)), n=1)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def _generated(model: Model) -> Path:
@@ -130,11 +168,6 @@ def _generated(model: Model) -> Path:
 def _is_right(path: Path, model: Model) -> bool:
     """Whether the file is there and is what this version's model gives: not cut short, edited or of another version."""
     try:
-        return _digest(path) == model.sha256
-    except OSError:
+        return sha256(path) == model.sha256
+    except TraceError:
         return False
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,8 @@ Origin = Literal["recorded", "synthetic"]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which parts a name from its direction."""
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Of a file in the entry's folder, and nowhere else."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -28,16 +30,20 @@ class About(Model):
     """Where a recording comes from; null is unknown."""
 
     origin: Origin
-    technology: Text | None = Field(None, description="3g, 4g, 5g, 6g, wifi, fixed, satellite.")
-    band: Text | None = Field(None, description="low, mid, mmwave, or the band's number.")
+    technology: Text | None = Field(default=None, description="3g, 4g, 5g, 6g, wifi, fixed, satellite.")
+    band: Text | None = Field(default=None, description="low, mid, mmwave, or the band's number.")
     operator: Text | None = None
     place: Text | None = None
-    date: Text | None = Field(None, description="ISO 8601, as exactly as it is known: 2021, 2021-04, 2021-04-30.")
-    mobility: Text | None = Field(None, description="stationary, walking, driving, bus, train, subway, ferry, …")
-    obstacle: Text | None = Field(None, description="window, wall, body, vehicle, …")
-    method: Text | None = Field(None, description="How it was recorded, or the model with its parameters.")
+    date: Text | None = Field(
+        default=None, description="ISO 8601, as exactly as it is known: 2021, 2021-04, 2021-04-30."
+    )
+    mobility: Text | None = Field(
+        default=None, description="stationary, walking, driving, bus, train, subway, ferry, …"
+    )
+    obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
+    method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
     licence: Text | None = None
-    source: Text | None = Field(None, description="Address from which it was taken.")
+    source: Text | None = Field(default=None, description="Address from which it was taken.")
     citation: Text | None = None
     note: Text | None = None
 
@@ -45,7 +51,7 @@ class About(Model):
 class Held(Model):
     """A series of the entry. file: its name in the entry's folder. sha256: of that file."""
 
-    file: Text
+    file: FileName
     content: Content
     sha256: Sha256
     duration_ns: Annotated[int, Field(ge=1)]
@@ -73,5 +79,8 @@ class Entry(Model):
     name: Name
     about: About
     parts: dict[Part, Held] = {}
-    recording: Text | None = Field(None, description="Folder of a recording of two workloads beside the series.")
+    recording: FileName | None = Field(
+        default=None, description="Folder of a recording of two workloads beside the series."
+    )
+    recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
     history: tuple[Step, ...] = ()

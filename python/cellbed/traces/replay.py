@@ -1,14 +1,14 @@
 """Files of a CellReplay recording beside its heavy trace: light rows, and latency offsets by packet size."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from cellbed.traces.catalogue import TraceError
+from cellbed.traces.errors import TraceError
 from cellbed.traces.files import find_file, obstacle
+from cellbed.traces.soundness import sha256
 
 Rows = list[tuple[int, int, list[int]]]
 """Time, base delay and delivery opportunities of each packet train, ns (Sentosa et al., NSDI 2025, §4.2)."""
@@ -44,11 +44,7 @@ class RecordedFile(Generic[T]):
     @cached_property
     def sha256(self) -> str:
         """Hexadecimal digest of the file's bytes."""
-        try:
-            with self.path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise TraceError(f"{self.path}: cannot read this file: {error.strerror}") from error
+        return sha256(self.path)
 
 
 def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:

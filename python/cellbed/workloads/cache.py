@@ -21,14 +21,6 @@ def silent(_: str) -> None:
     """Note nothing."""
 
 
-def cache_folder() -> Path:
-    """Where cellbed keeps what it built: ``$XDG_CACHE_HOME/cellbed``, or ``~/.cache/cellbed``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    # The XDG base directory specification: a relative path is invalid and ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "cellbed"
-
-
 def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     """Let ``build`` fill a temporary folder, then give it the name ``folder``.
 

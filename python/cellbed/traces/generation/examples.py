@@ -56,11 +56,15 @@ class Model:
 
         The last opportunity is at the very end, so that the period of the looped trace is `duration`.
         """
+        return self._header() + "\n".join(map(str, self.stamps())) + "\n"
+
+    def stamps(self) -> list[int]:
+        """The opportunities of the trace, milliseconds."""
         stamps = [math.ceil(time * 1000) for time in _deliveries(self, Random(self.seed).random)]
         end = self.duration * 1000
         if not stamps or stamps[-1] != end:
             stamps.append(end)
-        return self._header() + "\n".join(map(str, stamps)) + "\n"
+        return stamps
 
     def _header(self) -> str:
         outages = f"outages: {self.outage_rate:g} /s, escape rate {self.escape_rate:g} /s"

@@ -1,0 +1,186 @@
+"""A table of the archive's entries, for finding one among ten thousand.
+
+It lies in the archive as a Parquet file and is a cache: what of the entries has changed since it was written is read
+again when somebody asks, and nothing else; a table that is missing or damaged is made anew.
+
+| column | is |
+|---|---|
+| `name`, and each key of an entry's `about` | as in `entry.toml`; null is unknown |
+| `PART_content`, `PART_duration_ns`, `PART_rows`, `PART_sha256` | of `uplink`, `downlink` and `round_trip` |
+| `PART_KEY` | each statistic that is a number, as float64: `uplink_mean_bit_s` |
+| `recording` | whether it holds a recording of two workloads |
+| `duration_ns` | of its longest part |
+| `problem` | why the entry cannot be read; then all else but its name is null |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cellbed.traces.entry_file import ENTRY_FILE, read_entry
+from cellbed.traces.errors import TraceError
+from cellbed.traces.series import PARTS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.traces.entry import Entry
+
+_FILE: Final = ".index-1.parquet"
+"""The number is to be raised when the columns change."""
+_STAMPS: Final = ("_changed_ns", "_inode", "_size")
+"""What of an `entry.toml` tells whether it is the one that was read."""
+_TICK_NS: Final = 100_000_000
+"""A file that changed this shortly before it was read may change again without its time being another."""
+
+Stamp = tuple[str, int, int, int]
+
+
+def refreshed(archive: Path) -> pl.LazyFrame:
+    """The table of the entries in `archive` as they are now. Raises OSError if the archive cannot be read."""
+    import polars as pl
+
+    path = archive / _FILE
+    schema = {"name": pl.String} | dict.fromkeys(_STAMPS, pl.Int64)
+    now = pl.DataFrame(list(_stamps(archive)), schema=schema, orient="row")
+    content = _stored(path)
+    if content is None:
+        return _remade(archive, None, now)
+    # Only the columns that somebody asks for are read, and from memory: the file may be replaced meanwhile.
+    known = pl.read_parquet(io.BytesIO(content), columns=now.columns)
+    if known.height == now.height and known.join(now, on=now.columns, how="semi").height == now.height:
+        return pl.scan_parquet(io.BytesIO(content)).drop(_STAMPS)
+    return _remade(archive, pl.read_parquet(io.BytesIO(content)), now)
+
+
+def _remade(archive: Path, table: pl.DataFrame | None, now: pl.DataFrame) -> pl.LazyFrame:
+    """The table brought up to date. table: as it was. now: names and stamps of what is there."""
+    import polars as pl
+
+    if table is None:
+        current, fresh = None, now
+    else:
+        current = table.join(now, on=now.columns, how="semi")
+        fresh = now.join(current, on=now.columns, how="anti")
+    rows = _rows(archive, fresh.iter_rows(), _clock(archive))
+    table = rows if current is None else pl.concat([current, rows], how="diagonal_relaxed")
+    table = table.sort("name")
+    _store(table, archive / _FILE)
+    return table.lazy().drop(_STAMPS)
+
+
+def _stamps(archive: Path) -> Iterator[Stamp]:
+    """Name, and what tells whether its description is the one that was read, of each folder that may be an entry."""
+    descriptor = os.open(archive, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as folders:
+            for folder in folders:
+                name = folder.name
+                if name[0] == "." or not folder.is_dir():
+                    continue
+                try:
+                    found = os.stat(f"{name}/{ENTRY_FILE}", dir_fd=descriptor)
+                except OSError:
+                    yield name, 0, 0, 0
+                else:
+                    yield name, found.st_ctime_ns, found.st_ino, found.st_size
+    finally:
+        os.close(descriptor)
+
+
+def _rows(archive: Path, stamps: Iterable[tuple[Any, ...]], now_ns: int) -> pl.DataFrame:
+    import polars as pl
+
+    rows = []
+    for stamp in stamps:
+        name, changed_ns, *rest = stamp
+        if changed_ns > now_ns - _TICK_NS:
+            changed_ns = -1
+        try:
+            row = _row(read_entry(archive / name))
+        except TraceError as error:
+            if not (archive / name).is_dir():
+                continue  # removed meanwhile
+            row = {"name": name, "problem": str(error)}
+        rows.append(row | dict(zip(_STAMPS, (changed_ns, *rest), strict=True)))
+    texts = {key: pl.String for row in rows for key, value in row.items() if isinstance(value, str)}
+    whole = {key: pl.Int64 for row in rows for key, value in row.items() if type(value) is int}
+    always = {"name": pl.String, "problem": pl.String} | dict.fromkeys(_STAMPS, pl.Int64) | _always()
+    schema = {key: None for row in rows for key in row} | whole | texts | always
+    return pl.DataFrame(rows, schema=schema, orient="row", infer_schema_length=None, strict=False)
+
+
+def _always() -> dict[str, Any]:
+    """Columns that a filter may name whatever there is in the archive."""
+    import polars as pl
+
+    from cellbed.traces.entry import About
+
+    columns: dict[str, Any] = dict.fromkeys(About.model_fields, pl.String)
+    for part in PARTS:
+        stem = part.replace("-", "_")
+        columns |= {f"{stem}_content": pl.String, f"{stem}_sha256": pl.String}
+        columns |= {f"{stem}_duration_ns": pl.Int64, f"{stem}_rows": pl.Int64}
+    columns |= dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), pl.Float64)
+    return columns | {"recording": pl.Boolean, "duration_ns": pl.Int64}
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
+    for key, value in entry.about:
+        if value is None or isinstance(value, str):
+            row[key] = value
+    for part, held in entry.parts.items():
+        stem = part.replace("-", "_")
+        row |= {
+            f"{stem}_content": str(held.content),
+            f"{stem}_sha256": held.sha256,
+            f"{stem}_duration_ns": held.duration_ns,
+            f"{stem}_rows": held.rows,
+        }
+        for key, value in (held.statistics or {}).items():
+            if isinstance(value, int | float):
+                row[f"{stem}_{key}"] = float(value)
+    return row | {"duration_ns": max((held.duration_ns for held in entry.parts.values()), default=None)}
+
+
+def _stored(path: Path) -> bytes | None:
+    """The bytes of the table as it was written; None where there is none that can be read."""
+    import polars as pl
+
+    try:
+        content = path.read_bytes()
+        columns = pl.read_parquet_schema(io.BytesIO(content))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    return content if {"name", "problem", *_STAMPS} <= set(columns) else None
+
+
+def _clock(archive: Path) -> int:
+    """What the file system calls now, ns."""
+    probe = archive / f".unfinished-clock-{secrets.token_hex(8)}"
+    try:
+        probe.touch()
+        return probe.stat().st_ctime_ns
+    except OSError:
+        return 1 << 62  # an archive that cannot be written does not change either
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def _store(table: pl.DataFrame, path: Path) -> None:
+    """Write the table; who may not write there does without."""
+    temporary = path.with_name(f".unfinished-index-{secrets.token_hex(8)}")
+    try:
+        table.write_parquet(temporary)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

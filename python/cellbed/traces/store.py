@@ -1,0 +1,317 @@
+"""The archive: entries that appear whole, are replaced whole and vanish whole, whoever else is at it.
+
+An entry is a folder of the archive's with an `entry.toml` and the files that it speaks of. It is made under a hidden
+name and renamed when it is complete, so that nobody sees half of one, and two who give the same name at once
+get one entry and one refusal. What a killed process has left is removed by the next that adds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed import user_folders
+from cellbed.traces import examples
+from cellbed.traces.entry_file import ENTRY_FILE, entry_text, read_entry
+from cellbed.traces.errors import TraceError
+from cellbed.traces.series import PARTS, Part, Series
+from cellbed.traces.unfinished import discard, exchange, locked, sweep, sync, unfinished, write_synced
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.traces.draft import Draft
+    from cellbed.traces.entry import About, Entry, Held
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
+
+
+def archive_folder() -> Path:
+    """The folder of the archive: ``$XDG_DATA_HOME/cellbed/traces`` or ``~/.local/share/cellbed/traces``."""
+    return user_folders.data_folder() / "traces"
+
+
+def open_archive(folder: Path | None = None) -> Archive:
+    """The user's archive, or the one in `folder`. Nothing is made before something is written."""
+    return Archive(archive_folder() if folder is None else folder)
+
+
+def valid_name(text: str) -> str:
+    """The name nearest to `text` that an entry can have: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
+    return re.sub(r"[^a-z0-9_+]+", "-", text.lower())[:100].strip("-_+") or "trace"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Entries by their names. Every method may be called while others add, replace and remove.
+
+    Errors of all: :class:`TraceError`.
+    """
+
+    folder: Path
+
+    def names(self) -> list[str]:
+        """Names of the entries, the damaged ones too, in order."""
+        try:
+            there = {path.name for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()}
+        except FileNotFoundError:
+            there = set()
+        except OSError as error:
+            raise TraceError(f"{self.folder}: cannot read the archive: {error.strerror}") from None
+        return sorted(there.union(examples.EXAMPLES))
+
+    def has(self, name: str) -> bool:
+        """Whether there is an entry of that name, be it damaged."""
+        return name in examples.EXAMPLES or (NAME.fullmatch(name) is not None and (self.folder / name).is_dir())
+
+    def entry(self, name: str) -> Entry:
+        """What the archive knows of an entry."""
+        if not self.has(name):
+            raise TraceError(self._unknown(name))
+        if name not in examples.EXAMPLES:
+            return read_entry(self.folder / name)
+        with contextlib.suppress(TraceError):
+            entry = read_entry(self.folder / name)
+            if examples.is_current(entry):
+                return entry
+        with self.draft(examples.about(name)) as draft:
+            examples.fill(draft, name)
+            return self._keep(draft, name, replace=True)
+
+    def series(self, name: str, part: Part) -> Series:
+        """One part of an entry."""
+        held = self._held(name, part)
+        path = self.folder / name / held.file
+        if not path.is_file():
+            raise TraceError(f"{path}: missing: `cellbed traces rm {name}`, then add it again")
+        return Series(held.content, path, held.duration_ns)
+
+    def recording(self, name: str) -> Path:
+        """The folder of an entry's recording of two workloads."""
+        entry = self.entry(name)
+        if entry.recording is None:
+            raise TraceError(f"'{name}' holds no recording of two workloads: it has {_parts(entry)}")
+        return self.folder / name / entry.recording
+
+    @contextlib.contextmanager
+    def draft(self, about: About) -> Iterator[Draft]:
+        """An entry in the making. What is not kept by the end is removed, and nobody has seen it."""
+        from cellbed.traces.draft import Draft
+
+        with contextlib.ExitStack() as held:
+            with self._explained():
+                folder = held.enter_context(unfinished(self.folder))
+            yield Draft(folder, about)
+
+    def keep(self, draft: Draft, name: str, replace: bool = False) -> Entry:
+        """Make a draft an entry: check, measure, hash, and give it its name. A draft can be kept once.
+
+        replace: whether it may take the place of an entry of that name, which is complete until then.
+        """
+        if NAME.fullmatch(name) is None:
+            raise TraceError(
+                f"{name!r:.60} cannot be a name: small letters, digits, '-', '_' and '+' make one, 100 at most: "
+                f"write '{valid_name(name)}'"
+            )
+        if name in examples.EXAMPLES:
+            raise TraceError(f"'{name}' is an example of cellbed's own: choose another name")
+        if not replace and self.has(name):
+            raise TraceError(_taken(name))
+        return self._keep(draft, name, replace)
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, be it damaged."""
+        if name in examples.EXAMPLES:
+            raise TraceError(f"'{name}' is an example of cellbed's own and would be made again: it stays")
+        if not self.has(name):
+            raise TraceError(self._unknown(name))
+        try:
+            discard(self.folder, self.folder / name)
+        except FileNotFoundError:
+            raise TraceError(self._unknown(name)) from None
+        except OSError as error:
+            raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
+
+    def annotate(self, name: str, statistics: Mapping[Part, Mapping[str, Any]]) -> Entry:
+        """Put statistics of its parts in place of those that an entry has; the other parts keep theirs."""
+        self.entry(name)
+        with self._explained(), locked(self.folder):
+            entry = read_entry(self.folder / name)
+            parts = dict(entry.parts)
+            for part, figures in statistics.items():
+                if part not in parts:
+                    raise TraceError(_lacks(entry, part))
+                parts[part] = parts[part].model_copy(update={"statistics": _known(figures)})
+            entry = entry.model_copy(update={"parts": parts})
+            write_synced(self.folder, self.folder / name / ENTRY_FILE, entry_text(entry).encode())
+        return entry
+
+    def index(self) -> pl.LazyFrame:
+        """A row for each entry that can be read; columns as of :mod:`cellbed.traces.index`."""
+        import polars as pl
+
+        return self._index().filter(pl.col("problem").is_null()).drop("problem")
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with the entries that :meth:`index` leaves out, by their names."""
+        import polars as pl
+
+        found = self._index().filter(pl.col("problem").is_not_null()).select("name", "problem").collect()
+        return dict(found.rows())
+
+    def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
+        """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""
+        from cellbed.traces.verification import faults
+
+        for name in list(names) or self.names():
+            if not self.has(name):
+                raise TraceError(self._unknown(name))
+            yield name, faults(self, name)
+
+    def sweep(self) -> list[Path]:
+        """Remove what killed processes have left half made; returns it."""
+        if not self.folder.is_dir():
+            return []
+        with self._explained(), locked(self.folder):
+            return sweep(self.folder)
+
+    def _held(self, name: str, part: Part) -> Held:
+        entry = self.entry(name)
+        if part not in entry.parts:
+            raise TraceError(_lacks(entry, part))
+        return entry.parts[part]
+
+    def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
+        with self._explained():
+            entry = _complete(draft, name)
+            write_synced(draft.folder, draft.folder / ENTRY_FILE, entry_text(entry).encode())
+            sync(draft.folder)
+            place = self.folder / name
+            with locked(self.folder):
+                if replace and place.is_dir():
+                    exchange(draft.folder, place)
+                else:
+                    try:
+                        draft.folder.rename(place)
+                    except OSError as error:
+                        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                            raise TraceError(_taken(name)) from None
+                        raise
+                sync(self.folder)
+        return entry
+
+    def _index(self) -> pl.LazyFrame:
+        from cellbed.traces.index import refreshed
+
+        for name in examples.EXAMPLES:
+            if not (self.folder / name / ENTRY_FILE).is_file():
+                self.entry(name)
+        with self._explained():
+            return refreshed(self.folder)
+
+    def _unknown(self, name: str) -> str:
+        import difflib
+
+        shown = name if len(name) <= 40 else name[:37] + "…"
+        near = difflib.get_close_matches(name.lower()[:100], self.names(), n=1)
+        return f"the archive has no '{shown}': " + (
+            f"did you mean '{near[0]}'?" if near else "`cellbed traces ls` shows what it has"
+        )
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise TraceError(
+                f"{self.folder}: cannot write there: {reason}; make room, or set XDG_DATA_HOME to another folder"
+            ) from error
+
+
+def _complete(draft: Draft, name: str) -> Entry:
+    """The entry that a draft makes, its files checked, hashed and on the disk."""
+    from cellbed.traces.entry import Entry
+
+    if not draft.parts and draft.recording is None:
+        raise TraceError("nothing to keep: neither uplink nor downlink nor round-trip times")
+    parts = {part: _measured(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
+    files = {}
+    if draft.recording is not None:
+        files = _hashed(draft.folder / draft.recording)
+    known = {ENTRY_FILE, draft.recording, *(held.file for held in parts.values())}
+    for path in draft.folder.iterdir():
+        if path.name not in known:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return Entry(
+        name=name,
+        about=draft.about,
+        parts=parts,
+        recording=draft.recording,
+        recording_files=files,
+        history=tuple(draft.history),
+    )
+
+
+def _measured(draft: Draft, series: Series) -> Held:
+    from cellbed.traces.entry import Held
+    from cellbed.traces.soundness import require_sound, sha256
+
+    try:
+        from cellbed.traces.statistics import statistics
+    except ModuleNotFoundError:  # until the statistics are merged
+        statistics = _no_statistics
+    assert series.path.parent == draft.folder, "a draft's files are in its folder"
+    rows = require_sound(series)
+    sync(series.path)
+    return Held(
+        file=series.path.name,
+        content=series.content,
+        sha256=sha256(series.path),
+        duration_ns=series.duration_ns,
+        rows=rows,
+        statistics=_known(statistics(series)) or None,
+    )
+
+
+def _no_statistics(series: Series) -> dict[str, Any]:
+    return {}
+
+
+def _hashed(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of a folder, by its path in it; all of them on the disk."""
+    from cellbed.traces.soundness import sha256
+
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        sync(path)
+    return {str(path.relative_to(folder)): sha256(path) for path in files}
+
+
+def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not known or not finite, which TOML's readers differ on."""
+    return {
+        key: value
+        for key, value in figures.items()
+        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    }
+
+
+def _lacks(entry: Entry, part: Part) -> str:
+    return f"'{entry.name}' has no {part}: it has {_parts(entry)}"
+
+
+def _parts(entry: Entry) -> str:
+    has = [*entry.parts, *(["a recording of two workloads"] if entry.recording else [])]
+    return " and ".join(has) or "nothing"
+
+
+def _taken(name: str) -> str:
+    return f"the archive has '{name}' already: choose another --name, or --replace it"

@@ -1,0 +1,47 @@
+"""Whether the files of an entry are still those that were added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cellbed.traces.errors import TraceError
+from cellbed.traces.series import Series
+from cellbed.traces.soundness import require_sound, sha256
+
+if TYPE_CHECKING:
+    from cellbed.traces.entry import Entry
+    from cellbed.traces.store import Archive
+
+
+def faults(archive: Archive, name: str) -> list[str]:
+    """What is wrong with an entry's files, each in a sentence that names the file; every byte of them is read."""
+    try:
+        entry = archive.entry(name)
+    except TraceError as error:
+        return [str(error)]
+    folder = archive.folder / name
+    found = []
+    for path, digest in _files(entry, folder):
+        try:
+            if sha256(path) != digest:
+                found.append(f"{path}: is not the file that was added: its SHA-256 is another")
+        except TraceError as error:
+            found.append(str(error))
+    if found:
+        return found
+    for held in entry.parts.values():
+        try:
+            require_sound(Series(held.content, folder / held.file, held.duration_ns))
+        except TraceError as error:
+            found.append(str(error))
+    return found
+
+
+def _files(entry: Entry, folder: Path) -> Iterator[tuple[Path, str]]:
+    for held in entry.parts.values():
+        yield folder / held.file, held.sha256
+    if entry.recording is not None:
+        for file, digest in entry.recording_files.items():
+            yield folder / entry.recording / file, digest

@@ -1,0 +1,22 @@
+"""The user's own folders for what cellbed keeps (the XDG base directory specification)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def data_folder() -> Path:
+    """What the user would miss: ``$XDG_DATA_HOME/cellbed`` or ``~/.local/share/cellbed``."""
+    return _folder("XDG_DATA_HOME", ".local/share")
+
+
+def cache_folder() -> Path:
+    """What can be made again: ``$XDG_CACHE_HOME/cellbed`` or ``~/.cache/cellbed``."""
+    return _folder("XDG_CACHE_HOME", ".cache")
+
+
+def _folder(variable: str, otherwise: str) -> Path:
+    base = os.environ.get(variable, "")
+    # The specification: a relative path is invalid and to be ignored.
+    return (Path(base) if base.startswith("/") else Path.home() / otherwise) / "cellbed"

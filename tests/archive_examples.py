@@ -1,0 +1,42 @@
+"""Entries for tests of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from cellbed.traces import Archive
+from cellbed.traces.draft import Draft
+from cellbed.traces.entry import About, Entry
+from cellbed.traces.series import Content, Part, Series
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+def write_opportunities(draft: Draft, part: Part, stamps_ms: Sequence[int], duration_ns: int | None = None) -> None:
+    """A series with an opportunity at each of these times."""
+    path = draft.folder / f"{part}.parquet"
+    table = pl.DataFrame({"at_ns": [stamp * MS for stamp in stamps_ms]}, schema={"at_ns": pl.Int64})
+    table.write_parquet(path)
+    last = int(stamps_ms[-1] * MS if stamps_ms else 0)
+    draft.parts[part] = Series(Content.OPPORTUNITIES, path, last if duration_ns is None else duration_ns)
+
+
+def write_rates(draft: Draft, part: Part, steps: Sequence[tuple[int, float]], duration_ns: int) -> None:
+    """A series with each of these rates (bit/s) from its time (ns) on."""
+    path = draft.folder / f"{part}.parquet"
+    schema = {"at_ns": pl.Int64, "bit_s": pl.Float64}
+    pl.DataFrame(steps, schema=schema, orient="row").write_parquet(path)
+    draft.parts[part] = Series(Content.RATE, path, duration_ns)
+
+
+def add(archive: Archive, name: str, *, every_ms: int = 1, seconds: int = 1, replace: bool = False,
+        parts: Sequence[Part] = ("uplink",), **about: str) -> Entry:  # fmt: skip
+    """An entry with an opportunity every so many milliseconds."""
+    described = About.model_validate({"origin": "recorded"} | about)
+    with archive.draft(described) as draft:
+        for part in parts:
+            write_opportunities(draft, part, range(every_ms, seconds * 1000 + 1, every_ms))
+        return archive.keep(draft, name, replace)
