@@ -9,6 +9,7 @@ from cellbed.cli.verbs import group
 VERBS = {
     "ls": "List the traces of the archive.",
     "show": "Show the figures of one trace or recording.",
+    "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
     "export": "Write a recording in the files of other programs.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
 }

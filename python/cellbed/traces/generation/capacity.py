@@ -37,8 +37,8 @@ class Capacity:
 class Grain:
     """How a scheduler hands a rate out.
 
-    slot_ns: what a slot carries is there at its end; 1 for no slots. batch: opportunities that come together. scattered:
-    whether each (or each batch) comes at a random place between the one before and its own time, or evenly.
+    slot_ns: what a slot carries is there at its end; 1 for no slots. batch: opportunities that come together.
+    scattered: whether each (or each batch) comes at a random place between the one before and its own time, or evenly.
     """
 
     slot_ns: int = 1
@@ -74,7 +74,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
     """Start, length (ns) and bits of spells of one rate of at most :data:`FINEST_NS`."""
     import numpy as np
 
-    length = np.diff(np.append(capacity.at_ns, np.int64(capacity.end_ns)))
+    length = np.append(capacity.at_ns[1:], np.int64(capacity.end_ns)) - capacity.at_ns
     count = -(-length // FINEST_NS)
     row = np.repeat(np.arange(len(length)), count)
     part = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)

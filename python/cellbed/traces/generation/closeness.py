@@ -1,4 +1,4 @@
-"""How close a generated series comes to the recording that it was fitted to, and how close the recording comes to itself."""
+"""How close a generated series comes to the recording it was fitted to, and the recording to itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from cellbed.traces.generation.recorded import OUTAGE_NS, TICK_NS, Recorded
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from cellbed.traces.generation.randomness import Float64
 
 LAGS_NS = 10_000_000_000
@@ -20,8 +23,8 @@ class Distance:
 
     rate_ks: largest difference of the distribution functions of the rates over 100 ms (Kolmogorov-Smirnov), 0 to 1.
     rate_wasserstein: mean difference of their quantiles, in parts of the first one's mean rate. autocorrelation: mean
-    absolute difference over lags from 0.1 to 10 s. outages_per_minute, outage_share: of either, the number of outages and
-    the share of time in them. outage_wasserstein_s: mean difference of the quantiles of their lengths; ``None`` if
+    absolute difference over lags from 0.1 to 10 s. outages_per_minute, outage_share: of either, the number of outages
+    and the share of time in them. outage_wasserstein_s: mean difference of the quantiles of their lengths; ``None`` if
     either has none. together: of either, opportunities in a millisecond that has any.
     """
 
@@ -63,11 +66,11 @@ def distance(one: Recorded, other: Recorded, outage_ns: int = OUTAGE_NS) -> Dist
     apart = np.abs(correlations[0][:lags] - correlations[1][:lags])
     return Distance(
         rate_ks=_ks(*rates),
-        rate_wasserstein=_wasserstein(*rates) / max(float(rates[0].mean()), 1.0),
+        rate_wasserstein=_wasserstein(rates[0], rates[1]) / max(float(rates[0].mean()), 1.0),
         autocorrelation=float(apart.mean()) if lags else 0.0,
         outages_per_minute=(len(lengths[0]) / minutes[0], len(lengths[1]) / minutes[1]),
         outage_share=(float(lengths[0].sum()) / minutes[0] / 60, float(lengths[1].sum()) / minutes[1] / 60),
-        outage_wasserstein_s=_wasserstein(*lengths) if len(lengths[0]) and len(lengths[1]) else None,
+        outage_wasserstein_s=_wasserstein(lengths[0], lengths[1]) if len(lengths[0]) and len(lengths[1]) else None,
         together=(one.together(), other.together()),
     )
 
@@ -80,7 +83,7 @@ def _ks(one: Float64, other: Float64) -> float:
     return float(np.abs(shares[0] - shares[1]).max())
 
 
-def _wasserstein(one: Float64, other: Float64) -> float:
+def _wasserstein(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> float:
     import numpy as np
 
     ranks = (np.arange(1000) + 0.5) / 1000

@@ -1,7 +1,7 @@
 """The load of a day: how a device's rate follows the hours, as others come and go.
 
-Between a quietest and a busiest hour the mean rate falls and rises along a smooth curve, a cubic, which is ours; around it
-the rate wanders, as what others leave of a cell does.
+Between a quietest and a busiest hour the mean rate falls and rises along a smooth curve, a cubic, which is ours; around
+it the rate wanders, as what others leave of a cell does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TICK_NS = 1_000_000_000
 class Daily:
     """One direction over the hours of the day.
 
-    quietest, busiest: mean rates (bit/s) in those hours, 0 to 24, of the day. begins: the hour at time zero. spread: standard
-    deviation in parts of the hour's mean. memory_ns: time constant with which the rate forgets.
+    quietest, busiest: mean rates (bit/s) in those hours, 0 to 24, of the day. begins: the hour at time zero. spread:
+    standard deviation in parts of the hour's mean. memory_ns: time constant with which the rate forgets.
     """
 
     quietest: float

@@ -30,7 +30,10 @@ def each_way(
     round_trips: RoundTrips | None = None,
     content: Content = Content.OPPORTUNITIES,
 ) -> Make:
-    """Directions and round trips that know nothing of each other. content: of the directions, unless asked otherwise."""
+    """Directions and round trips that know nothing of each other.
+
+    content: of the directions, unless asked otherwise.
+    """
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {}

@@ -1,21 +1,22 @@
 """A Markov-modulated rate with outages, fitted to a recording.
 
-Two chains, one in the other. Each two seconds the link is in one of up to six **regimes**, by the mean rate of that time;
-they follow each other as a first-order Markov chain. Within a regime each tenth of a second has one of up to eight
-**levels**, by its rank among the regime's rates; levels are a Markov chain too, and a rate is drawn from its level's part
-of the regime's distribution. Both run on a clock that stands still in outages. These come with a probability for each
-tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered lengths.
+Two chains, one in the other. Each two seconds the link is in one of up to six **regimes**, by the mean rate of that
+time; they follow each other as a first-order Markov chain. Within a regime each tenth of a second has one of up to
+eight **levels**, by its rank among the regime's rates; levels are a Markov chain too, and a rate is drawn from its
+level's part of the regime's distribution. Both run on a clock that stands still in outages. These come with a
+probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
+lengths.
 
 So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is that of the
-regimes' chain and falls off exponentially, and whatever repeats or drifts over minutes is lost. Probabilities are counts
-of the recording and draws are whole numbers: equal recordings and seeds give equal series.
+regimes' chain and falls off exponentially, and whatever repeats or drifts over minutes is lost. Probabilities are
+counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,9 @@ Row = tuple[int, ...]
 class Markov:
     """The fitted model.
 
-    regimes: of each the totals of what followed it. levels: of each regime and level the totals of the level that followed
-    in that regime. rates: of each regime its rates, bit/s, sorted. outage_chance: of each regime, for a tick. outages: ns,
-    sorted. grain: how the opportunities come.
+    regimes: of each the totals of what followed it. levels: of each regime and level the totals of the level that
+    followed in that regime. rates: of each regime its rates, bit/s, sorted. outage_chance: of each regime, for a tick.
+    outages: ns, sorted. grain: how the opportunities come.
     """
 
     regimes: tuple[Row, ...]
@@ -98,15 +99,12 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
         level = _ranked(counts[inside], LEVELS)
         # From the tick before in the same regime: across a change of the regime the rank is carried on.
         levels.append(_chain(level, int(level.max()) + 1))
-        rates.append(tuple((sorted(counts[inside] * (OPPORTUNITY_BITS * 1e9 / TICK_NS)))))
+        rates.append(tuple(sorted(counts[inside] * (OPPORTUNITY_BITS * 1e9 / TICK_NS))))
         struck = of_tick[(places // TICK_NS).clip(0, len(of_tick) - 1)] == each
         chances.append(float(struck.sum()) / float(inside.sum()))
     outages = tuple(sorted(lengths.tolist()))
     model = Markov(_chain(regime, number), tuple(levels), tuple(rates), tuple(chances), outages, Grain())
-    return Markov(
-        *(getattr(model, name) for name in ("regimes", "levels", "rates", "outage_chance", "outages")),
-        grain=_grain(model, recorded),
-    )
+    return replace(model, grain=_grain(model, recorded))
 
 
 def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

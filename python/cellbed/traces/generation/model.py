@@ -28,15 +28,30 @@ class Parameter:
     choices: tuple[str, ...] = ()
     required: bool = False
 
+    def shown(self, value: Any) -> str:
+        """A value in base units as a reader takes it in."""
+        if self.kind == "duration":
+            return f"{value / 1e9:g} s" if value >= SECOND_NS else f"{value / 1e6:g} ms"
+        if self.kind == "durations":
+            return ", ".join(f"{each / 1e9:g} s" for each in value)
+        if self.kind == "rate":
+            return f"{value / 1e6:g} Mbit/s"
+        return f"{value:g}" if self.kind == "number" else str(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be made. content: of the rates; ``None`` for the model's own. values: of the parameters, by name, in base units."""
+    """What is to be made.
+
+    content: of the directions; ``None`` for the model's own. values: of the parameters, by name, in base units. usual:
+    whether the duration is the model's own.
+    """
 
     seed: int
     duration_ns: int
     content: Content | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    usual: bool = True
 
 
 @dataclass(frozen=True, slots=True)

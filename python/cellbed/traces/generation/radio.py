@@ -1,10 +1,10 @@
-"""A saturated radio link in virtual time: the radio model of the path model (docs/radio.md), fed so that it never runs dry.
+"""A saturated radio link in virtual time: the radio model (docs/radio.md), fed so that it never runs dry.
 
-Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the mean
-signal for a while. Bands without a profile are a profile with another carrier.
+Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the
+mean signal for a while. Bands without a profile are a profile with another carrier.
 
-The model computes in floating point with logarithms of the C library. The same build of cellbed gives the same bytes; it
-is not promised that another machine's library rounds every one of them alike.
+The model computes in floating point with logarithms of the C library. The same build of cellbed gives the same bytes;
+it is not promised that another machine's library rounds every one of them alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.traces.generation.series import Generated
-from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Part
+from cellbed.traces.series import OPPORTUNITY_BYTES, Content
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +33,11 @@ _EDGE_PARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of what a cell adds to the signal."""
+    """Changes of the cell.
+
+    every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of what a cell adds to the
+    signal.
+    """
 
     every_ns: int
     least_ns: int = 80_000_000
@@ -43,8 +47,11 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something in the line of sight. loss_db: what it takes from the signal. share: what it leaves of the resources beside
-    that. begins_ns: when it comes, each time for `lasts_ns`."""
+    """Something in the line of sight.
+
+    loss_db: what it takes from the signal. share: what it leaves of the resources beside that. begins_ns: when it
+    comes, each time for `lasts_ns`.
+    """
 
     loss_db: float
     share: float
@@ -56,8 +63,8 @@ class Obstacle:
 class Side:
     """One direction.
 
-    signal_db: mean signal to noise ratio; ``None`` for the profile's. share: of the cell's resources; ``None`` likewise.
-    carrier: blocks, layers, overhead, slot_ns and symbols in place of the profile's.
+    signal_db: mean signal to noise ratio; ``None`` for the profile's. share: of the cell's resources; ``None``
+    likewise. carrier: blocks, layers, overhead, slot_ns and symbols in place of the profile's.
     """
 
     signal_db: float | None = None
@@ -84,7 +91,6 @@ class RadioLink:
     def saturated(self, way: Way, duration_ns: int, seed: int) -> Generated:
         """Opportunities of a direction."""
         import numpy as np
-        import polars as pl
 
         stages, changes = self._described(way, seed, duration_ns, saturated=True)
 

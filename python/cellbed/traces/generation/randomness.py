@@ -33,7 +33,9 @@ class Stream:
 
     def uniforms(self, count: int) -> Float64:
         """From 0 up to but excluding 1, multiples of 2⁻⁵³."""
-        units: Float64 = (self._bits.random_raw(count) >> 11) * _UNIT
+        import numpy as np
+
+        units: Float64 = (self._bits.random_raw(count) >> 11).astype(np.float64) * _UNIT
         return units
 
     def normals(self, count: int) -> Float64:

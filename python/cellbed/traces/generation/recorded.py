@@ -33,11 +33,12 @@ class Recorded:
 
         count = self.duration_ns // tick_ns
         ticks = np.maximum(self.at_ns - 1, 0) // tick_ns  # one at the very end of a tick belongs to it
-        found: Float64 = np.bincount(ticks[ticks < count], minlength=count) * (OPPORTUNITY_BITS * 1e9 / tick_ns)
+        counts = np.bincount(ticks[ticks < count], minlength=count).astype(np.float64)
+        found: Float64 = counts * (OPPORTUNITY_BITS * 1e9 / tick_ns)
         return found
 
     def outages(self, least_ns: int) -> tuple[Int64, Int64]:
-        """Start and length (ns) of all times without an opportunity of at least `least_ns`, beginning and end included."""
+        """Start and length (ns) of times without an opportunity from `least_ns` on, beginning and end included."""
         import numpy as np
 
         bounds = np.concatenate(([0], self.at_ns, [self.duration_ns])).astype(np.int64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.traces.errors import TraceError
 from cellbed.traces.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.traces.generation.randomness import Stream
 from cellbed.traces.series import Content, Part, Series
@@ -34,7 +35,10 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A series on disk. values_sha256: of its columns one after the other, chunks joined, numbers of 8 bytes, little-endian.
+    """A series on disk.
+
+    values_sha256: of its columns one after the other, chunks joined, numbers of 8 bytes,
+    little-endian.
 
     Parquet files of one content differ with the version of the library that writes them; this does not.
     """
@@ -104,7 +108,10 @@ def write(generated: Generated, path: Path, part: Part, progress: Progress) -> W
             yield frame
 
     # Compressed lightly: at 10 Gbit/s this is most of the work.
-    register_io_source(source, schema=schema).sink_parquet(path, compression="lz4", maintain_order=True)
+    try:
+        register_io_source(source, schema=schema).sink_parquet(path, compression="lz4", maintain_order=True)
+    except pl.exceptions.PolarsError as error:
+        raise TraceError(f"{path.parent}: cannot write the {part} there: {str(error).splitlines()[0]}") from None
     whole = hashlib.sha256(b"".join(digest.digest() for digest in digests))
     return Written(Series(generated.content, path, generated.duration_ns), rows, whole.hexdigest())
 

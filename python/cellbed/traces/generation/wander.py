@@ -1,8 +1,8 @@
-"""A rate that wanders between two bounds, with outages, or goes through places: what fits a publication that gives a range.
+"""A rate that wanders between two bounds, with outages, or goes through places: for publications that give a range.
 
 An autoregression of first order around a mean, reflected at the bounds, on ticks of 20 ms; outages begin at random and
-last exponentially long. It is the process of the examples (after Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts
-Achieve High Throughput and Low Delay over Cellular Networks, NSDI 2013, §3.1), for any rate and as arrays.
+last exponentially long. It is the process of the examples (after Winstein, Sivaraman, Balakrishnan, Stochastic
+Forecasts Achieve High Throughput and Low Delay over Cellular Networks, NSDI 2013, §3.1), for any rate and as arrays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TICK_NS = 20_000_000
 class Wander:
     """One direction.
 
-    mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns: time
-    constant with which the rate forgets. outages: per second. outage_ns: their mean length.
+    mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns:
+    time constant with which the rate forgets. outages: per second. outage_ns: their mean length.
     """
 
     mean: float
@@ -61,7 +61,7 @@ class Wander:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """One direction on a tour of places whose rates cover a range evenly, in random order, as a survey of places has them.
+    """One direction on a tour of places whose rates cover a range evenly, in random order.
 
     low, high: bit/s, the rates of the poorest and the best place. count: of places; each lasts as long as the others.
     spread: standard deviation of the rate in a place, in parts of it. memory_ns: time constant with which it forgets.

@@ -22,8 +22,8 @@ def _day(name: str, where: str, busiest: float, quietest: float, hour: float, so
         summary=f"A day of LTE in {where}: {quietest:g} Mbit/s in the quietest hour, {busiest:g} in the busiest.",
         about={"technology": "4g", "place": where},
         citation=f"{CITATION}; {source}",
-        cited=f"Published: the mean rates of the two hours. {when} Ours: the way from one to the other and how the rate "
-        "wanders within an hour. They are means over all users of a country or city: no single place is like that.",
+        cited=f"Published: the mean rates of the two hours. {when} Ours: the way from one to the other and how the "
+        "rate wanders within an hour. They are means over all users of a country or city; no place is like that.",
         duration="24 h",
         make=each_way(None, process, SLOT_LTE, content=Content.RATE),
         figures=(

@@ -94,7 +94,7 @@ MODELS = (
         summary="5G at 3.6 GHz in South Korea: 369 to 1600 Mbit/s down, 11.5 to 171 Mbit/s up.",
         about=KOREA | {"technology": "5g", "band": "mid", "operator": "after SKT"},
         citation=f"{CITATION}, §IV-A, figure 4(d) and table II",
-        cited=f"{_CITED} The published range is that of many places: the series is a tour of 24, evenly over the range.",
+        cited=f"{_CITED} The published range is that of many places: the series is a tour of 24, evenly.",
         duration="120 s",
         make=each_way(
             Places(11.5e6, 171e6),

@@ -26,8 +26,10 @@ LINE_OF_SIGHT = RadioLink(
     fading_db=1.0,
     delay_ns=3_300_000,
 )
-"""50 m from the tower (§VI-A). Signal and share are ours: 2 Gbit/s with all the efficiency that there is, and the half of
-it with 26 dB less."""
+"""50 m from the tower (§VI-A).
+
+Signal and share are ours: 2 Gbit/s with all the efficiency that there is, and the half of it with 26 dB less.
+"""
 
 HUMAN_DB, VEHICLE_DB = 26.0, 29.0
 """§VI-A."""
@@ -44,13 +46,14 @@ DRIVING_NS, SUBWAY_NS = 33_300_000_000, 14_000_000_000
 """Mean time between handovers (§VI-B)."""
 
 _CITED = (
-    "Published: what is lost in decibels, when and how long, and the mean rates. Ours: signal and fading of the link in line of "
-    "sight, half a second in which an obstacle comes and goes, and what the scheduler leaves behind it. The radio model "
-    "is that of docs/radio.md; its base delay is set to the published round trip."
+    "Published: what is lost in decibels, when and how long, and the mean rates. Ours: signal and fading of the link "
+    "in line of sight, half a second in which an obstacle comes and goes, and what the scheduler leaves behind it. The "
+    "radio model is that of docs/radio.md; its base delay is set to the published round trip."
 )
 _MOVING = (
-    "Published: the mean time between handovers. Ours: the length of their gaps (80 to 300 ms), signal, fading and share. That "
-    "the connection falls back to LTE between two 5G cells is published too, but not for how long: it is left out."
+    "Published: the mean time between handovers. Ours: the length of their gaps (80 to 300 ms), signal, fading and "
+    "share. That the connection falls back to LTE between two 5G cells is published too, but not for how long: it is "
+    "left out."
 )
 
 
@@ -63,19 +66,18 @@ def _around() -> tuple[tuple[int, int], ...]:
     return tuple((at // 10**9, (at + _LASTS) // 10**9 + 2) for at in _TIMES)
 
 
-def obstacle(loss_db: float, share: float, times: tuple[int, ...] = _TIMES, lasts: int = _LASTS) -> Obstacle:
-    """An obstacle that comes at these times."""
-    return Obstacle(loss_db, share, times, lasts)
+def _behind(loss_db: float, share: float) -> Obstacle:
+    return Obstacle(loss_db, share, _TIMES, _LASTS)
 
 
-def _blocked(name: str, what: str, behind: Obstacle, published: str, low: float, high: float) -> Model:
-    clear = about(2e9, 0.1)
+def _blocked(name: str, what: str, obstacle: str, behind: Obstacle, published: str, low: float, high: float) -> Model:
+    clear, around = about(2e9, 0.1), mean_within(_around(), inside=False)
     trip = about(0.021, 0.15)
     return Model(
         name=name,
         summary=f"mmWave 5G, {what} twice for 10 s in line of sight: 2 Gbit/s, behind it {published}.",
         about=US | {"technology": "5g", "band": "mmwave", "operator": "after Verizon", "mobility": "stationary"}
-        | {"obstacle": what},
+        | {"obstacle": obstacle},
         citation=f"{CITATION}, §VI-A and figure 8",
         cited=_CITED,
         duration="70 s",
@@ -86,7 +88,7 @@ def _blocked(name: str, what: str, behind: Obstacle, published: str, low: float,
             )
         ),
         figures=(
-            Figure("downlink", "mean without it", "2 Gbit/s", *clear, MBIT, "§VI-A", mean_within(_around(), inside=False)),
+            Figure("downlink", "mean without it", "2 Gbit/s", *clear, MBIT, "§VI-A", around),
             Figure("downlink", "mean behind it", published, low, high, MBIT, "§VI-A", mean_within(spells())),
             Figure("round-trip", "mean without it", "21", *trip, MS, "§VI-A", round_trip_outside(_around())),
         ),
@@ -99,9 +101,24 @@ def _every(seconds: float) -> Figure:
 
 
 MODELS = (
-    _blocked("mmwave-human-us", "a human body", obstacle(HUMAN_DB, 1.0), "1 Gbit/s", *about(1e9, 0.1)),
-    _blocked("mmwave-vehicle-us", "a vehicle", obstacle(VEHICLE_DB, VEHICLE_SHARE), "350 Mbit/s", *about(0.35e9, 0.1)),
-    _blocked("mmwave-blocked-us", "a complete blockage", obstacle(COMPLETE_DB, COMPLETE_SHARE), "near zero", 0.0, 20e6),
+    _blocked("mmwave-human-us", "a human body", "body", _behind(HUMAN_DB, 1.0), "1 Gbit/s", *about(1e9, 0.1)),
+    _blocked(
+        "mmwave-vehicle-us",
+        "a vehicle",
+        "vehicle",
+        _behind(VEHICLE_DB, VEHICLE_SHARE),
+        "350 Mbit/s",
+        *about(0.35e9, 0.1),
+    ),
+    _blocked(
+        "mmwave-blocked-us",
+        "a complete blockage",
+        "complete",
+        _behind(COMPLETE_DB, COMPLETE_SHARE),
+        "near zero",
+        0.0,
+        20e6,
+    ),
     Model(
         name="mmwave-driving-us",
         summary="mmWave 5G in a car, small cells 250 to 300 m apart: a handover every 33.3 s.",

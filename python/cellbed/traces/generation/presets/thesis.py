@@ -13,7 +13,10 @@ from cellbed.traces.generation.round_trips import RoundTrips
 from cellbed.traces.generation.wander import Wander
 from cellbed.traces.series import Content, Part
 
-CITATION = "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, 2025"
+CITATION = (
+    "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
+    "2025"
+)
 _PLACE = {"place": "the Netherlands, 230 m from the tower", "operator": "after KPN", "mobility": "stationary"}
 _CITED = (
     "Published: the ranges. Ours: means, deviations, time constants, outages, and that the directions are independent. "
