@@ -53,6 +53,7 @@ def order(model: Model, values: Mapping[str, Any], folder: Path) -> Order:
         lasts = lasts or _longest(own["like"])
     content = values["content"]
     return Order(
+        model=model.name,
         seed=values["seed"],
         duration_ns=lasts or duration(model.duration),
         content=None if content is None else content.value,

@@ -114,7 +114,7 @@ def published_figures(progress: Callable[[str, float], None]) -> list[tuple[Mode
         with tempfile.TemporaryDirectory() as folder:
             parts = {
                 part: write(each, Path(folder) / f"{part}.parquet", part, partial(_of, model.name, progress))
-                for part, each in model.make(Order(model.seed, nanoseconds(model.duration))).items()
+                for part, each in model.make(Order(model.name, model.seed, nanoseconds(model.duration))).items()
             }
             rows += [(model, row) for row in compare(model, parts)]
     return rows

@@ -40,10 +40,11 @@ def each_way(
         ways: tuple[tuple[Part, Process | None], ...] = (("uplink", uplink), ("downlink", downlink))
         for part, process in ways:
             if process is not None:
-                capacity = process.capacity(order.duration_ns, Stream(order.seed, part))
-                parts[part] = of_capacity(capacity, order.content or content, grain, order.seed, part)
+                purpose = f"{order.model} {part}"
+                capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
+                parts[part] = of_capacity(capacity, order.content or content, grain, order.seed, purpose)
         if round_trips is not None:
-            parts["round-trip"] = round_trips.series(order.duration_ns, order.seed)
+            parts["round-trip"] = round_trips.series(order.duration_ns, order.seed, order.model)
         return parts
 
     return make

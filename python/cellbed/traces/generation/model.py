@@ -43,10 +43,11 @@ class Parameter:
 class Order:
     """What is to be made.
 
-    content: of the directions; ``None`` for the model's own. values: of the parameters, by name, in base units. usual:
-    whether the duration is the model's own.
+    model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
+    values: of the parameters, by name, in base units. usual: whether the duration is the model's own.
     """
 
+    model: str
     seed: int
     duration_ns: int
     content: Content | None = None

@@ -63,12 +63,13 @@ class Obstacle:
 class Side:
     """One direction.
 
-    signal_db: mean signal to noise ratio; ``None`` for the profile's. share: of the cell's resources; ``None``
-    likewise. carrier: blocks, layers, overhead, slot_ns and symbols in place of the profile's.
+    signal_db: mean signal to noise ratio. share: of the cell's resources. share_deviation: what that varies by.
+    carrier: blocks, layers, overhead, slot_ns and symbols. What is ``None`` is the profile's.
     """
 
     signal_db: float | None = None
     share: float | None = None
+    share_deviation: float | None = None
     carrier: dict[str, Any] | None = None
 
 
@@ -172,6 +173,8 @@ class RadioLink:
             found["signal_db"] = side.signal_db
         if share is not None:
             found["share"] = share
+        if side.share_deviation is not None:
+            found["share_deviation"] = side.share_deviation
         return found
 
 

@@ -28,12 +28,12 @@ class RoundTrips:
     mean_ns: int
     deviation_ns: int
 
-    def series(self, duration_ns: int, seed: int) -> Generated:
+    def series(self, duration_ns: int, seed: int, purpose: str) -> Generated:
         """A course of it, a probe every 100 ms."""
         import polars as pl
 
         def rows() -> Iterator[pl.DataFrame]:
-            stream = Stream(seed, "round trips")
+            stream = Stream(seed, f"{purpose} round trips")
             scale = self.deviation_ns / math.sqrt(2.0)
             floor = self.mean_ns - 2.0 * scale
             times = range(0, duration_ns, INTERVAL_NS)

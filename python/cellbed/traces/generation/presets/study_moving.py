@@ -21,8 +21,8 @@ UPLINK = {"blocks": _UPLINK_BLOCKS, "layers": 2, "overhead": _OVERHEAD_UP, "slot
 
 LINE_OF_SIGHT = RadioLink(
     "midband-good",
-    uplink=Side(30.0, 0.7, UPLINK),
-    downlink=Side(41.0, 0.57, DOWNLINK),
+    uplink=Side(30.0, 0.7, 0.02, UPLINK),
+    downlink=Side(41.0, 0.57, 0.01, DOWNLINK),
     fading_db=1.0,
     delay_ns=3_300_000,
 )
@@ -129,8 +129,8 @@ MODELS = (
         make=saturating(
             RadioLink(
                 "midband-good",
-                uplink=Side(12.0, 0.7, UPLINK),
-                downlink=Side(20.0, 0.57, DOWNLINK),
+                uplink=Side(12.0, 0.7, 0.02, UPLINK),
+                downlink=Side(20.0, 0.57, 0.02, DOWNLINK),
                 handover=Handover(DRIVING_NS, spread_db=6.0),
                 fading_db=6.0,
                 memory_ns=2_000_000_000,

@@ -42,7 +42,7 @@ class Constant:
         return Capacity(np.zeros(1, np.int64), np.full(1, self.bit_s), duration_ns)
 
 
-_LTE_DOWN = Wander(45e6, 16e6, 8e6, 82e6, 2_000_000_000, 0.03, 125_000_000)
+_LTE_DOWN = Wander(45e6, 20e6, 8e6, 83e6, 2_000_000_000, 0.03, 125_000_000)
 _5G_DOWN = Wander(120e6, 45e6, 20e6, 205e6, 2_500_000_000, 0.02, 100_000_000)
 
 MODELS = (
