@@ -1,9 +1,12 @@
 """Fixtures of several files."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cellbed.traces import Archive, open_archive
 from shell_world import World, open_world
 
 
@@ -12,3 +15,26 @@ def world() -> Iterator[World]:
     """A world of one's own."""
     with open_world() as world:
         yield world
+
+
+@pytest.fixture(scope="session")
+def archive_of_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with the examples alone: it takes seconds to make them."""
+    archive = Archive(tmp_path_factory.mktemp("examples"))
+    archive.index()
+    return archive.folder
+
+
+@pytest.fixture
+def bare_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """An archive that nobody has looked into."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return open_archive()
+
+
+@pytest.fixture
+def archive(bare_archive: Archive, archive_of_examples: Path) -> Archive:
+    """An archive that has been looked into."""
+    shutil.copytree(archive_of_examples, bare_archive.folder)
+    return bare_archive

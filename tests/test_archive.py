@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,29 +31,6 @@ EXAMPLES = ["5g-midband", "lte-suburban"]
 RECORDED = About(origin="recorded")
 
 
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with the examples alone: it takes seconds to make them."""
-    archive = Archive(tmp_path_factory.mktemp("examples"))
-    archive.index()
-    return archive.folder
-
-
-@pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
-    """An archive that nobody has looked into."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return open_archive()
-
-
-@pytest.fixture
-def archive(bare: Archive, examples: Path) -> Archive:
-    """An archive that has been looked into."""
-    shutil.copytree(examples, bare.folder)
-    return bare
-
-
 def _hidden(archive: Archive) -> list[str]:
     return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
 
@@ -74,11 +50,11 @@ def test_an_entry_is_what_was_kept(archive: Archive) -> None:
     assert list(archive.verify(["walk"])) == [("walk", [])]
 
 
-def test_nothing_is_made_by_looking(bare: Archive) -> None:
-    assert bare.names() == EXAMPLES
+def test_nothing_is_made_by_looking(bare_archive: Archive) -> None:
+    assert bare_archive.names() == EXAMPLES
     with pytest.raises(TraceError, match="the archive has no 'walk'"):
-        bare.entry("walk")
-    assert not bare.folder.exists()
+        bare_archive.entry("walk")
+    assert not bare_archive.folder.exists()
 
 
 def test_a_draft_that_is_not_kept_leaves_nothing(archive: Archive) -> None:
@@ -148,7 +124,7 @@ def test_a_damaged_example_is_made_again(archive: Archive) -> None:
     archive.entry("lte-suburban")
     (archive.folder / "lte-suburban" / "entry.toml").write_text("x")
     assert archive.entry("lte-suburban").parts["uplink"].rows > 100_000
-    assert archive.problems() == {}
+    assert archive.contents().problems == {}
 
 
 def test_an_archive_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +202,7 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     assert str(path) in found["walk"][0]
     assert found["bus"] == []
     if file == "entry.toml":
-        assert reason in archive.problems()["walk"]
+        assert reason in archive.contents().problems["walk"]
         with pytest.raises(TraceError, match=r"entry\.toml: "):
             resolve("walk.up", Path())
     assert archive.index().collect()["name"].to_list() == [
@@ -234,7 +210,7 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     ]  # fmt: skip
     archive.remove("walk")
     assert "walk" not in archive.names()
-    assert archive.problems() == {}
+    assert archive.contents().problems == {}
 
 
 @settings(max_examples=200, deadline=None)
@@ -413,7 +389,7 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
     while any(process.poll() is None for process in changing):
         table = archive.index().collect()
         assert table["origin"].null_count() == 0
-        assert archive.problems() == {}
+        assert archive.contents().problems == {}
         seen += table.height
         for name in ("own-0", "own-1", "own-2"):
             if archive.has(name):
@@ -457,5 +433,5 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Arc
     assert archive.names() == [*EXAMPLES, "walk"]
 
 
-def test_the_archive_is_the_users(bare: Archive, tmp_path: Path) -> None:
-    assert bare.folder == archive_folder() == tmp_path / "data" / "cellbed" / "traces"
+def test_the_archive_is_the_users(bare_archive: Archive, tmp_path: Path) -> None:
+    assert bare_archive.folder == archive_folder() == tmp_path / "data" / "cellbed" / "traces"

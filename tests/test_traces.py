@@ -1,7 +1,6 @@
 """Traces: the archive is generated as published figures say, any file can be used, a malformed one is refused."""
 
 import hashlib
-import json
 import multiprocessing
 import os
 import subprocess
@@ -224,20 +223,6 @@ def test_unknown_name_is_answered_with_the_nearest_and_the_list(tmp_path: Path) 
         resolve("lte-subruban.up", tmp_path)
     assert "did you mean 'lte-suburban.up'" in str(caught.value)
     assert all(name in str(caught.value) for name in ARCHIVE)
-
-
-def test_list_of_the_archive(data_home: Path) -> None:
-    from cellbed.cli.traces import app
-
-    table = CliRunner().invoke(app, ["ls"], env={"COLUMNS": "120"})
-    assert table.exit_code == 0, table.output
-    entries = json.loads(CliRunner().invoke(app, ["ls", "--json"]).stdout)
-    assert [entry["name"] for entry in entries] == list(ARCHIVE)
-    for entry in entries:
-        assert entry["name"] in table.output
-        assert f"{entry['mean_rate'] / 1e6:.1f}" in table.output
-        assert entry["synthetic"]
-        assert entry["duration"] == 120 * 10**9
 
 
 def test_show_one_trace(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellbed.cli.traces.options import directions_and_files, entries_and_files
+
 if TYPE_CHECKING:
     from cellbed.shell import ShellLink
 
@@ -24,12 +26,23 @@ def shell(
         list[str] | None, typer.Argument(help="What to run, after --; left out: your shell.", show_default=False)
     ] = None,
     up: Annotated[
-        str, typer.Option("--up", help="Uplink: a trace by name or path, a rate such as '12 Mbit/s', or 'unlimited'.")
+        str,
+        typer.Option(
+            "--up",
+            help="Uplink: a trace by name or path, a rate such as '12 Mbit/s', or 'unlimited'.",
+            autocompletion=directions_and_files,
+        ),
     ] = "unlimited",
-    down: Annotated[str, typer.Option("--down", help="Downlink: the same.")] = "unlimited",
+    down: Annotated[
+        str, typer.Option("--down", help="Downlink: the same.", autocompletion=directions_and_files)
+    ] = "unlimited",
     recording: Annotated[
         str | None,
-        typer.Option(help="The directory of a recording to replay, in place of rates.", show_default=False),
+        typer.Option(
+            help="A recording to replay in place of rates: an entry of the archive, or a directory.",
+            show_default=False,
+            autocompletion=entries_and_files,
+        ),
     ] = None,
     method: Annotated[
         str | None,

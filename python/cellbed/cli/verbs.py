@@ -29,6 +29,9 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
                 near = begun or difflib.get_close_matches(wrong.lower(), verbs, n=2)
                 hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(verbs)}."
                 ctx.fail(f"There is no verb '{wrong}'. {hint}")
+            if ctx.resilient_parsing and wrong in verbs:
+                # A shell completes what follows the verb.
+                return wrong, _load(package, wrong), args[1:]
             return super().resolve_command(ctx, args)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -36,18 +39,23 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
                 return None
             if ctx.resilient_parsing or _only_lists(ctx):
                 return TyperCommand(cmd_name, help=verbs[cmd_name])
-            word = cmd_name.replace("-", "_")
-            module = importlib.import_module(f"{package}.{word}")
-            app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            verb: Any = getattr(module, "app", None)
-            if verb is not None:
-                command = typer.main.get_command(verb)
-                command.name = cmd_name
-                return command
-            app.command(cmd_name)(getattr(module, word))
-            return typer.main.get_command(app)
+            return _load(package, cmd_name)
 
     return Verbs
+
+
+def _load(package: str, verb: str) -> Any:
+    """The command of a verb, its module imported."""
+    word = verb.replace("-", "_")
+    module = importlib.import_module(f"{package}.{word}")
+    group: Any = getattr(module, "app", None)
+    if group is not None:
+        command = typer.main.get_command(group)
+        command.name = verb
+        return command
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(verb)(getattr(module, word))
+    return typer.main.get_command(app)
 
 
 def _only_lists(ctx: Any) -> bool:

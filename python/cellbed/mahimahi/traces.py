@@ -1,4 +1,4 @@
-"""What mm-link replays: a file in Mahimahi's format, any readable one, or a constant rate."""
+"""What mm-link replays: a file in Mahimahi's format, any readable one, a constant rate, or a trace of the archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Replayed:
 
 
 def replayed(text: str) -> Replayed:
-    """The trace that `text` names, checked. A file comes before a rate of the same name.
+    """The trace that `text` names, checked. A file comes before a rate of the same name, and that before the archive's.
 
     Errors: :class:`MahimahiError`.
     """
@@ -36,14 +36,24 @@ def replayed(text: str) -> Replayed:
             path = _kept(Path(text).read_bytes())
     except OSError as error:
         rate = parse_rate(text)
-        if rate is None:
-            raise MahimahiError(f"{text}: cannot be read: {error.strerror}") from None
-        path = _kept(constant_trace(rate).encode())
+        path = _archived(text, error) if rate is None else _kept(constant_trace(rate).encode())
     try:
         trace = parse_trace(path)
     except (TraceFormatError, OSError) as error:
         raise MahimahiError(str(error).replace(path, text)) from None
     return Replayed(text, path, trace.duration_ns / 1e9)
+
+
+def _archived(text: str, error: OSError) -> str:
+    """The file of a trace that the archive calls so. error: why there is no such file otherwise."""
+    from cellbed.traces import TraceError, is_named, resolve
+
+    if not is_named(text):
+        raise MahimahiError(f"{text}: cannot be read: {error.strerror}")
+    try:
+        return str(resolve(text, Path()).path)
+    except TraceError as refused:
+        raise MahimahiError(str(refused)) from None
 
 
 def _kept(content: bytes) -> str:

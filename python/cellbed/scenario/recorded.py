@@ -20,7 +20,7 @@ from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.units import DURATION
-from cellbed.traces import TraceError, TraceSource, find_folder, obstacle
+from cellbed.traces import TraceError, TraceSource, find_folder, obstacle, open_archive
 from cellbed.traces.replay import latency_offsets, light_rows
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ recorded network (docs/evaluation.md)."""
 
 @dataclass(frozen=True)
 class RecordingSource:
-    """The directory of a recording as a scenario names it, read when somebody asks.
+    """A recording as a scenario names it, an entry of the archive or a directory, read when somebody asks.
 
-    name: what the user wrote. path: absolute.
+    name: what the user wrote. path: of the directory, absolute.
     """
 
     name: str
@@ -126,10 +126,15 @@ def replayed(
 
 
 def _read(text: str, folder: File) -> RecordingSource:
+    archive = open_archive()
     path = find_folder(text, folder)
+    if archive.has(text) and (path is None or archive.entry(text).recording is not None):
+        path = archive.recording(text)
     if path is None:
         why = obstacle(text, folder, "recording").replace("there is no file", "there is no directory")
-        raise TraceError(f"{why}: write the path of the directory of a recording")
+        raise TraceError(
+            f"{why}: write the name of an entry of the archive, or the path of the directory of a recording"
+        )
     return RecordingSource(text, path)
 
 
@@ -137,7 +142,7 @@ _RECORDING = TextField(
     _read,
     lambda source: str(source.name),
     {"minLength": 1, "examples": ["recordings/walk"]},
-    lambda _number: "the path of the directory of a recording",
+    lambda _number: "the name of an entry of the archive, or the path of the directory of a recording",
 )
 _IDLE = quantity(DURATION, "0 s", "1 h")
 
@@ -147,7 +152,7 @@ class _Replayed(Table):
 
     kind: Literal["recording"]
     path: Annotated[RecordingSource, _RECORDING] = Field(
-        description="Directory of the recording, as `cellbed record` makes it."
+        description="Name of an entry of the archive, or directory of a recording as `cellbed record` makes it."
     )
     method: Method | None = Field(
         None,

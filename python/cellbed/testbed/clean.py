@@ -1,4 +1,4 @@
-"""Put right what a killed run or shell has left: processes, control groups, changes outside, an open run folder."""
+"""Put right what a killed command has left: processes, control groups, changes outside, unfinished folders."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from pathlib import Path
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.state import RUN_VARIABLE, Record, records
+from cellbed.traces import TraceError, open_archive
 
 
 def clean() -> list[str]:
-    """Undo everything that stale records speak of; returns what was done, one line each.
+    """Undo everything that stale records speak of, and remove what never came into the archive of traces.
+
+    Returns what was done, one line each.
 
     Safe at any time: live runs, this user's or another's, are not touched.
     """
@@ -26,6 +29,8 @@ def clean() -> list[str]:
         if record.is_stale():
             done += _clean_record(record)
     done += _clean_orphaned_groups({record.identifier for record in records()})
+    with contextlib.suppress(TraceError):  # an archive that cannot be written is nothing to put right
+        done += [f"removed {path}, which was never finished" for path in open_archive().sweep()]
     return done
 
 

@@ -1,6 +1,6 @@
 """Recorded and synthetic traces of cellular links: the archive, its generation, and the look-up by name or path."""
 
-from cellbed.traces.catalogue import ARCHIVE, TraceSource, resolve
+from cellbed.traces.catalogue import ARCHIVE, TraceSource, is_named, resolve
 from cellbed.traces.errors import TraceError
 from cellbed.traces.files import find_file, find_folder, obstacle
 from cellbed.traces.store import Archive, archive_folder, open_archive
@@ -13,6 +13,7 @@ __all__ = [
     "archive_folder",
     "find_file",
     "find_folder",
+    "is_named",
     "obstacle",
     "open_archive",
     "resolve",

@@ -5,7 +5,6 @@ in the user's data folder. The generator is deterministic, so two processes that
 same bytes, and the rename that ends the writing makes either of them the winner.
 """
 
-import difflib
 import os
 import threading
 from dataclasses import dataclass
@@ -124,11 +123,17 @@ def resolve(text: str, folder: Path) -> TraceSource:
     raise TraceError(f"{why}: {hint}write one of {known}, a name that `cellbed traces ls` shows, or the path of a file")
 
 
+def is_named(text: str) -> bool:
+    """Whether the archive has a trace called ``text``."""
+    name, dot, ending = text.rpartition(".")
+    return bool(dot) and ending in ENDINGS and open_archive().has(name)
+
+
 def _direction(text: str, archive: Archive) -> Direction | None:
     """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
-    name, dot, ending = text.rpartition(".")
-    if not dot or ending not in ENDINGS or not archive.has(name):
+    if not is_named(text):
         return None
+    name, _, ending = text.rpartition(".")
     entry, part = archive.entry(name), ENDINGS[ending]
     archive.series(name, part)
     return Direction(archive, name, part, entry.about.origin == "synthetic")
@@ -139,6 +144,8 @@ def _hint(text: str, archive: Archive) -> str:
     if archive.has(text):
         ways = (f"'{text}.{ending}'" for ending, part in ENDINGS.items() if part in archive.entry(text).parts)
         return f"did you mean {' or '.join(ways) or 'something else'}? "
+    import difflib
+
     names = {f"{name}.{ending}" for name in archive.names() for ending in ENDINGS}
     near = difflib.get_close_matches(text[:100], sorted(names.union(ARCHIVE)), n=1)
     return f"did you mean '{near[0]}'? " if near else ""

@@ -19,7 +19,7 @@ import contextlib
 import io
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,27 +39,30 @@ _STAMPS: Final = ("_changed_ns", "_inode", "_size")
 _TICK_NS: Final = 100_000_000
 """A file that changed this shortly before it was read may change again without its time being another."""
 
-Stamp = tuple[str, int, int, int]
 
+def refreshed(archive: Path, told: Callable[[int, int], None] | None = None) -> pl.LazyFrame:
+    """The table of the entries in `archive` as they are now. Raises OSError if the archive cannot be read.
 
-def refreshed(archive: Path) -> pl.LazyFrame:
-    """The table of the entries in `archive` as they are now. Raises OSError if the archive cannot be read."""
+    told: called with how many of the changed entries are read, and how many they are.
+    """
     import polars as pl
 
     path = archive / _FILE
     schema = {"name": pl.String} | dict.fromkeys(_STAMPS, pl.Int64)
-    now = pl.DataFrame(list(_stamps(archive)), schema=schema, orient="row")
+    now = pl.DataFrame(_stamps(archive), schema=schema)
     content = _stored(path)
     if content is None:
-        return _remade(archive, None, now)
+        return _remade(archive, None, now, told)
     # Only the columns that somebody asks for are read, and from memory: the file may be replaced meanwhile.
     known = pl.read_parquet(io.BytesIO(content), columns=now.columns)
     if known.height == now.height and known.join(now, on=now.columns, how="semi").height == now.height:
         return pl.scan_parquet(io.BytesIO(content)).drop(_STAMPS)
-    return _remade(archive, pl.read_parquet(io.BytesIO(content)), now)
+    return _remade(archive, pl.read_parquet(io.BytesIO(content)), now, told)
 
 
-def _remade(archive: Path, table: pl.DataFrame | None, now: pl.DataFrame) -> pl.LazyFrame:
+def _remade(
+    archive: Path, table: pl.DataFrame | None, now: pl.DataFrame, told: Callable[[int, int], None] | None
+) -> pl.LazyFrame:
     """The table brought up to date. table: as it was. now: names and stamps of what is there."""
     import polars as pl
 
@@ -68,38 +71,41 @@ def _remade(archive: Path, table: pl.DataFrame | None, now: pl.DataFrame) -> pl.
     else:
         current = table.join(now, on=now.columns, how="semi")
         fresh = now.join(current, on=now.columns, how="anti")
-    rows = _rows(archive, fresh.iter_rows(), _clock(archive))
+    rows = _rows(archive, fresh.rows(), _clock(archive), told)
     table = rows if current is None else pl.concat([current, rows], how="diagonal_relaxed")
     table = table.sort("name")
     _store(table, archive / _FILE)
     return table.lazy().drop(_STAMPS)
 
 
-def _stamps(archive: Path) -> Iterator[Stamp]:
-    """Name, and what tells whether its description is the one that was read, of each folder that may be an entry."""
+def _stamps(archive: Path) -> tuple[list[str], list[int], list[int], list[int]]:
+    """Names of the folders that may be entries, and what tells whether their descriptions are those that were read."""
     descriptor = os.open(archive, os.O_RDONLY | os.O_DIRECTORY)
+    columns: tuple[list[str], list[int], list[int], list[int]] = ([], [], [], [])
+    names, changed, inodes, sizes = columns
     try:
         with os.scandir(descriptor) as folders:
-            for folder in folders:
-                name = folder.name
-                if name[0] == "." or not folder.is_dir():
-                    continue
-                try:
-                    found = os.stat(f"{name}/{ENTRY_FILE}", dir_fd=descriptor)
-                except OSError:
-                    yield name, 0, 0, 0
-                else:
-                    yield name, found.st_ctime_ns, found.st_ino, found.st_size
+            names += [folder.name for folder in folders if folder.name[0] != "." and folder.is_dir()]
+        for name in names:
+            try:
+                found = os.stat(f"{name}/{ENTRY_FILE}", dir_fd=descriptor)
+            except OSError:
+                found = None
+            changed.append(found.st_ctime_ns if found else 0)
+            inodes.append(found.st_ino if found else 0)
+            sizes.append(found.st_size if found else 0)
     finally:
         os.close(descriptor)
+    return columns
 
 
-def _rows(archive: Path, stamps: Iterable[tuple[Any, ...]], now_ns: int) -> pl.DataFrame:
+def _rows(
+    archive: Path, stamps: Sequence[tuple[Any, ...]], now_ns: int, told: Callable[[int, int], None] | None
+) -> pl.DataFrame:
     import polars as pl
 
     rows = []
-    for stamp in stamps:
-        name, changed_ns, *rest = stamp
+    for number, (name, changed_ns, *rest) in enumerate(stamps, 1):
         if changed_ns > now_ns - _TICK_NS:
             changed_ns = -1
         try:
@@ -109,6 +115,8 @@ def _rows(archive: Path, stamps: Iterable[tuple[Any, ...]], now_ns: int) -> pl.D
                 continue  # removed meanwhile
             row = {"name": name, "problem": str(error)}
         rows.append(row | dict(zip(_STAMPS, (changed_ns, *rest), strict=True)))
+        if told is not None:
+            told(number, len(stamps))
     texts = {key: pl.String for row in rows for key, value in row.items() if isinstance(value, str)}
     whole = {key: pl.Int64 for row in rows for key, value in row.items() if type(value) is int}
     always = {"name": pl.String, "problem": pl.String} | dict.fromkeys(_STAMPS, pl.Int64) | _always()

@@ -12,7 +12,7 @@ import errno
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cellbed.traces.draft import Draft
     from cellbed.traces.entry import About, Entry, Held
 
+Told = Callable[[int, int], None]
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
 
 
@@ -46,6 +47,14 @@ def open_archive(folder: Path | None = None) -> Archive:
 def valid_name(text: str) -> str:
     """The name nearest to `text` that an entry can have: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
     return re.sub(r"[^a-z0-9_+]+", "-", text.lower())[:100].strip("-_+") or "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in the archive. entries: a row each. problems: by name, why an entry that has none cannot be read."""
+
+    entries: pl.LazyFrame
+    problems: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -126,18 +135,20 @@ class Archive:
             raise TraceError(_taken(name))
         return self._keep(draft, name, replace)
 
-    def remove(self, name: str) -> None:
-        """Remove an entry, be it damaged."""
-        if name in examples.EXAMPLES:
-            raise TraceError(f"'{name}' is an example of cellbed's own and would be made again: it stays")
-        if not self.has(name):
-            raise TraceError(self._unknown(name))
-        try:
-            discard(self.folder, self.folder / name)
-        except FileNotFoundError:
-            raise TraceError(self._unknown(name)) from None
-        except OSError as error:
-            raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
+    def remove(self, *names: str) -> None:
+        """Remove entries, be they damaged; none, if one of them is not there."""
+        for name in names:
+            if name in examples.EXAMPLES:
+                raise TraceError(f"'{name}' is an example of cellbed's own and would be made again: it stays")
+            if not self.has(name):
+                raise TraceError(self._unknown(name))
+        for name in dict.fromkeys(names):
+            try:
+                discard(self.folder, self.folder / name)
+            except FileNotFoundError:
+                raise TraceError(self._unknown(name)) from None
+            except OSError as error:
+                raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
 
     def annotate(self, name: str, statistics: Mapping[Part, Mapping[str, Any]]) -> Entry:
         """Put statistics of its parts in place of those that an entry has; the other parts keep theirs."""
@@ -155,16 +166,25 @@ class Archive:
 
     def index(self) -> pl.LazyFrame:
         """A row for each entry that can be read; columns as of :mod:`cellbed.traces.index`."""
+        return self.contents().entries
+
+    def contents(self, told: Told | None = None) -> Contents:
+        """The index, and which entries are not in it.
+
+        told: called with how many of the entries that have changed are read, and how many they are.
+        """
         import polars as pl
 
-        return self._index().filter(pl.col("problem").is_null()).drop("problem")
+        from cellbed.traces.index import refreshed
 
-    def problems(self) -> dict[str, str]:
-        """What is wrong with the entries that :meth:`index` leaves out, by their names."""
-        import polars as pl
-
-        found = self._index().filter(pl.col("problem").is_not_null()).select("name", "problem").collect()
-        return dict(found.rows())
+        for name in examples.EXAMPLES:
+            if not (self.folder / name / ENTRY_FILE).is_file():
+                self.entry(name)
+        with self._explained():
+            table = refreshed(self.folder, told)
+        problem = pl.col("problem")
+        damaged = table.filter(problem.is_not_null()).select("name", "problem").collect()
+        return Contents(table.filter(problem.is_null()).drop("problem"), dict(damaged.rows()))
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""
@@ -206,15 +226,6 @@ class Archive:
                         raise
                 sync(self.folder)
         return entry
-
-    def _index(self) -> pl.LazyFrame:
-        from cellbed.traces.index import refreshed
-
-        for name in examples.EXAMPLES:
-            if not (self.folder / name / ENTRY_FILE).is_file():
-                self.entry(name)
-        with self._explained():
-            return refreshed(self.folder)
 
     def _unknown(self, name: str) -> str:
         import difflib
@@ -263,11 +274,9 @@ def _complete(draft: Draft, name: str) -> Entry:
 def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.entry import Held
     from cellbed.traces.soundness import require_sound, sha256
+    from cellbed.traces.statistics import statistics
+    from cellbed.traces.statistics.clock import second_of_day
 
-    try:
-        from cellbed.traces.statistics import statistics
-    except ModuleNotFoundError:  # until the statistics are merged
-        statistics = _no_statistics
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     rows = require_sound(series)
     sync(series.path)
@@ -277,12 +286,8 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series)) or None,
+        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date))),
     )
-
-
-def _no_statistics(series: Series) -> dict[str, Any]:
-    return {}
 
 
 def _hashed(folder: Path) -> dict[str, str]:

@@ -7,9 +7,11 @@ import typer
 from cellbed.cli.verbs import group
 
 VERBS = {
-    "ls": "List the traces of the archive.",
-    "show": "Show the figures of one trace or recording.",
+    "ls": "List the entries of the archive.",
+    "show": "Show what an entry, a file or a recording holds.",
     "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
+    "rm": "Remove entries from the archive.",
+    "verify": "Read every file and say which is not what was added.",
     "export": "Write a recording in the files of other programs.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
 }

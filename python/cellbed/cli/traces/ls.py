@@ -2,47 +2,111 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cellbed.cli.traces.options import AS_JSON
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, bit_rate, duration
 
 if TYPE_CHECKING:
-    from cellbed.traces.summary import TraceSummary
+    import polars as pl
 
 
-def ls(as_json: bool = AS_JSON) -> None:
-    """List the traces of the archive."""
-    from cellbed.traces import ARCHIVE, resolve
-    from cellbed.traces.summary import summarise
+class _Way(StrEnum):
+    uplink = "uplink"
+    downlink = "downlink"
 
-    summaries = [summarise(resolve(name, Path())) for name in ARCHIVE]
+
+class _Origin(StrEnum):
+    recorded = "recorded"
+    synthetic = "synthetic"
+
+
+def _filter(text: str, *names: str, metavar: str = "TEXT") -> Any:
+    return typer.Option(*names, help=text, show_default=False, metavar=metavar)
+
+
+def ls(
+    name: Annotated[str | None, typer.Argument(help="Only names with this in them.", show_default=False)] = None,
+    technology: Annotated[str | None, _filter("3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")] = None,
+    mobility: Annotated[str | None, _filter("stationary, walking, driving, train …")] = None,
+    band: Annotated[str | None, _filter("low, mid, mmwave, or the band's number.")] = None,
+    operator: Annotated[str | None, _filter("Part of the operator's name.")] = None,
+    place: Annotated[str | None, _filter("Part of the place.")] = None,
+    date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.")] = None,
+    obstacle: Annotated[str | None, _filter("window, wall, body …")] = None,
+    origin: Annotated[_Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False)] = None,
+    source: Annotated[str | None, _filter("Part of the address it was taken from.")] = None,
+    licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
+    way: Annotated[
+        _Way | None,
+        typer.Option("--direction", help="Only with this direction; the means are its.", show_default=False),
+    ] = None,
+    min_mean: Annotated[
+        float | None, typer.Option(parser=bit_rate, metavar="RATE", help="A direction's mean: 20mbit, '20 Mbit/s'.")
+    ] = None,
+    max_mean: Annotated[float | None, typer.Option(parser=bit_rate, metavar="RATE", help="The same, at most.")] = None,
+    min_duration: Annotated[
+        int | None, typer.Option(parser=duration, metavar="TIME", help="At least so long: '2 min'.")
+    ] = None,
+    where: Annotated[
+        str | None, _filter("A condition in SQL over any column that --json shows.", metavar="CONDITION")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="By which column, such as downlink_mean_bit_s.", metavar="COLUMN")] = "name",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest first.")] = False,
+    as_json: bool = AS_JSON,
+) -> None:
+    """List the entries of the archive.
+
+    \b
+    Examples:
+      cellbed traces ls --tech 5g --mobility driving --min-mean 20mbit
+      cellbed traces ls --direction uplink --sort uplink_mean_bit_s --reverse
+      cellbed traces ls --where "downlink_p5_bit_s_100ms > 2e6 AND downlink_outages < 5"
+      cellbed traces ls --json | jq -r '.[].name'
+    """
+    from cellbed.cli.traces.listing import columns
+    from cellbed.cli.traces.reading import read_index
+    from cellbed.traces.search import Query, found
+
+    query = Query(
+        name=name,
+        technology=technology,
+        mobility=mobility,
+        band=band,
+        operator=operator,
+        place=place,
+        date=date,
+        obstacle=obstacle,
+        origin=origin,
+        source=source,
+        licence=licence,
+        way=None if way is None else way.value,
+        minimum_mean=min_mean,
+        maximum_mean=max_mean,
+        minimum_duration=min_duration,
+        where=where,
+        sort=sort,
+        descending=reverse,
+    )
+
     if as_json:
-        print(json.dumps([asdict(summary) for summary in summaries], indent=2))
+        _print_json(found(read_index(), query))
     else:
-        _print_table(summaries)
+        _print_lines(found(read_index(), query, columns(sort)), sort)
 
 
-def _print_table(summaries: list[TraceSummary]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def _print_json(table: pl.DataFrame) -> None:
+    rows = table.write_ndjson().strip().replace("\n", ",\n")
+    print(f"[\n{rows}\n]" if rows else "[]")
 
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("trace", no_wrap=True)
-    table.add_column("direction")
-    for heading in ("duration\ns", "mean\nMbit/s", "longest gap\nms"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("origin")
-    for summary in summaries:
-        table.add_row(
-            summary.name,
-            summary.direction,
-            f"{summary.duration / 1e9:.0f}",
-            f"{summary.mean_rate / 1e6:.1f}",
-            f"{summary.longest_gap / 1e6:.0f}",
-            "synthetic" if summary.synthetic else "recorded",
-        )
-    Console().print(table)
+
+def _print_lines(table: pl.DataFrame, sort: str) -> None:
+    from cellbed.cli.traces.listing import lines
+
+    if len(table):
+        print("\n".join(lines(table, sort)))
+    else:
+        print("no entry is like that; `cellbed traces ls` shows all", file=sys.stderr)

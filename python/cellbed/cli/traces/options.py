@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
@@ -15,3 +17,48 @@ def duration(text: str) -> int:
         return int(DURATION.parse(text))
     except UnitError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def bit_rate(text: str) -> float:
+    """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
+    from cellbed.mahimahi.rates import parse_rate
+    from cellbed.scenario.units import BIT_RATE, UnitError
+
+    try:
+        rate = parse_rate(text)
+        return float(BIT_RATE.parse(text) if rate is None else rate)
+    except UnitError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def entry_names(incomplete: str) -> list[str]:
+    """Names of the archive's entries that begin so, for completion."""
+    from cellbed.traces import TraceError, open_archive
+
+    try:
+        return [name for name in open_archive().names() if name.startswith(incomplete)]
+    except TraceError:
+        return []
+
+
+def entries_and_files(incomplete: str) -> list[str]:
+    """The same, and files below the current folder."""
+    return entry_names(incomplete) + _files(incomplete)
+
+
+def directions_and_files(incomplete: str) -> list[str]:
+    """Names of directions of the archive's entries as scenarios write them, and files."""
+    name, dot, _ending = incomplete.rpartition(".")
+    names = entry_names(name if dot else incomplete)
+    found = [f"{each}.{way}" for each in names for way in ("up", "down")]
+    return [each for each in found if each.startswith(incomplete)] + _files(incomplete)
+
+
+def _files(incomplete: str) -> list[str]:
+    folder, _, begin = incomplete.rpartition("/")
+    try:
+        there = sorted(Path(f"{folder}/" if folder or incomplete[:1] == "/" else ".").iterdir())
+    except OSError:
+        return []
+    before = f"{folder}/" if "/" in incomplete else ""
+    return [f"{before}{path.name}{'/' if path.is_dir() else ''}" for path in there if path.name.startswith(begin)]

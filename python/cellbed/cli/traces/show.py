@@ -5,23 +5,62 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON
+from cellbed.cli.traces.options import AS_JSON, entries_and_files
 
 
 def show(
-    name: str = typer.Argument(help="A trace of the archive, a file, or the directory of a recording."),
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="An entry of the archive, one of its directions, a file, or the directory of a recording.",
+            show_default=False,
+            autocompletion=entries_and_files,
+        ),
+    ],
     as_json: bool = AS_JSON,
 ) -> None:
-    """Show the figures of one trace or recording."""
+    """Show what an entry, a file or a recording holds.
+
+    \b
+    Examples:
+      cellbed traces show lte-suburban
+      cellbed traces show recordings/train.up
+    """
+    from cellbed.traces import open_archive
+
+    if open_archive().has(name):
+        _show_entry(name, as_json)
+    elif Path(name).is_dir():
+        _show_recording(Path(name), as_json)
+    else:
+        _show_trace(name, as_json)
+
+
+def _show_entry(name: str, as_json: bool) -> None:
+    from rich.console import Console
+
+    from cellbed.traces import open_archive
+    from cellbed.traces.show import show as drawn
+    from cellbed.traces.warnings import warnings
+
+    archive = open_archive()
+    entry = archive.entry(name)
+    notes = warnings(entry)
+    if as_json:
+        told = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
+        print(json.dumps(told, indent=2))
+    else:
+        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes))
+
+
+def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.traces import resolve
     from cellbed.traces.summary import summarise
 
-    if Path(name).is_dir():
-        _show_recording(Path(name), as_json)
-        return
     summary = summarise(resolve(name, Path.cwd()))
     if as_json:
         print(json.dumps(asdict(summary), indent=2))

@@ -1,0 +1,42 @@
+"""The table of the archive's entries, its progress where it takes long, and what cannot be read of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MANY = 500
+"""Entries to be read anew that take longer than one likes to wait without a word."""
+
+
+def read_index() -> pl.LazyFrame:
+    """The table; damaged entries are named on standard error."""
+    from cellbed.traces import open_archive
+
+    bar = _Progress()
+    try:
+        contents = open_archive().contents(bar.told)
+    finally:
+        bar.close()
+    for name, problem in contents.problems.items():
+        print(f"warning: {problem}; `cellbed traces rm {name}` removes it", file=sys.stderr)
+    return contents.entries
+
+
+class _Progress:
+    def __init__(self) -> None:
+        self._open = False
+
+    def told(self, done: int, of: int) -> None:
+        if of < _MANY or not sys.stderr.isatty():
+            return
+        if done % 100 == 0 or done == of:
+            print(f"\rreading {done} of {of} new entries", end="", file=sys.stderr, flush=True)
+            self._open = True
+
+    def close(self) -> None:
+        if self._open:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

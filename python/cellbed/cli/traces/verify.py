@@ -1,0 +1,49 @@
+"""``cellbed traces verify``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, entry_names
+
+
+def verify(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Entries; left out: all.", show_default=False, autocompletion=entry_names),
+    ] = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Read every file of the archive and say which is not what was added.
+
+    The exit status is 1 if one is not.
+
+    \b
+    Example:
+      cellbed traces verify
+    """
+    from cellbed.traces import open_archive
+
+    archive = open_archive()
+    wanted = names or archive.names()
+    damaged: dict[str, list[str]] = {}
+    for number, (name, faults) in enumerate(archive.verify(wanted), 1):
+        if faults:
+            damaged[name] = faults
+        if sys.stderr.isatty():
+            print(f"\r\x1b[Kverified {number} of {len(wanted)}: {name}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if as_json:
+        print(json.dumps({"verified": len(wanted), "damaged": damaged}, indent=2))
+    else:
+        for name, faults in damaged.items():
+            for fault in faults:
+                print(f"{name}: {fault}")
+        print(f"{len(wanted)} verified, {len(damaged)} damaged" + ("; `cellbed traces rm` removes" if damaged else ""))
+    if damaged:
+        raise typer.Exit(1)

@@ -1,0 +1,67 @@
+"""How a series hangs together in time: stationarity and autocorrelation of its means over a second each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FEWEST: Final = 30
+"""Seconds below which nothing is said."""
+
+KPSS_5_PERCENT: Final = 0.463
+"""Critical value of the statistic at 5 % for a constant level (Kwiatkowski et al., 1992, table 1)."""
+
+LAGS_S: Final = (1, 10, 60)
+
+Floats = NDArray[np.float64]
+
+
+def kpss(values: Floats) -> float:
+    """The statistic η_μ of Kwiatkowski, Phillips, Schmidt and Shin, Journal of Econometrics 54 (1992), eq. 13.
+
+    Its null hypothesis is a constant level. The long-run variance is Newey and West's with the Bartlett window of
+    l12 = 12 (T/100)^¼ lags, of which the paper says (§4) that it keeps the size under autocorrelation. Of a constant
+    it is 0.
+    """
+    count = len(values)
+    deviations = values - values.mean()
+    lags = min(int(12 * (count / 100) ** 0.25), count - 1)
+    variance = float(deviations @ deviations) / count
+    for lag in range(1, lags + 1):
+        variance += 2 * (1 - lag / (lags + 1)) * float(deviations[lag:] @ deviations[:-lag]) / count
+    if variance <= 0 or np.ptp(values) == 0:
+        return 0.0
+    return float(np.sum(np.cumsum(deviations) ** 2)) / (count**2 * variance)
+
+
+def autocorrelation(values: Floats, most: int) -> Floats:
+    """At lags 0 to `most`: Σ (x_t − m)(x_{t+k} − m) / Σ (x_t − m)² (Box and Jenkins); ones for a constant."""
+    deviations = values - values.mean()
+    square = float(deviations @ deviations)
+    most = min(most, len(values) - 1)
+    if square == 0 or np.ptp(values) == 0:
+        return np.ones(most + 1)
+    size = 1 << (2 * len(values) - 1).bit_length()
+    spectrum = np.fft.rfft(deviations, size)
+    products: Floats = np.fft.irfft(spectrum * spectrum.conj(), size)[: most + 1]
+    return products / square
+
+
+def figures(seconds: Floats) -> dict[str, float | bool]:
+    """Statistics of means over a second each; none of too few."""
+    count = len(seconds)
+    if count < FEWEST or np.ptp(seconds) == 0:
+        return {}
+    statistic = kpss(seconds)
+    found: dict[str, float | bool] = {"kpss": statistic, "stationary": statistic <= KPSS_5_PERCENT}
+    # An estimate from less than four stretches of a lag says little.
+    correlations = autocorrelation(seconds, count // 4)
+    for lag in LAGS_S:
+        if lag < len(correlations):
+            found[f"autocorrelation_{lag}s"] = float(correlations[lag])
+    below = np.flatnonzero(correlations < 1 / np.e)
+    if len(below):
+        found["correlation_time_s"] = float(below[0])
+    return found

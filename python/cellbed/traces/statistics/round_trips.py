@@ -1,0 +1,125 @@
+"""Round-trip times: their distribution, modes, loss, and how they go with the hour of the day."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cellbed.traces.statistics.distribution import Distribution
+from cellbed.traces.statistics.modes import modes
+from cellbed.traces.statistics.silences import Silences
+
+PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+Times = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class RoundTrips:
+    """Takes probes in order of time and adds up.
+
+    duration_ns: of the series. steps: into how many bins the profile parts it; least, mean and most of each, and lost.
+    starts_at_s: second of the day at which it began.
+    """
+
+    def __init__(self, duration_ns: int, silences: Silences, steps: int, starts_at_s: float) -> None:
+        self.times = Distribution()
+        self.silences = silences
+        self.hours = [Distribution() for _ in range(24)]
+        self.sent_by_hour = np.zeros(24, np.int64)
+        self.probes = 0
+        self._starts_at_s = starts_at_s
+        self.step_ns = max(1, -(-duration_ns // steps))
+        count = -(-duration_ns // self.step_ns) + 1
+        self.least, self.most = np.full(count, np.inf), np.full(count, -np.inf)
+        self.sums, self.answered, self.lost = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._seconds = np.zeros(duration_ns // 10**9 + 1)
+        self._answered_in = np.zeros(len(self._seconds), np.int64)
+        self._jitter = 0.0
+        self._pairs = 0
+        self._before: float | None = None
+        self._run = self._longest_run = 0
+
+    def add(self, at: Times, trips: Floats) -> None:
+        """Take the next probes. trips: ns, NaN where no answer came."""
+        lost = np.isnan(trips)
+        hour = ((at / 1e9 + self._starts_at_s) // 3600 % 24).astype(np.int64)
+        self.probes += len(at)
+        self.sent_by_hour += np.bincount(hour, minlength=24)
+        self._add_losses(at, lost)
+        step = at // self.step_ns
+        self.lost += np.bincount(step[lost], minlength=len(self.lost))
+        at, trips, hour, step = at[~lost], trips[~lost], hour[~lost], step[~lost]
+        if not len(trips):
+            return
+        self.times.add(trips)
+        for each in np.unique(hour):
+            self.hours[each].add(trips[hour == each])
+        np.minimum.at(self.least, step, trips)
+        np.maximum.at(self.most, step, trips)
+        np.add.at(self.sums, step, trips)
+        self.answered += np.bincount(step, minlength=len(self.answered))
+        second = at // 10**9
+        np.add.at(self._seconds, second, trips)
+        np.add.at(self._answered_in, second, 1)
+        steps = np.abs(np.diff(trips, prepend=trips[0] if self._before is None else self._before))
+        self._pairs += len(trips) - (self._before is None)
+        self._jitter += float(steps.sum())
+        self._before = float(trips[-1])
+
+    def finish(self, duration_ns: int) -> None:
+        """Nothing more comes."""
+        self.silences.close(duration_ns)
+
+    @property
+    def seconds(self) -> Floats:
+        """Means in ms over each second that has an answer."""
+        some = self._answered_in > 0
+        means: Floats = self._seconds[some] / self._answered_in[some] / 1e6
+        return means
+
+    def figures(self) -> dict[str, float | int | list[float] | list[int]]:
+        """The statistics of the probes."""
+        lost = self.probes - self.times.count
+        found: dict[str, float | int | list[float] | list[int]] = {"probes": self.probes, "lost": lost}
+        if not self.probes:
+            return found
+        found |= {"loss": lost / self.probes, "loss_longest_run": self._longest_run}
+        if not self.times.count:
+            return found
+        values, _ = self.times.table()
+        found |= {"mean_ms": self.times.mean / 1e6, "least_ms": values[0] / 1e6, "most_ms": values[-1] / 1e6}
+        quantiles = self.times.quantiles(np.array(list(PERCENTILES.values())))
+        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(PERCENTILES, quantiles, strict=True)}
+        if self.times.mean > 0:
+            found["cv"] = self.times.deviation / self.times.mean
+        if self._pairs:
+            found["jitter_ms"] = self._jitter / self._pairs / 1e6
+        places, shares = modes(*self.times.table())
+        found |= {"modes": len(places), "modes_ms": [place / 1e6 for place in places], "modes_share": shares}
+        return found | self._by_hour()
+
+    def _by_hour(self) -> dict[str, list[float] | list[int]]:
+        hours = [hour for hour in range(24) if self.hours[hour].count]
+        if len(hours) < 2:
+            return {}
+        both = [self.hours[hour].quantiles(np.array([0.5, 0.95])) / 1e6 for hour in hours]
+        return {
+            "hours": hours,
+            "hourly_p50_ms": [float(pair[0]) for pair in both],
+            "hourly_p95_ms": [float(pair[1]) for pair in both],
+            "hourly_loss": [1 - self.hours[hour].count / int(self.sent_by_hour[hour]) for hour in hours],
+        }
+
+    def _add_losses(self, at: Times, lost: NDArray[np.bool_]) -> None:
+        """Outages last from a lost probe that follows an answered one to the next answered probe."""
+        self.silences.follow(at, lost)
+        edges = np.flatnonzero(np.diff(lost, prepend=self._run > 0))
+        if self._run:
+            edges = np.concatenate(([-self._run], edges))
+        self._run = 0
+        if len(edges) % 2:
+            self._run = len(lost) - int(edges[-1])
+            edges = np.append(edges, len(lost))
+        if len(edges):
+            self._longest_run = max(self._longest_run, int((edges[1::2] - edges[::2]).max()))

@@ -1,0 +1,185 @@
+"""Statistics of many entries: in parallel, the largest first, and each kept as soon as it is there.
+
+What is stored is not made again, so that a survey that was stopped, or killed, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from cellbed.traces.errors import TraceError
+from cellbed.traces.series import Part, Series
+from cellbed.traces.store import Archive
+
+if TYPE_CHECKING:
+    from cellbed.traces.statistics import Definition, Statistics
+
+FEW_BYTES: Final = 64 << 20
+"""Less than this is done in this process: others take longer to start."""
+
+Told = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A series without statistics. rows, size: of its file, the latter in bytes. sha256: as its entry has it."""
+
+    name: str
+    part: Part
+    series: Series
+    starts_at_s: float | None
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a survey has to do. tasks: largest first. done: series that have their statistics.
+
+    problems: what is wrong with entries that cannot be looked at, by name.
+    """
+
+    tasks: list[Task] = field(default_factory=list)
+    done: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(task.size for task in self.tasks)
+
+
+def plan(archive: Archive, names: Iterable[str], definition: Definition, again: bool = False) -> Plan:
+    """Which series of these entries lack statistics by `definition`; all of them, if they are to be made `again`."""
+    from cellbed.traces.statistics.clock import second_of_day
+
+    found = Plan()
+    for name in names:
+        try:
+            entry = archive.entry(name)
+            for part, held in entry.parts.items():
+                if not again and definition.made(held.statistics):
+                    found.done += 1
+                    continue
+                series = archive.series(name, part)
+                size = series.path.stat().st_size
+                starts = second_of_day(entry.about.date)
+                found.tasks.append(Task(name, part, series, starts, held.rows, size, held.sha256))
+        except TraceError as error:
+            found.problems[name] = str(error)
+        except OSError as error:
+            found.problems[name] = f"{name}: cannot be read: {error.strerror}"
+    found.tasks.sort(key=lambda task: task.size, reverse=True)
+    return found
+
+
+def survey(
+    archive: Archive, tasks: list[Task], definition: Definition, workers: int, told: Told
+) -> Iterator[tuple[Task, Statistics | TraceError]]:
+    """Make the statistics of each task and keep them in its entry; gives what was found, or why nothing was.
+
+    told: called now and then with the bytes looked at since. Whoever stops taking results stops the workers.
+    """
+    for task, found in _results(tasks, definition, workers, told):
+        result = found
+        if not isinstance(found, TraceError):
+            try:
+                _keep(archive, task, found)
+            except TraceError as error:
+                result = error
+        yield task, result
+
+
+def _keep(archive: Archive, task: Task, found: Statistics) -> None:
+    if archive.entry(task.name).parts[task.part].sha256 != task.sha256:
+        raise TraceError(f"{task.name}: was replaced meanwhile: `cellbed traces stats {task.name}` looks at it again")
+    archive.annotate(task.name, {task.part: found})
+
+
+def _results(
+    tasks: list[Task], definition: Definition, workers: int, told: Told
+) -> Iterator[tuple[Task, Statistics | TraceError]]:
+    workers = min(workers, len(tasks))
+    if workers <= 1 or sum(task.size for task in tasks) < FEW_BYTES:
+        for task in tasks:
+            yield task, _made(task, definition, told)
+        return
+    import multiprocessing
+
+    # Polars has threads, which a fork would leave behind.
+    context = multiprocessing.get_context("spawn")
+    seen, stop = context.Value("q", 0), context.Event()
+    pool = ProcessPoolExecutor(workers, context, _begin, (seen, stop))
+    try:
+        waiting = {pool.submit(_in_worker, task, definition): task for task in tasks}
+        before = 0
+        while waiting:
+            finished, _ = wait(waiting, 0.2, FIRST_COMPLETED)
+            now = seen.value
+            told(now - before)
+            before = now
+            for future in finished:
+                yield waiting.pop(future), _outcome(future)
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _outcome(future: Future[Statistics | TraceError]) -> Statistics | TraceError:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise TraceError(
+            "a process that made statistics was killed, perhaps for want of memory: what was ready is kept; "
+            "go on with fewer at once (--jobs 1)"
+        ) from None
+
+
+def _made(task: Task, definition: Definition, told: Told) -> Statistics | TraceError:
+    from cellbed.traces.statistics import statistics
+
+    share = task.size / max(task.rows, 1)
+    try:
+        return statistics(task.series, definition, task.starts_at_s, lambda rows: told(int(rows * share)))
+    except TraceError as error:
+        return error
+
+
+_shared: dict[str, Any] = {}
+
+
+def _begin(seen: Any, stop: Any) -> None:
+    """Prepare a worker: one thread, no mind of its own about Ctrl-C, and an end when its parent ends."""
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shared.update(seen=seen, stop=stop)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        with suppress(OSError):
+            parent.join()
+        os._exit(1)
+
+
+def _in_worker(task: Task, definition: Definition) -> Statistics | TraceError:
+    def told(size: int) -> None:
+        if _shared["stop"].is_set():
+            raise TraceError("stopped")
+        with _shared["seen"].get_lock():
+            _shared["seen"].value += size
+
+    return _made(task, definition, told)

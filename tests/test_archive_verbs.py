@@ -1,0 +1,214 @@
+"""``cellbed traces`` on the archive: what a user sees of it, and what a script reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from archive_examples import add
+from cellbed.cli.main import app
+from cellbed.testbed.clean import clean
+from cellbed.traces import Archive, TraceError, open_archive
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["traces", *words], env={"COLUMNS": "200"})
+
+
+def names(*words: str) -> list[str]:
+    done = run("ls", "--json", *words)
+    assert done.exit_code == 0, done.output
+    return [row["name"] for row in json.loads(done.stdout)]
+
+
+def _stock(archive: Archive) -> Archive:
+    add(archive, "bus-1", every_ms=1, seconds=2, technology="5g", mobility="bus", place="Delft", date="2021-04-30")
+    add(archive, "car-1", every_ms=4, parts=("uplink", "downlink"), technology="4g", mobility="Driving", operator="KPN")
+    add(archive, "car-2", every_ms=2, parts=("downlink",), technology="5g", mobility="driving")
+    return archive
+
+
+@pytest.fixture
+def stocked(archive: Archive) -> Archive:
+    """An archive of one's own."""
+    return _stock(archive)
+
+
+@pytest.fixture(scope="module")
+def shared(archive_of_examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    """An archive for those who only read it."""
+    folder = tmp_path_factory.mktemp("shared")
+    shutil.copytree(archive_of_examples, folder / "cellbed" / "traces")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield _stock(open_archive())
+
+
+def test_the_list_has_every_entry_and_what_is_known_of_it(shared: Archive) -> None:
+    done = run("ls")
+    assert done.exit_code == 0, done.output
+    heading, *lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["5g-midband", "bus-1", "car-1", "car-2", "lte-suburban"]
+    assert "uplink Mbit/s" in heading
+    assert "obstacle" not in heading  # nothing is known of it in any
+    [bus] = [line for line in lines if line.startswith("bus-1")]
+    assert bus.split() == ["bus-1", "5g", "Delft", "2021-04-30", "bus", "2", "12.00", "recorded"]
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--tech", "5G"], ["5g-midband", "bus-1", "car-2"]),
+        (["--tech", "lte"], ["car-1", "lte-suburban"]),
+        (["--tech", "5g", "--mobility", "driving"], ["car-2"]),
+        (["--mobility", "driving"], ["car-1", "car-2"]),
+        (["--origin", "recorded", "--min-mean", "6mbit"], ["bus-1", "car-2"]),
+        (["--origin", "recorded", "--min-mean", "6 Mbit/s", "--max-mean", "6.1Mbps"], ["car-2"]),
+        (["--origin", "recorded", "--direction", "uplink"], ["bus-1", "car-1"]),
+        (["--direction", "uplink", "--max-mean", "4 Mbit/s"], ["car-1"]),
+        (["--min-duration", "1.5 s", "--origin", "recorded"], ["bus-1"]),
+        (["--operator", "kpn"], ["car-1"]),
+        (["--place", "elf"], ["bus-1"]),
+        (["--date", "2021"], ["bus-1"]),
+        (["car"], ["car-1", "car-2"]),
+        (["--where", "downlink_mean_bit_s > 5e6 AND origin = 'recorded'"], ["car-2"]),
+        (["--where", "uplink_burst_max = 1 AND uplink_outages = 0 AND uplink_rows > 1000"], ["bus-1"]),
+        (["--sort", "uplink_mean_bit_s", "--reverse", "--origin", "recorded"], ["bus-1", "car-1", "car-2"]),
+        (["--sort", "duration_ns", "--origin", "recorded"], ["car-1", "car-2", "bus-1"]),
+        (["--mobility", "subway"], []),
+    ],
+)
+def test_entries_are_found_by_what_is_known_and_measured(shared: Archive, words: list[str], found: list[str]) -> None:
+    assert names(*words) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--where", "foo > 3"], "there is no column 'foo'"),
+        (["--where", "uplink_mean > 3"], "'uplink_mean_bit_s'"),
+        (["--where", "uplink_mean_bit_s >"], "write a condition in SQL"),
+        (["--where", "uplink_mean_bit_s"], "is no condition"),
+        (["--where", "name > 3"], "--where: "),
+        (["--where", ""], "--where: "),
+        (["--where", "; drop table"], "--where: "),
+        (["--sort", "speed"], "there is no column 'speed'"),
+        (["--min-mean", "20"], "20"),
+        (["--min-mean", "20 zbit/s"], "20 zbit/s"),
+        (["--min-duration", "60"], "60"),
+        (["--origin", "dreamt"], "dreamt"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused_in_one_line(shared: Archive, words: list[str], reason: str) -> None:
+    done = run("ls", *words)
+    assert done.exit_code
+    assert done.stdout == ""
+    if done.exit_code == 2:
+        told = done.stderr.replace("\n", " ")  # an option's own error, which is set in lines
+    else:
+        assert isinstance(done.exception, TraceError)
+        told = str(done.exception)
+    assert reason in told
+    assert "\n" not in told
+
+
+def _command(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command as its users have it: errors become a line and an exit status."""
+    return subprocess.run([sys.executable, "-P", "-m", "cellbed", "traces", *words], capture_output=True, text=True)
+
+
+def test_a_damaged_entry_is_named_by_the_list_and_can_be_removed(stocked: Archive) -> None:
+    path = stocked.folder / "car-1" / "entry.toml"
+    path.write_text("half an ent")
+    done = _command("ls")
+    assert done.returncode == 0
+    assert "car-2" in done.stdout
+    assert "car-1" not in done.stdout
+    assert f"{path}: not TOML" in done.stderr
+    assert "`cellbed traces rm car-1`" in done.stderr
+    assert run("rm", "car-1").stdout == "removed car-1\n"
+    assert _command("ls").stderr == ""
+
+
+def test_removing_is_all_or_nothing(stocked: Archive) -> None:
+    done = _command("rm", "car-1", "cra-2")
+    assert done.returncode == 2
+    assert "did you mean 'car-2'?" in done.stderr
+    assert stocked.has("car-1")
+    done = _command("rm", "lte-suburban")
+    assert "example of cellbed's own" in done.stderr
+    assert json.loads(run("rm", "car-1", "car-2", "--json").stdout) == ["car-1", "car-2"]
+    assert not stocked.has("car-1")
+
+
+def test_verify_names_the_damaged_file(stocked: Archive) -> None:
+    assert run("verify").exit_code == 0
+    path = stocked.folder / "bus-1" / "uplink.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    done = run("verify")
+    assert done.exit_code == 1
+    assert f"{path}: is not the file that was added" in done.stdout
+    assert "5 verified, 1 damaged" in done.stdout
+    told = json.loads(run("verify", "bus-1", "car-1", "--json").stdout)
+    assert (told["verified"], list(told["damaged"])) == (2, ["bus-1"])
+
+
+def test_show_an_entry(shared: Archive) -> None:
+    shown = run("show", "car-1")
+    assert shown.exit_code == 0, shown.output
+    for part in ("car-1: recorded, 4g, KPN, Driving", "mean, Mbit/s", "3.00", "250 opportunities", "longest silence"):
+        assert part in shown.output
+    assert 'up = "car-1.up", down = "car-1.down"' in shown.output
+    told = json.loads(run("show", "car-1", "--json").stdout)
+    assert told["parts"]["uplink"]["statistics"]["mean_bit_s"] == 3e6
+    assert told["folder"] == str(shared.folder / "car-1")
+    assert "1.0 s" in run("show", "car-1.up").output
+    assert "synthetic: made by a model" in run("show", "lte-suburban").output
+
+
+def test_what_somebody_wrote_into_a_description_cannot_break_a_line(archive: Archive) -> None:
+    add(archive, "odd", place="a\nb\x1b[31m", operator="x" * 500)
+    lines = run("ls", "odd").stdout.splitlines()
+    assert len(lines) == 2
+    assert "\x1b" not in lines[1]
+    assert names("odd") == ["odd"]
+
+
+def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
+    (archive.folder / ".unfinished-0123456789abcdef" / "deep").mkdir(parents=True)
+    (archive.folder / ".unfinished-index-00").write_text("x")
+    assert any(".unfinished-0123456789abcdef" in line for line in clean())
+    assert [path for path in archive.folder.iterdir() if path.name.startswith(".unfinished")] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cellbed traces show ca", {"car-1", "car-2"}),
+        ("cellbed traces rm bu", {"bus-1"}),
+        ("cellbed shell --up car-", {"car-1.up", "car-1.down", "car-2.up", "car-2.down"}),
+        ("cellbed shell --recording car-1", {"car-1"}),
+        ("cellbed traces ver", {"verify"}),
+        ("cellbed traces ls --mob", {"--mobility"}),
+    ],
+)
+def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, offered: set[str]) -> None:
+    environment = os.environ | {
+        "_CELLBED_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
+    done = subprocess.run(begin, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert set(done.stdout.split()) == offered
