@@ -80,7 +80,7 @@ def _command(model: Model) -> Any:
 
         asked = order(model, values, Path.cwd())
         with share_done() as progress:
-            entry, result = keep(open_archive(), model, asked, name or model.name, replace, progress)
+            entry, result = keep(open_archive(), model, asked, name or show.usual_name(asked), replace, progress)
         _print(as_json, show.result_as_json(entry, result), show.result_shown(entry, result))
 
     signature = arguments(model)

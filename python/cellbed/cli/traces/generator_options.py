@@ -12,6 +12,7 @@ import typer
 
 from cellbed.cli.traces.options import AS_JSON, duration
 from cellbed.traces.generation.model import Model, Order, Parameter
+from cellbed.traces.series import Content
 
 if TYPE_CHECKING:
     from cellbed.traces.generation.like import Like
@@ -28,7 +29,11 @@ def arguments(model: Model) -> list[Argument]:
     common: list[tuple[str, Any, Any]] = [
         ("lasts", int | None, _option("--duration", duration, usual, "How long it lasts.", "TIME")),
         ("seed", int, typer.Option("--seed", min=0, help="Equal seeds give equal series.")),
-        ("name", str | None, typer.Option(help="Name in the archive.", show_default=model.name)),
+        (
+            "name",
+            str | None,
+            typer.Option(help="Name in the archive.", show_default=model.name if model.duration else "like-NAME"),
+        ),
         ("replace", bool, typer.Option("--replace", help="Put it in the place of an entry of that name.")),
         (
             "content",
@@ -50,13 +55,13 @@ def order(model: Model, values: Mapping[str, Any], folder: Path) -> Order:
         from cellbed.traces.generation.like import like
 
         own["like"] = like(own["like"], folder)
-        lasts = lasts or _longest(own["like"])
+        lasts = _longest(own["like"]) if lasts is None else lasts
     content = values["content"]
     return Order(
         model=model.name,
         seed=values["seed"],
-        duration_ns=lasts or duration(model.duration),
-        content=None if content is None else content.value,
+        duration_ns=duration(model.duration) if lasts is None else lasts,
+        content=None if content is None else Content(content.value),
         values=own,
         usual=values["lasts"] is None,
     )

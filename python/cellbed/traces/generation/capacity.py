@@ -32,6 +32,13 @@ class Capacity:
     bit_s: Int64
     end_ns: int
 
+    def opportunities(self) -> float:
+        """How many there are, about."""
+        import numpy as np
+
+        lengths = np.append(self.at_ns[1:], np.int64(self.end_ns)) - self.at_ns
+        return float((lengths * 1e-9 * self.bit_s).sum()) / OPPORTUNITY_BITS
+
 
 @dataclass(frozen=True, slots=True)
 class Grain:

@@ -33,8 +33,8 @@ class Daily:
     quietest_hour: float
     busiest_hour: float
     begins: float = 0.0
-    spread: float = 0.25
-    memory_ns: int = 30_000_000_000
+    spread: float = 0.2
+    memory_ns: int = 10_000_000_000
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
         """A course of it, second by second."""

@@ -31,7 +31,7 @@ def like(name: str, folder: Path) -> Like:
 
     Errors: :class:`TraceError`.
     """
-    import numpy as np
+    import polars as pl
 
     archive = open_archive()
     if archive.has(name):
@@ -41,7 +41,8 @@ def like(name: str, folder: Path) -> Like:
         return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
     source = resolve(name, folder)
     _ = source.trace  # refuses what is malformed, line by line
-    stamps = np.loadtxt(source.path, dtype=np.int64, comments="#", ndmin=1)
+    table = pl.read_csv(source.path, has_header=False, comment_prefix="#", schema={"ms": pl.Int64})
+    stamps = table["ms"].drop_nulls().to_numpy()
     part: Part = ENDINGS.get(name.rpartition(".")[2], "downlink")
     found = Recorded(stamps * 1_000_000, int(stamps[-1]) * 1_000_000)
     return Like(Path(name).name, {part: found}, {Path(name).name: source.sha256})

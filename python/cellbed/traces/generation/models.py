@@ -202,7 +202,7 @@ GENERAL: Final = (
             Parameter("busiest-hour", "number", "21", "Hour of the day, 0 to 24."),
             Parameter("quietest-hour", "number", f"{QUIETEST_HOUR:g}", "Hour of the day, 0 to 24."),
             Parameter("begins", "number", "0", "Hour of the day at which the series begins."),
-            Parameter("spread", "number", "0.25", "Standard deviation around the hour's mean, in parts of it."),
+            Parameter("spread", "number", "0.2", "Standard deviation around the hour's mean, in parts of it."),
         ),
     ),
 )  # fmt: skip
@@ -211,8 +211,6 @@ GENERATORS: Final = {model.name: model for model in (*GENERAL, *PRESETS)}
 """All of them, general ones first."""
 
 LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
-MOST: Final = 2_000_000_000
-"""Opportunities of a direction."""
 
 
 def generator(name: str) -> Model:

@@ -49,8 +49,16 @@ class Written:
 
 
 def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
-    """The capacity as a series of rates, or as the opportunities that it amounts to."""
+    """The capacity as a series of rates, or as the opportunities that it amounts to.
+
+    Errors: :class:`ValueError` for more than :data:`MOST` opportunities.
+    """
     import polars as pl
+
+    number = capacity.opportunities()
+    if content is not Content.RATE and number > MOST:
+        what = purpose.rpartition(" ")[2]
+        raise ValueError(f"{number:.2g} opportunities of the {what} are more than {MOST:.0g}: write --as rate, or less")
 
     def rates() -> Iterator[pl.DataFrame]:
         yield pl.DataFrame({"at_ns": capacity.at_ns, "bit_s": capacity.bit_s.astype(float)})
@@ -63,6 +71,8 @@ def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, p
 
 
 RATE_BIN_NS = 10_000_000
+MOST = 2_000_000_000
+"""Opportunities that are written one by one."""
 
 
 def binned(generated: Generated) -> Generated:

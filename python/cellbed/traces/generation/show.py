@@ -14,9 +14,10 @@ from rich.text import Text
 from cellbed.traces.entry import Entry
 from cellbed.traces.generation.closeness import Closeness, Distance
 from cellbed.traces.generation.generate import Compared, Result
-from cellbed.traces.generation.model import Model
+from cellbed.traces.generation.model import Model, Order
 from cellbed.traces.generation.models import GENERAL, GENERATORS
 from cellbed.traces.generation.presets import PRESETS
+from cellbed.traces.store import valid_name
 
 
 def models_table() -> RenderableType:
@@ -30,6 +31,12 @@ def models_table() -> RenderableType:
         f"General generators:\n{lines(GENERAL)}\nAfter published figures:\n{lines(PRESETS)}\n"
         "`cellbed traces generate NAME --help` shows citation and parameters."
     )
+
+
+def usual_name(order: Order) -> str:
+    """What an entry is called unless asked otherwise."""
+    fitted = order.values.get("like")
+    return order.model if fitted is None else valid_name(f"like-{fitted.name}")
 
 
 def model_as_json(model: Model) -> dict[str, Any]:

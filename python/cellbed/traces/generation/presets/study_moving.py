@@ -112,7 +112,7 @@ MODELS = (
     ),
     _blocked(
         "mmwave-blocked-us",
-        "a complete blockage",
+        "something",
         "complete",
         _behind(COMPLETE_DB, COMPLETE_SHARE),
         "near zero",
