@@ -5,9 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from cellbed.traces import Archive, open_archive
 from shell_world import World, open_world
+
+# A loaded machine is no fault of what is tested.
+settings.register_profile("cellbed", deadline=None)
+settings.load_profile("cellbed")
 
 
 @pytest.fixture
