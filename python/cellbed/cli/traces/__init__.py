@@ -12,7 +12,7 @@ VERBS = {
     "add": "Add a recording, whatever program made it.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
-    "export": "Write a recording in the files of other programs.",
+    "export": "Write an entry or a recording in the files of other programs.",
     "edit": "Make an entry of another: cut, loop, scale, splice, outage, share …",
     "pair": "Hold an uplink against a downlink; make one entry of two.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
