@@ -171,8 +171,9 @@ def main() -> None:
     for each in archives:
         print(
             f"archive of {each['gigabytes']:.1f} GB, {each['processes']} processes: {each['seconds']:.0f} s, "
-            f"{each['processor_seconds']:.0f} s of processors; 100 GB would take {each['minutes_for_100_gigabytes']:.0f} "
-            f"min so, or {each['processor_minutes_for_100_gigabytes']:.0f} min of one processor"
+            f"{each['processor_seconds']:.0f} s of processors; 100 GB would take "
+            f"{each['minutes_for_100_gigabytes']:.0f} min so, or "
+            f"{each['processor_minutes_for_100_gigabytes']:.0f} min of one processor"
         )
     print(f"load average of the last minute: {load:.1f} on {os.cpu_count()} cores")
 

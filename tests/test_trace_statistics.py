@@ -408,3 +408,9 @@ def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) ->
     found = statistics(round_trips(tmp_path, np.arange(20) * S, trips, 20 * S))
     assert (found["lost"], found["loss_longest_run"]) == (5, 3)
     assert (found["outages"], found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 8, 2000)
+
+
+def test_the_documentation_has_every_figure_as_it_is() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "trace-statistics.md").read_text()
+    for key, figure in FIGURES.items():
+        assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
