@@ -96,11 +96,18 @@ class Archive:
 
     def series(self, name: str, part: Part) -> Series:
         """One part of an entry."""
-        held = self._held(name, part)
+        return self.held(name, part)[0]
+
+    def held(self, name: str, part: Part) -> tuple[Series, str]:
+        """One part of an entry, and the SHA-256 that its file is to have."""
+        entry = self.entry(name)
+        if part not in entry.parts:
+            raise TraceError(_lacks(entry, part))
+        held = entry.parts[part]
         path = self.folder / name / held.file
         if not path.is_file():
             raise TraceError(f"{path}: missing: `cellbed traces rm {name}`, then add it again")
-        return Series(held.content, path, held.duration_ns)
+        return Series(held.content, path, held.duration_ns), held.sha256
 
     def recording(self, name: str) -> Path:
         """The folder of an entry's recording of two workloads."""
@@ -210,12 +217,6 @@ class Archive:
             return []
         with self._explained(), locked(self.folder):
             return sweep(self.folder)
-
-    def _held(self, name: str, part: Part) -> Held:
-        entry = self.entry(name)
-        if part not in entry.parts:
-            raise TraceError(_lacks(entry, part))
-        return entry.parts[part]
 
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
         with self._explained():
