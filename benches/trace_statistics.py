@@ -6,7 +6,7 @@ is what no program that reads Parquet gets around. Then an archive of several gi
 and with one for each core, files in the page cache. Rates per core are of processor time, which other programs on the
 machine hardly change; what 100 GB would take is reckoned from that, and from the time by the clock.
 
-    python benches/trace_statistics.py [--gigabytes 3] [--rounds 3] [--json]
+    python benches/trace_statistics.py [--gigabytes 3] [--rounds 3] [--folder DIR] [--json]
 """
 
 from __future__ import annotations
@@ -140,9 +140,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--folder", type=Path, help="where the series are made; left out: the folder for temporary files"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".statistics-") as name:
+    with tempfile.TemporaryDirectory(prefix="cellbed-statistics-", dir=arguments.folder) as name:
         folder = Path(name)
         kinds = {
             "opportunities, 10 Mbit/s": opportunities(folder / "slow.parquet", 833, ROWS),
