@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,15 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
-from cellbed.report import cause, formats, html, origin, terminal
-from cellbed.report.html import ASSETS, AssetError
+from cellbed.report import cause, chart_library, formats, html, origin, terminal
+from cellbed.report.chart_library import ASSETS, AssetError
 from run_folder import Shape, make_run
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 needs_assets = pytest.mark.skipif(
     not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing: apt install chromium")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield running
-        running.close()
 
 
 class Page:
@@ -364,11 +350,9 @@ def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Pat
 def test_missing_assets_are_an_error_that_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run", Shape(duration=2, outages=()))
     collect(tmp_path / "run")
-    monkeypatch.setattr(html, "ASSETS", tmp_path / "nowhere")
-    html._asset.cache_clear()
+    monkeypatch.setattr(chart_library, "ASSETS", tmp_path / "nowhere")
     with pytest.raises(AssetError, match=r"python scripts/fetch_assets\.py"):
         html.write(tmp_path / "run")
-    html._asset.cache_clear()
 
 
 def printed(run: Path) -> str:

@@ -2,21 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.run_folder import MeasureError, read_run, replace
 from cellbed.report import cause, formats, origin, palette
+from cellbed.report.chart_library import chart_library, embedded, style
 
 HERE = Path(__file__).parent
-ASSETS = HERE / "assets"
 PAGE = HERE / "page"
-
-
-class AssetError(MeasureError):
-    """The chart library is not installed."""
 
 
 def write(run: Path) -> Path:
@@ -40,7 +35,7 @@ def render(run: Path) -> str:
     from cellbed.report.distribution import ecdf, survival
     from cellbed.report.timeline import timeline
 
-    library = {name: _asset(name) for name in ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE.txt")}
+    library = chart_library()
     description = read_run(run)
     summary = Summary.read(run)
     try:
@@ -91,9 +86,9 @@ def render(run: Path) -> str:
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
-        data=_embedded(charts),
+        data=embedded(charts),
         library=library,
-        style=(PAGE / "page.css").read_text(encoding="utf-8"),
+        style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
     )
 
@@ -113,22 +108,6 @@ def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
         value = value[int(key)] if isinstance(value, list) else value[key]
     words = getattr(formats, kind)(value)
     return markupsafe.Markup('<span data-figure="{}" data-value="{}">{}</span>').format(path, json.dumps(value), words)
-
-
-def _embedded(data: Any) -> str:
-    """JSON that may stand inside a script element."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-@cache
-def _asset(name: str) -> str:
-    try:
-        return (ASSETS / name).read_text(encoding="utf-8")
-    except OSError:
-        raise AssetError(
-            f"{ASSETS / name}: the chart library is missing; run `python scripts/fetch_assets.py` in the clone "
-            "(`make setup` does), then `cellbed report RUN`"
-        ) from None
 
 
 def _read_text(path: Path) -> str | None:

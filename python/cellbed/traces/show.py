@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 from rich import box
@@ -15,7 +14,6 @@ from cellbed.traces.entry import Entry
 from cellbed.traces.series import Part
 
 _ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
-_BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
 _CAPACITY: Final = (
@@ -38,15 +36,19 @@ _ROUND_TRIPS: Final = (
 )
 
 
-def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
-    """An entry as lines and tables: where it is from, what it amounts to, what to know of it, how to use it."""
+def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") -> RenderableType:
+    """An entry as lines and tables: where it is from, what it amounts to, what to know of it, how to use it.
+
+    picture: what is drawn below its figures.
+    """
     shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
     ways = [part for part in _ENDINGS if part in entry.parts]
     if ways:
         shown.append(_figures(entry, ways, _CAPACITY))
     if "round-trip" in entry.parts:
         shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
-    shown.append(Text("\n".join([*_pictures(entry), *_closing(entry, warnings)])))
+    shown.append(picture)
+    shown.append(Text("\n".join(_closing(entry, warnings))))
     return Group(*shown)
 
 
@@ -84,25 +86,6 @@ def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], scale: float, decim
     values = [figures[key] for key in keys if key in figures]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
     return "  ".join(f"{value / scale:.{decimals}f}" for value in flat)
-
-
-def _pictures(entry: Entry) -> Iterator[str]:
-    """A line for each series: what it does from its beginning to its end, from 0 to its highest."""
-    for part, held in entry.parts.items():
-        figures = held.statistics or {}
-        for key, unit, scale in (("outline_bit_s", "Mbit/s", 1e6), ("outline_ms", "ms", 1)):
-            if figures.get(key):
-                means = _means(figures[key])
-                highest = max(means) or 1.0
-                blocks = (_BLOCKS[min(len(_BLOCKS) - 1, int(mean / highest * len(_BLOCKS)))] for mean in means)
-                yield f"{part:<10} {''.join(blocks)} up to {highest / scale:.3g} {unit}"
-
-
-def _means(values: Sequence[float], width: int = 60) -> list[float]:
-    """Of so many stretches that are as even as they can be."""
-    count = min(width, len(values))
-    edges = [number * len(values) // count for number in range(count + 1)]
-    return [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
 
 
 def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:

@@ -288,6 +288,7 @@ def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.soundness import require_sound, sha256
     from cellbed.traces.statistics import statistics
     from cellbed.traces.statistics.clock import second_of_day
+    from cellbed.traces.statistics.definition import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     rows = require_sound(series)
@@ -298,7 +299,9 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date))),
+        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date)))
+        if series.duration_ns <= LONGEST_NS
+        else None,
     )
 
 

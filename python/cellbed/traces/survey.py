@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,21 +82,37 @@ def plan(archive: Archive, names: Iterable[str], definition: Definition, again: 
     return found
 
 
+def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, Statistics]:
+    """The statistics of an entry by part: the stored ones where they are by this definition. Raises TraceError."""
+    from cellbed.traces.statistics import statistics
+    from cellbed.traces.statistics.clock import second_of_day
+
+    entry = archive.entry(name)
+    starts = second_of_day(entry.about.date)
+    return {
+        part: held.statistics
+        if held.statistics is not None and definition.made(held.statistics)
+        else statistics(archive.series(name, part), definition, starts)
+        for part, held in entry.parts.items()
+    }
+
+
 def survey(
     archive: Archive, tasks: list[Task], definition: Definition, workers: int, told: Told
-) -> Iterator[tuple[Task, Statistics | TraceError]]:
+) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
     """Make the statistics of each task and keep them in its entry; gives what was found, or why nothing was.
 
-    told: called now and then with the bytes looked at since. Whoever stops taking results stops the workers.
+    told: called now and then with the bytes looked at since. Whoever closes it stops the workers.
     """
-    for task, found in _results(tasks, definition, workers, told):
-        result = found
-        if not isinstance(found, TraceError):
-            try:
-                _keep(archive, task, found)
-            except TraceError as error:
-                result = error
-        yield task, result
+    with closing(_results(tasks, definition, workers, told)) as results:
+        for task, found in results:
+            result = found
+            if not isinstance(found, TraceError):
+                try:
+                    _keep(archive, task, found)
+                except TraceError as error:
+                    result = error
+            yield task, result
 
 
 def _keep(archive: Archive, task: Task, found: Statistics) -> None:
@@ -107,7 +123,7 @@ def _keep(archive: Archive, task: Task, found: Statistics) -> None:
 
 def _results(
     tasks: list[Task], definition: Definition, workers: int, told: Told
-) -> Iterator[tuple[Task, Statistics | TraceError]]:
+) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
     workers = min(workers, len(tasks))
     if workers <= 1 or sum(task.size for task in tasks) < FEW_BYTES:
         for task in tasks:

@@ -43,6 +43,7 @@ def show(
 def _show_entry(name: str, as_json: bool) -> None:
     from rich.console import Console
 
+    from cellbed.gallery.terminal import sketch
     from cellbed.traces import open_archive
     from cellbed.traces.show import show as drawn
     from cellbed.traces.warnings import warnings
@@ -54,7 +55,7 @@ def _show_entry(name: str, as_json: bool) -> None:
         told = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
         print(json.dumps(told, indent=2))
     else:
-        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes))
+        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes, sketch(entry)))
 
 
 def _show_trace(name: str, as_json: bool) -> None:

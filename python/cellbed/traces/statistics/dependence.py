@@ -49,8 +49,8 @@ def autocorrelation(values: Floats, most: int) -> Floats:
     return products / square
 
 
-def figures(seconds: Floats) -> dict[str, float | bool]:
-    """Statistics of means over a second each; none of too few."""
+def figures(seconds: Floats, spacing_s: float = 1.0) -> dict[str, float | bool]:
+    """Statistics of means over a second each; none of too few. spacing_s: between one and the next, 1 at least."""
     count = len(seconds)
     if count < FEWEST or np.ptp(seconds) == 0:
         return {}
@@ -58,10 +58,11 @@ def figures(seconds: Floats) -> dict[str, float | bool]:
     found: dict[str, float | bool] = {"kpss": statistic, "stationary": statistic <= KPSS_5_PERCENT}
     # An estimate from less than four stretches of a lag says little.
     correlations = autocorrelation(seconds, count // 4)
-    for lag in LAGS_S:
-        if lag < len(correlations):
-            found[f"autocorrelation_{lag}s"] = float(correlations[lag])
+    for lag_s in LAGS_S:
+        lag = round(lag_s / spacing_s)
+        if 1 <= lag < len(correlations):
+            found[f"autocorrelation_{lag_s}s"] = float(correlations[lag])
     below = np.flatnonzero(correlations < 1 / np.e)
     if len(below):
-        found["correlation_time_s"] = float(below[0])
+        found["correlation_time_s"] = float(below[0]) * spacing_s
     return found

@@ -92,4 +92,4 @@ _ROUND_TRIPS: Final = {
     "quantiles_ms": Figure("ms", "P0, P2, P4, … P100"),
 } | {f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times") for name, share in OF_TIMES.items()}
 
-FIGURES: Final = _COMMON | _CAPACITY | _ROUND_TRIPS
+FIGURES: Final = _CAPACITY | _ROUND_TRIPS | _COMMON

@@ -104,8 +104,11 @@ class Opportunities:
 
     def _count_bursts(self, sizes: Times, silences: Times) -> None:
         self._bursts.add_whole(sizes, 1.0)
-        silences = np.where(sizes > 1, np.minimum(silences // (_MS // 10), _LONGEST_BATCHING), 0)
-        self._batching += np.bincount(silences, sizes, _LONGEST_BATCHING + 1)
+        several = sizes > 1
+        gathered = sizes[several]
+        steps = np.minimum(silences[several] // (_MS // 10), _LONGEST_BATCHING)
+        self._batching += np.bincount(steps, gathered, _LONGEST_BATCHING + 1)
+        self._batching[0] += sizes.sum() - gathered.sum()
 
     def _add_bins(self, instants: Times, sizes: Times) -> None:
         bins = instants // (self.bins.finest_ns // _MS)
@@ -122,19 +125,16 @@ class Opportunities:
 
     def _emit_between(self, numbers: Times, counts: Times) -> None:
         """Hand on every bin before the last of `numbers`, which may get more."""
-        if numbers[0] > self._bin:
-            self._emit(int(numbers[0]))
-        if numbers[-1] - numbers[0] > BLOCK:
-            # A long silence lies in between: rare, so bin by bin of those that have something.
-            for number, count in zip(numbers[:-1].tolist(), counts[:-1].tolist(), strict=True):
-                self._emit(number)
-                self._in_bin = count
-            self._emit(int(numbers[-1]))
-            return
-        dense = np.zeros(int(numbers[-1] - numbers[0]))
-        dense[numbers[:-1] - numbers[0]] = counts[:-1]
-        self.bins.add(dense)
-        self._bin = int(numbers[-1])
+        first, last = int(numbers[0]), int(numbers[-1])
+        if first > self._bin:
+            self._emit(first)
+        for begin in range(first, last, BLOCK):
+            end = min(begin + BLOCK, last)
+            low, high = np.searchsorted(numbers, (begin, end))
+            dense = np.zeros(end - begin)
+            dense[numbers[low:high] - begin] = counts[low:high]
+            self.bins.add(dense)
+        self._bin = last
 
     def _emit(self, end: int) -> None:
         """Hand on the bin that is open and empty ones behind it, up to the bin `end`, exclusive."""

@@ -39,6 +39,7 @@ class RoundTrips:
         self._pairs = 0
         self._before: float | None = None
         self._run = self._longest_run = 0
+        self._last: tuple[int, bool] | None = None
 
     def add(self, at: Times, trips: Floats) -> None:
         """Take the next probes. trips: ns, NaN where no answer came."""
@@ -69,6 +70,8 @@ class RoundTrips:
 
     def finish(self, duration_ns: int) -> None:
         """Nothing more comes."""
+        if self._last is not None:
+            self.silences.follow(np.array([self._last[0]]), np.array([False]))
         self.silences.close(duration_ns)
 
     @property
@@ -112,8 +115,12 @@ class RoundTrips:
         }
 
     def _add_losses(self, at: Times, lost: NDArray[np.bool_]) -> None:
-        """Outages last from a lost probe that follows an answered one to the next answered probe."""
-        self.silences.follow(at, lost)
+        """Outages last from the first to the last of probes that are lost one after the other."""
+        before = np.array([], np.int64) if self._last is None else np.array([self._last[0]])
+        was_lost = np.array([], np.bool_) if self._last is None else np.array([self._last[1]])
+        both = np.concatenate((was_lost, lost[:-1])) & lost[1 - len(before) :]
+        self.silences.follow(np.concatenate((before, at[:-1])), both)
+        self._last = (int(at[-1]), bool(lost[-1]))
         edges = np.flatnonzero(np.diff(lost, prepend=self._run > 0))
         if self._run:
             edges = np.concatenate(([-self._run], edges))

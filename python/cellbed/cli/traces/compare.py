@@ -1,0 +1,76 @@
+"""``cellbed traces compare``."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, duration, entry_names
+
+if TYPE_CHECKING:
+    from cellbed.traces.series import Part
+
+
+class _Part(StrEnum):
+    uplink = "uplink"
+    downlink = "downlink"
+    round_trip = "round-trip"
+
+
+def compare(
+    names: Annotated[
+        list[str], typer.Argument(help="Entries of the archive.", show_default=False, autocompletion=entry_names)
+    ],
+    part: Annotated[_Part | None, typer.Option("--part", help="Only this part of them.", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Draw them too: .png, .svg, or .html to zoom in.", show_default=False
+        ),
+    ] = None,
+    outage: Annotated[
+        int,
+        typer.Option(
+            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
+        ),
+    ] = "300 ms",  # type: ignore[assignment]
+    as_json: bool = AS_JSON,
+) -> None:
+    """Put entries beside each other, and on the same axes.
+
+    \b
+    Examples:
+      cellbed traces compare lte-suburban 5g-midband
+      cellbed traces compare lte-suburban 5g-midband --part uplink -o both.png
+    """
+    from cellbed.cli.traces.surveying import waiting
+    from cellbed.gallery.panels import comparison
+    from cellbed.gallery.read import analysed
+    from cellbed.gallery.write import require_ending, write_picture
+    from cellbed.traces import open_archive
+    from cellbed.traces.series import PARTS
+    from cellbed.traces.statistics import Definition
+
+    if out is not None:
+        require_ending(out)
+    directions: tuple[Part, ...] = PARTS if part is None else (part.value,)
+    archive, definition = open_archive(), Definition(outage)
+    with waiting("reading"):
+        entries = {name: analysed(archive, name, definition, directions) for name in names}
+    figures = {name: {of: found.statistics for of, found in parts.items()} for name, parts in entries.items()}
+    if out is not None:
+        write_picture(comparison(entries, directions), out)
+    if as_json:
+        print(json.dumps(figures, indent=2))
+        return
+    from rich.console import Console
+
+    from cellbed.gallery.figures import beside
+
+    Console(highlight=False).print(beside(figures, directions))
+    if out is not None:
+        print(out)

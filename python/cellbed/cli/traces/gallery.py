@@ -1,0 +1,43 @@
+"""``cellbed traces gallery``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import entry_names
+
+
+def gallery(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Entries; left out: all.", show_default=False, autocompletion=entry_names),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("traces.html"),
+) -> None:
+    """Write one page of the archive's entries to look through, find and filter; it opens offline.
+
+    It is made of the statistics that entries keep; `cellbed traces stats --all` makes those that are missing.
+
+    \b
+    Examples:
+      cellbed traces gallery
+      cellbed traces gallery lte-suburban 5g-midband -o two.html
+    """
+    from cellbed.cli.traces.surveying import waiting
+    from cellbed.gallery.page import gallery_page
+    from cellbed.gallery.read import readable
+    from cellbed.gallery.write import write_whole
+    from cellbed.traces import open_archive
+
+    archive = open_archive()
+    with waiting("reading the archive"):
+        entries, problems = readable(archive, names or archive.names())
+        page = gallery_page(entries, problems).encode()
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    write_whole(out, page)
+    print(out)

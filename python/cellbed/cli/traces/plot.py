@@ -1,0 +1,54 @@
+"""``cellbed traces plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import duration, entry_names
+
+
+def plot(
+    name: Annotated[
+        str, typer.Argument(help="An entry of the archive.", show_default=False, autocompletion=entry_names)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The picture: .png, .svg, or .html to zoom in; left out: NAME.png here.",
+            show_default=False,
+        ),
+    ] = None,
+    outage: Annotated[
+        int,
+        typer.Option(
+            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
+        ),
+    ] = "300 ms",  # type: ignore[assignment]
+) -> None:
+    """Draw an entry: rate over time, outages, distributions, uplink against downlink; round-trip times and their hours.
+
+    \b
+    Examples:
+      cellbed traces plot lte-suburban
+      cellbed traces plot lte-suburban -o lte.html
+    """
+    from cellbed.cli.traces.surveying import waiting
+    from cellbed.gallery.panels import portrait
+    from cellbed.gallery.read import analysed
+    from cellbed.gallery.write import require_ending, write_picture
+    from cellbed.traces import open_archive
+    from cellbed.traces.statistics import Definition
+
+    path = Path(f"{name}.png") if out is None else out
+    require_ending(path)
+    archive = open_archive()
+    with waiting(f"reading {name}"):
+        parts = analysed(archive, name, Definition(outage))
+        write_picture(portrait(name, archive.entry(name).about, parts), path)
+    print(path)

@@ -1,0 +1,74 @@
+"""``cellbed traces stats``."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, duration, entry_names
+
+
+def stats(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Entries of the archive.", show_default=False, autocompletion=entry_names),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Make and store those that entries lack, of the whole archive.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Make and store them although they are there.")] = False,
+    outage: Annotated[
+        int,
+        typer.Option(
+            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
+        ),
+    ] = "300 ms",  # type: ignore[assignment]
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Processes at once.", show_default="one per core")
+    ] = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Tell the statistics of entries; each is explained in docs/trace-statistics.md.
+
+    With --all, they are made in parallel and stored as they become ready: after Ctrl-C the same command goes on. Exit
+    status 1 if an entry is damaged.
+
+    \b
+    Examples:
+      cellbed traces stats lte-suburban
+      cellbed traces stats lte-suburban --outage '100 ms' --json | jq .
+      cellbed traces stats --all
+    """
+    from cellbed.cli.traces.surveying import surveyed, waiting
+    from cellbed.traces import open_archive
+    from cellbed.traces.statistics import Definition
+    from cellbed.traces.survey import figures
+
+    if not names and not everything:
+        raise typer.BadParameter("name entries, or write --all")
+    if outage <= 0:
+        raise typer.BadParameter("an outage has a length above 0")
+    archive, definition = open_archive(), Definition(outage)
+    if everything or again:
+        done = surveyed(archive, names or archive.names(), definition, again, jobs or os.cpu_count() or 1)
+        print(json.dumps(asdict(done), indent=2) if as_json else done)
+        if done.problems:
+            raise typer.Exit(1)
+        return
+    with waiting("reading"):
+        found = {name: figures(archive, name, definition) for name in names or []}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    from rich.console import Console
+
+    from cellbed.gallery.figures import of_one
+
+    console = Console(highlight=False)
+    for name, parts in found.items():
+        console.print(f"[bold]{name}[/]")
+        console.print(of_one(parts))

@@ -1,0 +1,80 @@
+"""What is told while series are read: of one, and of the whole archive."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cellbed.traces import Archive
+    from cellbed.traces.statistics import Definition
+
+
+def waiting(words: str) -> AbstractContextManager[object]:
+    """Say on a terminal what is going on."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(words)
+
+
+@dataclass(slots=True)
+class Surveyed:
+    """made: series whose statistics were made. there: those that had them. bytes: of the series to look at.
+
+    problems: what is wrong with entries that could not be looked at, by name.
+    """
+
+    made: int = 0
+    there: int = 0
+    bytes: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        words = f"{self.made} series looked at, {self.there} had their statistics"
+        return words + (f", {len(self.problems)} entries could not be looked at" if self.problems else "")
+
+
+def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool, jobs: int) -> Surveyed:
+    """Make the statistics that entries lack; problems are told on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from cellbed.traces import TraceError
+    from cellbed.traces.survey import plan, survey
+
+    todo = plan(archive, names, definition, again)
+    found = Surveyed(there=todo.done, bytes=todo.size, problems=dict(todo.problems))
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        at = bar.add_task(f"0 of {len(todo.tasks)} series", total=todo.size)
+        with closing(
+            survey(archive, todo.tasks, definition, jobs, lambda size: bar.update(at, advance=size))
+        ) as results:
+            try:
+                for number, (task, result) in enumerate(results, 1):
+                    if isinstance(result, TraceError):
+                        found.problems[task.name] = str(result)
+                    else:
+                        found.made += 1
+                    bar.update(at, description=f"{number} of {len(todo.tasks)} series")
+            except KeyboardInterrupt:
+                said = f"interrupted: {found.made} series are stored; the same command goes on with the rest"
+                print(said, file=sys.stderr)
+                raise
+    for problem in found.problems.values():
+        print(f"warning: {problem}", file=sys.stderr)
+    return found

@@ -1,0 +1,252 @@
+"""What a picture of one entry, or of several on the same axes, consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cellbed.gallery.panel import Curve, Panel, Picture, Row, Unit, duration_words, rate_unit, rate_words, time_unit
+from cellbed.report.palette import of_place
+from cellbed.traces.entry import About
+from cellbed.traces.series import PARTS, Part
+from cellbed.traces.statistics import Analysis
+
+Floats = NDArray[np.float64]
+Parts = Mapping[Part, Analysis]
+
+COLOURS: Final[dict[Part, str]] = {
+    "uplink": of_place("uplink")[1],
+    "downlink": of_place("downlink")[1],
+    "round-trip": of_place("remote")[0],
+}
+SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
+"""Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
+MOST_POINTS: Final = 700
+
+
+def portrait(name: str, about: About, parts: Parts) -> Picture:
+    """The picture of one entry."""
+    panels = []
+    capacity = {part: found for part, found in parts.items() if part != "round-trip"}
+    if capacity:
+        colours = [(part.capitalize(), COLOURS[part], found) for part, found in capacity.items()]
+        panels += [_rates(colours, "Rate over time"), _outages(colours)]
+    trips = parts.get("round-trip")
+    if trips is not None:
+        panels.append(_trips_over_time([("Round-trip time", COLOURS["round-trip"], trips)]))
+    if capacity:
+        panels.append(_rate_distribution(colours, both_scales=True))
+    if len(capacity) == 2 and all(len(found.seconds) for found in capacity.values()):
+        panels.append(_asymmetry(capacity["uplink"], capacity["downlink"]))
+    if trips is not None and trips.distributions:
+        panels.append(_trip_distribution([("Round-trip time", COLOURS["round-trip"], trips)]))
+    if trips is not None and "hours" in trips.statistics:
+        panels.append(_hours(trips))
+    return Picture(name, sentence(about, max((found.duration_ns for found in parts.values()), default=0)), panels)
+
+
+def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
+    """Several entries on the same axes: over time one direction after the other, then the distributions."""
+    panels, distributions = [], []
+    for part in directions:
+        having = [(name, parts[part]) for name, parts in entries.items() if part in parts]
+        if not having:
+            continue
+        names = list(entries)
+        drawn = [(name, SEVERAL[names.index(name) % len(SEVERAL)], found) for name, found in having]
+        if part == "round-trip":
+            panels.append(_trips_over_time(drawn))
+            if any(found.distributions for _, found in having):
+                distributions.append(_trip_distribution([each for each in drawn if each[2].distributions]))
+        else:
+            word = part.capitalize()
+            panels.append(_rates(drawn, f"{word}: rate over time"))
+            panels.append(_outages(drawn, word))
+            distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
+    return Picture(" · ".join(entries), "", panels + distributions)
+
+
+def sentence(about: About, duration_ns: int) -> str:
+    """``"synthetic, 4g, driving, Delft, 2021-04, 120 s"``."""
+    known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, about.date)
+    return ", ".join([*(each for each in known if each), duration_words(duration_ns / 1e9)])
+
+
+_Drawn = list[tuple[str, str, Analysis]]
+
+
+def _rates(drawn: _Drawn, title: str) -> Panel:
+    profiles = [(name, colour, *_thinned(found)) for name, colour, found in drawn]
+    unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
+    widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles if len(x) > 1})
+    end_s = _end(drawn)
+    clock = time_unit(end_s)
+    over = f", means over {' and '.join(f'{width:.3g}' for width in widths[:2])} s" if widths else ""
+    notes = [f"{name} mean {rate_words(found.statistics['mean_bit_s'])}" for name, _, found in drawn]
+    return Panel(
+        "time",
+        title,
+        _since_start(clock),
+        f"rate, {unit.name}",
+        [Curve(name, colour, x * clock.factor, y * unit.factor) for name, colour, x, y in profiles],
+        note=" · ".join(notes) + over,
+        end=end_s * clock.factor,
+    )
+
+
+def _outages(drawn: _Drawn, word: str = "") -> Panel:
+    least = min(found.statistics["outage_from_ms"] for *_, found in drawn)
+    end_s = _end(drawn)
+    clock = time_unit(end_s)
+    notes, rows = [f"no opportunity for {least:g} ms or more"], []
+    for name, colour, found in drawn:
+        count = found.statistics["outages"]
+        share = found.statistics["outage_share"] * 100
+        longest = found.statistics.get("outage_longest_ms", 0) / 1e3
+        begins, lengths = found.outages
+        rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
+        if len(drawn) <= 2 and count:
+            notes.append(f"{name} {share:.2g} % of the time, longest {longest:.3g} s")
+    return Panel(
+        "spans",
+        f"{word}: outages" if word else "Outages",
+        _since_start(clock),
+        "",
+        rows=rows,
+        note=" · ".join(notes),
+        end=end_s * clock.factor,
+    )
+
+
+def _rate_distribution(drawn: _Drawn, *, both_scales: bool, word: str = "") -> Panel:
+    curves, largest = [], 0.0
+    for *_, found in drawn:
+        largest = max(largest, *(float(values[-1]) for values, _ in found.distributions.values()), 0.0)
+    unit = rate_unit(largest / 2)
+    for name, colour, found in drawn:
+        scales = [scale for scale in ("100ms", "1s") if scale in found.distributions]
+        for number, scale in enumerate(scales if both_scales else scales[:1]):
+            values, shares = _visible(*found.distributions[scale])
+            label = f"{name}, over {scale.replace('ms', ' ms') if 'ms' in scale else '1 s'}"
+            curves.append(Curve(label, colour, values * unit.factor, shares * 100, faint=number == 1, steps=True))
+    title = f"{word}: distribution of the rate" if word else "Distribution of the rate"
+    return Panel("distribution", title, f"rate, {unit.name}", "share at most that, %", curves)
+
+
+def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
+    """The rates of the two directions in the same seconds."""
+    count = min(len(uplink.seconds), len(downlink.seconds))
+    up, down = uplink.seconds[:count], downlink.seconds[:count]
+    unit = rate_unit(max(float(up.max(initial=0)), float(down.max(initial=0))))
+    step = max(1, count // 2000)
+    order = np.argsort(up[::step], kind="stable")
+    most = max(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
+    means = [found.statistics["mean_bit_s"] for found in (uplink, downlink)]
+    note = f"downlink to uplink {means[1] / means[0]:.3g} on average" if means[0] else ""
+    if count > 2 and up.std() > 0 and down.std() > 0:
+        note += f", correlation {np.corrcoef(up, down)[0, 1]:.2f}"
+    diagonal = np.array([0.0, most])
+    return Panel(
+        "scatter",
+        "Uplink and downlink in the same second",
+        f"uplink, {unit.name}",
+        f"downlink, {unit.name}",
+        [
+            Curve("a second", "#434a57", up[::step][order] * unit.factor, down[::step][order] * unit.factor, dots=True),
+            Curve("equal", "#8b94a3", diagonal, diagonal, faint=True),
+        ],
+        note=note,
+    )
+
+
+def _trips_over_time(drawn: _Drawn) -> Panel:
+    curves, notes = [], []
+    end_s = _end(drawn)
+    clock = time_unit(end_s)
+    for name, colour, found in drawn:
+        x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
+        known = np.isfinite(found.profile)
+        band = len(drawn) == 1 and found.low is not None and found.high is not None
+        low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
+        curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
+        if "p50_ms" in found.statistics:
+            words = f"median {found.statistics['p50_ms']:.3g} ms, P99 {found.statistics['p99_ms']:.3g} ms"
+            notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
+    width = max(found.step_ns for *_, found in drawn) / 1e9
+    return Panel(
+        "time",
+        "Round-trip time over time",
+        _since_start(clock),
+        "round-trip time, ms",
+        curves,
+        note=" · ".join(notes) + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {width:.3g} s",
+        log_y=any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn),
+        end=end_s * clock.factor,
+    )
+
+
+def _trip_distribution(drawn: _Drawn) -> Panel:
+    curves, notes = [], []
+    for name, colour, found in drawn:
+        values, shares = _visible(*found.distributions[""])
+        curves.append(Curve(name, colour, values, shares * 100, steps=True))
+        places = found.statistics.get("modes_ms", [])
+        if len(places) > 1:
+            notes.append(f"{len(places)} modes: {', '.join(f'{place:.3g}' for place in places)} ms")
+    return Panel(
+        "distribution",
+        "Distribution of the round-trip time",
+        "round-trip time, ms",
+        "share at most that, %",
+        curves,
+        note=" · ".join(notes),
+        log_x=True,
+    )
+
+
+def _hours(found: Analysis) -> Panel:
+    hours = np.array(found.statistics["hours"], float)
+    known = found.statistics["hours_known"]
+    return Panel(
+        "hours",
+        "Round-trip time by hour of the day" if known else "Round-trip time by hour since the start, of 24",
+        "hour of the day" if known else "hour since the start",
+        "round-trip time, ms",
+        [
+            Curve("median", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p50_ms"])),
+            Curve("P95", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p95_ms"]), faint=True),
+        ],
+    )
+
+
+def _end(drawn: _Drawn) -> float:
+    """How long the longest of them is, s."""
+    return max(found.duration_ns for *_, found in drawn) / 1e9
+
+
+def _since_start(clock: Unit) -> str:
+    return f"time since the start, {clock.name}"
+
+
+def _thinned(found: Analysis) -> tuple[Floats, Floats]:
+    """Means of neighbours, MOST_POINTS at most, with the times of their middles in s."""
+    factor = max(1, -(-len(found.profile) // MOST_POINTS))
+    whole = len(found.profile) // factor * factor
+    means: Floats = found.profile[:whole].reshape(-1, factor).mean(axis=1)
+    return _middles(len(means), factor * found.step_ns / 1e9), means
+
+
+def _middles(count: int, width: float) -> Floats:
+    return (np.arange(count, dtype=np.float64) + 0.5) * width
+
+
+def _visible(values: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """The steps of a distribution function, as many as can be seen."""
+    if len(values) <= MOST_POINTS:
+        return values, shares
+    kept = np.searchsorted(shares, np.linspace(0, 1, MOST_POINTS)[1:] - 1e-12)
+    kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
+    return values[kept], shares[kept]

@@ -1,0 +1,36 @@
+"""What pictures need of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cellbed.traces.entry import Entry
+from cellbed.traces.errors import TraceError
+from cellbed.traces.series import PARTS, Part
+from cellbed.traces.statistics import DEFAULT, Analysis, Definition, analyse
+from cellbed.traces.statistics.clock import second_of_day
+from cellbed.traces.store import Archive
+
+
+def analysed(
+    archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
+) -> dict[Part, Analysis]:
+    """The parts of an entry, read whole. Raises TraceError, also where it has none of them."""
+    entry = archive.entry(name)
+    starts = second_of_day(entry.about.date)
+    wanted = [part for part in parts if part in entry.parts]
+    if not wanted:
+        has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"
+        raise TraceError(f"'{name}' has no {' or '.join(parts)}: it has {has}")
+    return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}
+
+
+def readable(archive: Archive, names: Iterable[str]) -> tuple[list[Entry], list[str]]:
+    """The entries that can be read, and what is wrong with the others."""
+    entries, problems = [], []
+    for name in names:
+        try:
+            entries.append(archive.entry(name))
+        except TraceError as error:
+            problems.append(str(error))
+    return entries, problems

@@ -1,0 +1,49 @@
+"""A small plot of an entry for a terminal, from the statistics that it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cellbed.gallery.panel import Unit, duration_words, rate_unit
+from cellbed.gallery.panels import COLOURS
+from cellbed.gallery.stored import stored
+from cellbed.traces.entry import Entry
+from cellbed.traces.series import Content
+from cellbed.traces.statistics import Analysis
+
+WIDTH = 60
+HEIGHT = 4
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+def sketch(entry: Entry) -> RenderableType:
+    """Rate, or round-trip time, of each part over its duration; nothing for an entry without statistics."""
+    return Group(*(_plot(part, COLOURS[part], found) for part, found in stored(entry).items() if len(found.profile)))
+
+
+def _plot(name: str, colour: str, found: Analysis) -> Text:
+    values = found.profile
+    columns = min(WIDTH, len(values))
+    heights = np.array([part.mean() for part in np.array_split(values, columns)])
+    highest = max(float(heights.max()), 1e-9)
+    unit = Unit("ms", 1.0) if found.content is Content.ROUND_TRIP else rate_unit(highest)
+    text = Text()
+    for row, line in enumerate(_lines(heights / highest)):
+        label = f"{highest * unit.factor:.3g} {unit.name}" if row == 0 else "0" if row == HEIGHT - 1 else ""
+        text.append(f"{name if row == 0 else '':<11}{label:>13} ", "dim")
+        text.append(line, colour)
+        text.append("\n")
+    end = duration_words(found.duration_ns / 1e9)
+    text.append(f"{'':25}0 s{end:>{max(columns - 3, len(end) + 1)}}\n", "dim")
+    return text
+
+
+def _lines(shares: NDArray[np.float64]) -> list[str]:
+    """Columns of eighths of a character, HEIGHT characters high, the uppermost line first; what is above 0 is seen."""
+    eighths = np.where(shares > 0, np.maximum(1, np.round(shares * HEIGHT * 8)), 0).astype(int)
+    return [
+        "".join(_EIGHTHS[each] for each in np.clip(eighths - 8 * row, 0, 8).tolist()) for row in reversed(range(HEIGHT))
+    ]

@@ -1,0 +1,373 @@
+"""Pictures of traces: as data, as files, on the terminal, and as pages in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+from rich.console import Console
+from typer.testing import CliRunner
+
+from archive_examples import MS, SECOND, write_opportunities
+from cellbed.cli.main import app
+from cellbed.gallery.drawing import draw
+from cellbed.gallery.page import gallery_page, picture_page
+from cellbed.gallery.panel import rate_words
+from cellbed.gallery.panels import comparison, portrait
+from cellbed.gallery.read import analysed
+from cellbed.gallery.stored import stored
+from cellbed.gallery.terminal import sketch
+from cellbed.gallery.write import PictureError
+from cellbed.report.chart_library import ASSETS
+from cellbed.traces import Archive, TraceError
+from cellbed.traces.entry import About, Entry
+from cellbed.traces.series import Content, Series
+
+needs_assets = pytest.mark.skipif(
+    not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
+)
+
+
+def add_link(archive: Archive, name: str, *, seconds: int = 60, outage: Sequence[int] = (), **about: str) -> Entry:
+    """Both directions; the downlink has four times the rate. outage: seconds in which the uplink is silent."""
+    random = np.random.default_rng(len(name))
+    with archive.draft(About.model_validate({"origin": "recorded"} | about)) as draft:
+        for part, each in (("uplink", 1000), ("downlink", 4000)):
+            count = each * seconds // 2
+            stamps = np.sort(random.integers(0, seconds * 1000, count))
+            if part == "uplink":
+                stamps = stamps[~np.isin(stamps // 1000, list(outage))]
+            write_opportunities(draft, part, stamps.tolist(), seconds * SECOND)  # type: ignore[arg-type]
+        return archive.keep(draft, name)
+
+
+def add_trips(archive: Archive, name: str, *, hours: int = 5, **about: str) -> Entry:
+    """Round-trip times with a change of route in the middle, and some lost."""
+    random = np.random.default_rng(7)
+    at = np.arange(0, hours * 3600, 2)
+    trips = np.where(at < hours * 1800, 20, 30) + random.gamma(2, 0.4, len(at))
+    with archive.draft(About.model_validate({"origin": "recorded"} | about)) as draft:
+        path = draft.folder / "round-trip.parquet"
+        column = pl.Series((trips * MS).astype(np.int64)).set(pl.Series(random.random(len(at)) < 0.01), None)
+        pl.DataFrame({"at_ns": at * SECOND, "round_trip_ns": column}).write_parquet(path)
+        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, hours * 3600 * SECOND)
+        return archive.keep(draft, name)
+
+
+def printed(renderable: Any) -> str:
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_every_panel_has_axes_with_units(archive: Archive) -> None:
+    entry = add_link(archive, "walk", outage=(20, 21))
+    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    kinds = [panel.kind for panel in picture.panels]
+    assert kinds == ["time", "spans", "distribution", "scatter"]
+    for panel in picture.panels:
+        assert re.search(r", (s|h|Mbit/s|ms|%)$", panel.x_label), panel
+        assert panel.kind == "spans" or re.search(r", (Mbit/s|ms|%)$", panel.y_label), panel
+    rates, outages, distribution, asymmetry = picture.panels
+    assert [curve.name for curve in rates.curves] == ["Uplink", "Downlink"]
+    for curve, mean in zip(rates.curves, (6, 24), strict=True):
+        assert np.mean(curve.y) == pytest.approx(mean, rel=0.05)
+    assert [(row.name, len(row.begins)) for row in outages.rows] == [("Uplink: 1", 1), ("Downlink: 0", 0)]
+    assert outages.rows[0].begins[0] == pytest.approx(20, abs=0.02)
+    assert outages.rows[0].lengths[0] == pytest.approx(2, abs=0.02)
+    assert [curve.y[-1] for curve in distribution.curves] == [100] * 4
+    assert "downlink to uplink 4.1" in asymmetry.note
+
+
+def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:
+    entry = add_trips(archive, "ping", date="2026-04-01T22:00")
+    picture = portrait("ping", entry.about, analysed(archive, "ping"))
+    over_time, distribution, hours = picture.panels
+    assert over_time.x_label == "time since the start, h"
+    (curve,) = over_time.curves
+    assert curve.low is not None
+    assert curve.high is not None
+    assert (curve.low <= curve.y).all()
+    assert (curve.y <= curve.high).all()
+    assert "2 modes" in distribution.note
+    assert hours.title == "Round-trip time by hour of the day"
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
+
+
+def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
+    entry = add_link(archive, "walk", technology="5g", place="<Delft> & $x$")
+    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    content = draw(picture, "svg")
+    assert content == draw(picture, "svg")
+    for word in ("rate, Mbit/s", "time since the start, s", "share at most that, %", "Uplink", "&lt;Delft&gt;", "$x$"):
+        assert word in content.decode()
+
+
+def test_a_png_has_the_colours_of_both_directions(archive: Archive, tmp_path: Path) -> None:
+    add_link(archive, "walk", outage=(5,))
+    (tmp_path / "a.png").write_bytes(draw(portrait("walk", About(origin="recorded"), analysed(archive, "walk")), "png"))
+    pixels = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
+    for colour in ("2f74c0", "2f8f72"):
+        wanted = np.array([int(colour[i : i + 2], 16) for i in (0, 2, 4)])
+        assert (np.abs(pixels.astype(int) - wanted).max(axis=1) < 8).sum() > 500
+
+
+def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
+    for name in ("one", "three"):
+        add_link(archive, name)
+    add_trips(archive, "ping")
+    entries = {name: analysed(archive, name) for name in ("one", "three", "ping")}
+    picture = comparison(entries)
+    titles = [panel.title for panel in picture.panels]
+    assert len([title for title in titles if title.startswith("Uplink")]) == 3
+    assert "Round-trip time over time" in titles
+    colours = [{curve.name.split(",")[0]: curve.colour for curve in panel.curves} for panel in picture.panels]
+    for found in colours:
+        assert all(colours[0].get(name, colour) == colour for name, colour in found.items())
+    assert len(comparison(entries, ("downlink",)).panels) == 3
+    draw(picture, "png")
+
+
+def test_what_is_stored_suffices_for_a_sketch(archive: Archive) -> None:
+    entry = add_link(archive, "walk", outage=(20, 21))
+    sketched, whole = stored(entry)["uplink"], analysed(archive, "walk")["uplink"]
+    assert sketched.profile.mean() == pytest.approx(whole.profile.mean(), rel=1e-3)
+    assert sketched.outages[0].tolist() == whole.outages[0].tolist()
+    text = printed(sketch(entry))
+    assert "uplink" in text
+    assert "Mbit/s" in text
+    assert "60 s" in text
+    bars = text.splitlines()[3].split()[-1]  # the last line of the uplink's plot
+    assert len(bars) <= 60
+
+
+def test_the_sketch_shows_silence_as_nothing(archive: Archive) -> None:
+    entry = add_link(archive, "walk", outage=range(30, 60))
+    lowest = printed(sketch(entry)).splitlines()[3]
+    assert lowest.rstrip().endswith("█")
+    assert 25 + 28 <= len(lowest.rstrip()) <= 25 + 32
+
+
+class Page:
+    """A page open in the browser, with everything it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1200) -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900})
+        self.said: list[str] = []
+        self.requested: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.requested.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
+
+    def inked(self, selector: str) -> list[bool]:
+        """Whether each chart has anything but axes on it: a colour that is no grey."""
+        script = """all => all.map(c => {
+            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            for (let i = 0; i < d.length; i += 4) {
+                const [least, most] = [Math.min(d[i], d[i + 1], d[i + 2]), Math.max(d[i], d[i + 1], d[i + 2])];
+                if (d[i + 3] > 90 && most - least > 60) return true;
+            }
+            return false; })"""
+        found: list[bool] = self.page.eval_on_selector_all(f"{selector} canvas", script)
+        return found
+
+
+@needs_assets
+def test_a_picture_opens_offline_and_can_be_zoomed(browser: Any, archive: Archive, tmp_path: Path) -> None:
+    about = About(origin="recorded", place="</script><script>boom()</script>")
+    add_link(archive, "walk", outage=(20,))
+    add_trips(archive, "ping")
+    parts = analysed(archive, "walk") | analysed(archive, "ping")
+    path = tmp_path / "walk.html"
+    path.write_text(picture_page(portrait("walk", about, parts)), encoding="utf-8")
+    page = Page(browser, path)
+    assert page.said == []
+    assert page.requested == [path.as_uri()]
+    assert "</script><script>boom()" in page.page.inner_text(".facts")
+    inked = page.inked("#picture")
+    assert len(inked) == 7
+    assert [inked[i] for i in range(7) if i != 4] == [True] * 6  # seconds against seconds are drawn in grey
+    over = page.page.locator(".u-over").first.bounding_box()
+    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60)
+    assert re.search(r"Uplink:?\s*\d", page.page.locator(".u-legend").first.inner_text())
+    before = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    page.page.mouse.move(over["x"] + over["width"] * 0.3, over["y"] + 60)
+    page.page.mouse.down()
+    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60, steps=4)
+    page.page.mouse.up()
+    page.page.wait_for_selector("#reset:not([hidden])")
+    page.page.wait_for_timeout(100)
+    zoomed = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    # Rate and outages are over the same time; the round-trip times are over another.
+    assert [old != new for old, new in zip(before, zoomed, strict=True)] == [True, True, *[False] * 5]
+    page.page.click("#reset")
+    page.page.wait_for_timeout(100)
+    assert page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())") == before
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
+
+
+@needs_assets
+def test_the_gallery_finds_filters_sorts_and_shows_hundreds(browser: Any, archive: Archive, tmp_path: Path) -> None:
+    walk = add_link(archive, "walk", outage=(20, 21), technology="5g", mobility="walking", operator="KPN")
+    ping = add_trips(archive, "ping", technology="fixed")
+    made = add_link(archive, "made", technology="4g", origin="synthetic")
+    many = [
+        walk.model_copy(update={"name": f"walk-{i:03}", "about": walk.about.model_copy(update={"mobility": mobility})})
+        for i, mobility in enumerate(["driving", "train"] * 150)
+    ]
+    path = tmp_path / "traces.html"
+    path.write_text(gallery_page([walk, ping, made, *many], ["<b>x</b>/entry.toml: missing"]), encoding="utf-8")
+    page = Page(browser, path)
+    assert page.said == []
+    assert page.requested == [path.as_uri()]
+    assert page.page.inner_text("#count") == "303 entries"
+    assert "<b>x</b>/entry.toml: missing" in page.page.inner_text("#problems")
+    first = page.page.locator(".card").first
+    assert "uplink 5.79 Mbit/s" in first.inner_text()
+    assert page.page.locator(".card svg path").count() < 303 * 2  # what is out of sight is not drawn
+    assert first.locator("svg path").count() == 2
+
+    def shown() -> list[str]:
+        names: list[str] = page.page.eval_on_selector_all(".card:not([hidden]) b", "all => all.map(e => e.textContent)")
+        return names
+
+    page.page.select_option("#mobility", "train")
+    assert len(shown()) == 150
+    page.page.fill("#find", "walk-00")
+    assert shown() == [f"walk-00{i}" for i in (1, 3, 5, 7, 9)]
+    page.page.select_option("#mobility", "")
+    page.page.fill("#find", "")
+    page.page.select_option("#origin", "synthetic")
+    assert shown() == ["made"]
+    page.page.fill("#least", "1000")
+    assert shown() == []
+    assert page.page.is_visible("#none")
+    page.page.fill("#least", "")
+    page.page.select_option("#origin", "")
+    page.page.select_option("#sort", "delay")
+    assert shown()[0] == "ping"
+    page.page.select_option("#sort", "name")
+
+    page.page.locator(".card").first.click()
+    assert page.page.inner_text("dialog h2") == "walk"
+    assert "decides the P99" in page.page.inner_text("dialog ul")
+    assert page.inked("dialog") == [True] * 3
+    assert page.page.evaluate("location.hash") == "#walk"
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_function("!document.querySelector('dialog').open")
+    assert page.page.locator("dialog canvas").count() == 0
+    page.page.set_viewport_size({"width": 400, "height": 800})
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.said == []
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["traces", *arguments])
+
+
+@pytest.fixture
+def home(archive: Archive) -> Archive:
+    """The user's archive with two links."""
+    add_link(archive, "walk", outage=(20, 21))
+    add_link(archive, "tram")
+    return archive
+
+
+def test_plot_writes_what_the_name_ends_with(home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, name in (
+        (["walk"], "walk.png"),
+        (["walk", "-o", "a.svg"], "a.svg"),
+        (["walk", "-o", "a.html"], "a.html"),
+    ):
+        if name.endswith("html") and not (ASSETS / "uPlot.iife.min.js").exists():
+            continue
+        result = run("plot", *arguments)
+        assert result.exit_code == 0, result.output
+        assert result.output.strip() == name
+        assert (tmp_path / name).stat().st_size > 10_000
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png, .svg or .html"),
+        (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
+        (["plot", "wlak"], TraceError, "did you mean 'walk'"),
+        (["compare", "walk", "tram", "--part", "round-trip"], TraceError, "'walk' has no round-trip: it has uplink"),
+        (["stats", "nobody"], TraceError, "the archive has no 'nobody'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_line(
+    home: Archive, arguments: list[str], error: type[Exception], words: str
+) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, error)
+    assert words in str(result.exception)
+
+
+def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:
+    result = run("compare", "walk", "tram", "-o", str(tmp_path / "both.png"))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"mean_bit_s\s+5\.\d+ Mbit/s\s+6 Mbit/s", result.output)
+    assert (tmp_path / "both.png").exists()
+    told = json.loads(run("compare", "walk", "tram", "--part", "uplink", "--json").output)
+    assert told["walk"]["uplink"]["outages"] == 1
+    assert list(told["tram"]) == ["uplink"]
+
+
+def test_stats_tell_every_figure_with_its_meaning(home: Archive) -> None:
+    output = run("stats", "walk").output
+    assert re.search(r"outages\s+1\s+0\s+number of outages", output)
+    told = json.loads(run("stats", "walk", "--outage", "3 s", "--json").output)
+    assert told["walk"]["uplink"]["outages"] == 0
+    assert told["walk"]["uplink"]["outage_from_ms"] == 3000
+    # What was asked for once is not stored.
+    assert home.entry("walk").parts["uplink"].statistics["outages"] == 1  # type: ignore[index]
+    assert run("stats").exit_code == 2
+
+
+@needs_assets
+def test_gallery_writes_one_file_and_names_what_is_damaged(home: Archive, tmp_path: Path) -> None:
+    (home.folder / "tram" / "entry.toml").write_text("format =")
+    result = run("gallery", "-o", str(tmp_path / "all.html"))
+    assert result.exit_code == 0, result.output
+    assert "tram" in result.output
+    text = (tmp_path / "all.html").read_text()
+    assert "walk" in text
+    assert "http://" not in re.sub(r"http://www\.w3\.org/\S+", "", text)
+
+
+def test_show_has_a_small_plot(home: Archive) -> None:
+    output = run("show", "walk").output
+    assert "█" in output
+    assert "decides the P99" in output
+
+
+def test_pictures_cost_nothing_at_start_up() -> None:
+    program = (
+        "import sys; from typer.testing import CliRunner; from cellbed.cli.main import app\n"
+        "CliRunner().invoke(app, ['traces', 'plot', '--help'])\n"
+        "print([name for name in ('matplotlib', 'polars', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("bit_s", "words"), [(834e3, "834 kbit/s"), (16.7e6, "16.7 Mbit/s"), (2.5e9, "2.5 Gbit/s"), (0, "0 kbit/s")]
+)
+def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -> None:
+    assert rate_words(bit_s) == words

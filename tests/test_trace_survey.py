@@ -1,0 +1,219 @@
+"""Statistics of a whole archive: in parallel, kept one by one, going on after Ctrl-C and kill -9; and warnings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from archive_examples import SECOND, add, write_rates
+from cellbed.cli.main import app
+from cellbed.traces import Archive, TraceError
+from cellbed.traces import survey as module
+from cellbed.traces.entry import About, Entry, Held
+from cellbed.traces.series import Content
+from cellbed.traces.statistics import DEFAULT, Definition
+from cellbed.traces.statistics.clock import second_of_day
+from cellbed.traces.survey import plan, survey
+from cellbed.traces.warnings import warnings
+
+PROGRAM = "from cellbed.traces import survey; survey.FEW_BYTES = 0\nfrom cellbed.cli.main import main; main()"
+
+
+def add_bare(archive: Archive, name: str) -> None:
+    """An entry whose statistics nobody has made."""
+    add(archive, name, seconds=20, parts=("uplink", "downlink"))
+    archive.annotate(name, {"uplink": {}, "downlink": {}})
+
+
+def has(archive: Archive, name: str) -> list[bool]:
+    return [DEFAULT.made(held.statistics) for held in archive.entry(name).parts.values()]
+
+
+def test_what_is_there_is_not_made_again(archive: Archive) -> None:
+    for name in ("one", "two"):
+        add_bare(archive, name)
+    todo = plan(archive, ["one", "two"], DEFAULT)
+    assert (len(todo.tasks), todo.done) == (4, 0)
+    seen: list[int] = []
+    with closing(survey(archive, todo.tasks, DEFAULT, 1, seen.append)) as results:
+        task, found = next(results)
+        assert not isinstance(found, TraceError)
+        # It is kept before the next is begun.
+        assert archive.entry(task.name).parts[task.part].statistics == found
+    todo = plan(archive, ["one", "two"], DEFAULT)
+    assert (len(todo.tasks), todo.done) == (3, 1)
+    assert len(list(survey(archive, todo.tasks, DEFAULT, 1, seen.append))) == 3
+    assert has(archive, "one") == has(archive, "two") == [True, True]
+    assert len(plan(archive, ["one"], DEFAULT, again=True).tasks) == 2
+    assert len(plan(archive, ["one"], Definition(10**8)).tasks) == 2
+    assert abs(sum(seen) - sum(task.size for task in todo.tasks) - task.size) < 10
+
+
+def test_several_processes_find_the_same(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW_BYTES", 0)
+    for number in range(3):
+        add(archive, f"walk-{number}", every_ms=number + 1, seconds=30)
+    before = {name: archive.entry(name).parts["uplink"].statistics for name in archive.names()}
+    todo = plan(archive, archive.names(), DEFAULT, again=True)
+    assert [task.size for task in todo.tasks] == sorted((task.size for task in todo.tasks), reverse=True)
+    seen: list[int] = []
+    for _, found in survey(archive, todo.tasks, DEFAULT, 2, seen.append):
+        assert not isinstance(found, TraceError)
+    assert before == {name: archive.entry(name).parts["uplink"].statistics for name in archive.names()}
+    assert sum(seen) == pytest.approx(todo.size, rel=0.01)
+
+
+def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
+    for name in ("cut", "gone", "whole", "word"):
+        add_bare(archive, name)
+    uplink = archive.folder / "cut" / "uplink.parquet"
+    uplink.write_bytes(uplink.read_bytes()[:100])
+    (archive.folder / "gone" / "uplink.parquet").unlink()
+    (archive.folder / "word" / "entry.toml").write_text("format = ")
+    result = CliRunner().invoke(app, ["traces", "stats", "--all", "--json"])
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert set(told["problems"]) == {"cut", "gone", "word"}
+    assert str(uplink) in told["problems"]["cut"]
+    assert has(archive, "whole") == [True, True]
+    assert has(archive, "cut") == [False, True]
+
+
+def test_an_entry_that_was_replaced_meanwhile_keeps_what_is_its_own(archive: Archive) -> None:
+    add_bare(archive, "walk")
+    todo = plan(archive, ["walk"], DEFAULT)
+    new = add(archive, "walk", every_ms=7, replace=True, parts=("uplink", "downlink"))
+    results = [found for _, found in survey(archive, todo.tasks, DEFAULT, 1, lambda size: None)]
+    assert all(isinstance(found, TraceError) for found in results)
+    assert archive.entry("walk") == new
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signals) -> None:
+    names = [f"walk-{number:02}" for number in range(12)]
+    for name in names:
+        add_bare(archive, name)
+    command = [sys.executable, "-c", PROGRAM, "traces", "stats", "--all", "-j", "2"]
+    running = subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True)
+    while not any(any(has(archive, name)) for name in names):
+        assert running.poll() is None
+        time.sleep(0.02)
+    workers = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(how)
+    _, said = running.communicate()
+    psutil.wait_procs(workers, timeout=30)
+    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    if how == signal.SIGINT:
+        assert running.returncode in (130, 0)
+    done = sum(sum(has(archive, name)) for name in names)
+    assert done > 0
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert (told["made"] + done, told["problems"]) == (24, {})
+    assert all(all(has(archive, name)) for name in names)
+    assert not [line for line in said.splitlines() if "Traceback" in line]
+
+
+@pytest.mark.parametrize(
+    ("date", "second"),
+    [
+        ("2021-04-30T14:05", 50_700),
+        ("2021-04-30 00:00:01", 1),
+        ("2021-04-30T14:05:00Z", 50_700),
+        ("2021-04-30", None),
+        ("2021", None),
+        ("some time in spring", None),
+        (None, None),
+    ],
+)
+def test_the_hour_is_known_where_the_date_has_one(date: str | None, second: float | None) -> None:
+    assert second_of_day(date) == second
+
+
+def test_the_archive_counts_hours_from_the_date(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded", date="2021-04-30T23:30")) as draft:
+        write_rates(draft, "uplink", [(0, 1e6), (1800 * SECOND, 2e6)], 3600 * SECOND)
+        entry = archive.keep(draft, "night")
+    figures: Any = entry.parts["uplink"].statistics
+    assert (figures["hours"], figures["hours_known"]) == ([0, 23], True)
+    assert figures["hourly_mean_bit_s"] == [2e6, 1e6]
+
+
+def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -> Entry:
+    held = Held(
+        file="uplink.parquet",
+        content=Content.OPPORTUNITIES,
+        sha256="0" * 64,
+        duration_ns=100 * SECOND,
+        rows=1,
+        statistics=figures or None,
+    )
+    parts = {"uplink": held} | ({"downlink": held.model_copy(update={"statistics": None})} if pair else {})
+    return Entry(name="walk", about=About(origin=origin), parts=parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("entry", "workload_s", "words"),
+    [
+        (entry_with(), None, None),
+        (entry_with(), 100, None),
+        (entry_with("synthetic"), None, "made by a model"),
+        (entry_with(pair=False), None, "no downlink"),
+        (
+            entry_with(pair=False),
+            250,
+            "100 s is shorter than the workload of 250 s, which meets the same 2.5 times",
+        ),
+        (entry_with(outage_longest_ms=900, outage_longest_at_s=3), None, None),
+        (
+            entry_with(outage_longest_ms=1200, outage_longest_at_s=43.4),
+            None,
+            "1.2 s at 43.4 s is 1.2 % of 100 s",
+        ),
+        (entry_with(outage_longest_ms=900, outage_longest_at_s=3), 30, "is 3 % of 30 s"),
+        (entry_with(batched_share_5ms=0.19), None, None),
+        (entry_with(batched_share_5ms=0.25), None, "25 % of the opportunities came in bursts"),
+        (entry_with(p99_bit_s_100ms=9e9), None, None),
+        (entry_with(p99_bit_s_100ms=12e9), None, "12 Gbit/s or more; 10 Gbit/s is the most"),
+        (entry_with(spacing_ms=1000.0), None, "rates 1000 ms apart"),
+    ],
+)
+def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:
+    found = warnings(entry, None if workload_s is None else workload_s * SECOND)
+    if words is None:
+        assert found == []
+    else:
+        assert words in found[-1] or words in found[0]
+
+
+def test_a_stated_limit_of_the_machine_counts(tmp_path: Path) -> None:
+    assert "2 Gbit/s is the most" in warnings(entry_with(p99_bit_s_10ms=3e9), most_bit_s=2e9)[0]
+
+
+def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: Path) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "uplink", [(0, 5e6), (10 * SECOND, 0), (12 * SECOND, 5e6)], 20 * SECOND)
+        write_rates(draft, "downlink", [(0, 9e6)], 20 * SECOND)
+        archive.keep(draft, "walk")
+    example = Path(__file__).parent.parent / "scenarios" / "offload-lte.toml"
+    text = example.read_text().replace("lte-suburban", "walk")
+    assert text.count('"walk.') == 2
+    (tmp_path / "walk.toml").write_text(text)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "note: walk: uplink: the outage of 2 s at 10 s" in result.output
+    assert "shorter than the workload" in result.output
+    told = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert any("downlink: 20 s is shorter" in caution for caution in told["cautions"])
+    example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
+    assert any("synthetic" in caution for caution in example_only["cautions"])
