@@ -38,7 +38,9 @@ def generate(
     ctx: typer.Context,
     published: Annotated[
         bool,
-        typer.Option("--published", help="Generate all that follow a publication; show its figures beside theirs."),
+        typer.Option(
+            "--published", help="Generate all that follow a publication; show its figures beside theirs. Takes minutes."
+        ),
     ] = False,
     as_json: bool = AS_JSON,
 ) -> None:
@@ -65,6 +67,8 @@ def generate(
         with share_done() as progress:
             rows = published_figures(progress)
         _print(as_json, [show.figure_as_json(*row) for row in rows], show.published_table(rows))
+        if not all(row.fits for _, row in rows):
+            raise typer.Exit(1)
     else:
         _print(as_json, [show.model_as_json(each) for each in GENERATORS.values()], show.models_table())
 
