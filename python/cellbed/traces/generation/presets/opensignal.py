@@ -28,10 +28,10 @@ def _day(name: str, where: str, busiest: float, quietest: float, hour: float, so
         make=each_way(None, process, SLOT_LTE, content=Content.RATE),
         figures=(
             Figure(
-                "downlink", "quietest hour", f"{quietest:g}", *about(quietest * 1e6, 0.05), MBIT, "text", of_hours(max)
+                "downlink", "quietest hour", f"{quietest:g} Mbit/s", *about(quietest * 1e6, 0.05), MBIT, "text", of_hours(max)
             ),
             Figure(
-                "downlink", "busiest hour", f"{busiest:g}", *about(busiest * 1e6, 0.05), MBIT, "text", of_hours(min)
+                "downlink", "busiest hour", f"{busiest:g} Mbit/s", *about(busiest * 1e6, 0.05), MBIT, "text", of_hours(min)
             ),
         ),
     )  # fmt: skip
