@@ -1,7 +1,8 @@
 """The Rust parts of cellbed: the emulator, the entry into its nodes, traces, and positions in TOML files."""
 
+from collections.abc import Callable
 from os import PathLike
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,3 +246,33 @@ def toml_positions(text: str) -> dict[str, tuple[int, int]]:
 
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
     """
+
+def import_series(
+    source: str | PathLike[str],
+    folder: str | PathLike[str],
+    request: str,
+    tell: Callable[[int], None] | None = None,
+) -> str:
+    """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
+
+    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.traces.importers` writes it. tell: called every few MiB
+    with how many bytes were read since; what it raises, and what a signal raises, ends the reading. Returns JSON:
+    ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``) and ``notes``.
+
+    Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
+    read or written.
+    """
+
+@final
+class SeriesWriter:
+    """Makes series of the columns of a table that comes in chunks; the request is one of the format ``columns``."""
+
+    def __new__(cls, source: str | PathLike[str], folder: str | PathLike[str], request: str) -> Self: ...
+    def extend(self, at_ns: NDArray[np.int64], values: list[NDArray[np.float64]]) -> None:
+        """The next rows: times, and a contiguous column of values for each of the request's columns; NaN is none.
+
+        Errors: :class:`TraceFormatError` that names the row.
+        """
+
+    def finish(self) -> str:
+        """What was written, as :func:`import_series` says it."""

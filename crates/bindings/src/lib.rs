@@ -4,6 +4,7 @@
 mod arrivals;
 mod calibration;
 mod columns;
+mod imports;
 mod link;
 mod positions;
 mod replay;
@@ -21,6 +22,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::calibration::{calibrate, calibrate_virtually};
+    #[pymodule_export]
+    use super::imports::{SeriesWriter, import_series};
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]

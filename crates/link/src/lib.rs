@@ -27,7 +27,7 @@ pub mod bottleneck;
 pub mod damage;
 pub mod delay;
 pub mod direction;
-mod lines;
+pub mod lines;
 pub mod loss;
 pub mod meter;
 pub mod outcome;
@@ -65,7 +65,7 @@ pub use replay::{
 pub use schedule::{RateSeries, Repeat, Schedule};
 pub use stage::StageConfig;
 pub use time::{Duration, Time};
-pub use trace::{Trace, TraceError};
+pub use trace::{Trace, TraceError, each_timestamp};
 pub use units::{BitRate, Bytes, MTU, Opportunities, Packets};
 
 /// The examples of the README.

@@ -8,18 +8,31 @@ const BUFFER: usize = 1 << 16;
 const EXCERPT: usize = 32;
 
 /// Why reading stopped, with the number of the line, from 1.
-pub(crate) enum Stopped<F> {
+pub enum Stopped<F> {
     /// The source failed.
-    Read { line: usize, source: io::Error },
+    Read {
+        /// The line that was being read.
+        line: usize,
+        /// The failure.
+        source: io::Error,
+    },
     /// A line beyond all measure.
-    TooLong { line: usize },
+    TooLong {
+        /// The line.
+        line: usize,
+    },
     /// What the taker of lines found wrong.
-    Fault { line: usize, fault: F },
+    Fault {
+        /// The line.
+        line: usize,
+        /// What is wrong with it.
+        fault: F,
+    },
 }
 
 /// Hands every line to `take`, without its line feed and a carriage return before that. A file without line ends is given up
 /// after `longest` bytes.
-pub(crate) fn each_line<F>(
+pub fn each_line<F>(
     reader: impl Read,
     longest: usize,
     mut take: impl FnMut(&[u8]) -> Result<(), F>,

@@ -184,7 +184,7 @@ class _Replayed(Table):
         if method == "cellreplay" and idle is None:
             idle = calibrated_idle(source.description, way, source.path)
         try:
-            files = replay_files(source.path, way, method)
+            files = replay_files(source.path, way, method, name=File(source.name).name)
         except RecordingError as error:
             raise TraceError(_with_place(str(error), source.path)) from None
         packet_bytes = source.description.packet_bytes

@@ -41,9 +41,7 @@ class Direction:
         """The file that the engine reads. Raises TraceError for a damaged series."""
         from cellbed.traces.replayable import replayable
 
-        series = self.archive.series(self.name, self.part)
-        held = self.archive.entry(self.name).parts[self.part]
-        return replayable(series, held.sha256)
+        return replayable(*self.archive.held(self.name, self.part))
 
 
 class TraceSource:

@@ -8,6 +8,7 @@ use crate::time::Duration;
 use crate::units::{BitRate, Bytes, MTU, Opportunities, saturate};
 
 pub use error::{LineFault, TraceError};
+pub use parse::each_timestamp;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 

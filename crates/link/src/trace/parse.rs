@@ -14,7 +14,10 @@ impl Trace {
     /// and a missing last one are accepted, anything else is an error that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut builder = Builder::default();
-        each_line(reader, LONGEST_LINE, |line| builder.add_line(line))?;
+        each_timestamp(reader, |value| {
+            builder.push(value);
+            Ok::<(), TraceError>(())
+        })?;
         builder.finish()
     }
 
@@ -24,13 +27,72 @@ impl Trace {
         for (index, value) in millis.into_iter().enumerate() {
             u32::try_from(value)
                 .map_err(|_| LineFault::TooLarge(value.to_string()))
-                .and_then(|value| builder.add(value))
+                .and_then(|value| {
+                    in_order(builder.millis.last().copied(), value)?;
+                    builder.push(value);
+                    Ok(())
+                })
                 .map_err(|fault| TraceError::Line {
                     line: index + 1,
                     fault,
                 })?;
         }
         builder.finish()
+    }
+}
+
+/// Hands every timestamp of a trace, in ms, to `take` as it is read, and returns the last one: for traces that are not to be
+/// held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error of its own.
+pub fn each_timestamp<E: From<TraceError>>(
+    reader: impl Read,
+    mut take: impl FnMut(u32) -> Result<(), E>,
+) -> Result<u32, E> {
+    let mut last = None;
+    let read = each_line(reader, LONGEST_LINE, |line| {
+        let Some(value) = timestamp(line).map_err(Ended::Fault)? else {
+            return Ok(());
+        };
+        in_order(last, value).map_err(Ended::Fault)?;
+        last = Some(value);
+        take(value).map_err(Ended::Taker)
+    });
+    read.map_err(|stopped| match stopped {
+        Stopped::Read { line, source } => TraceError::Read { line, source }.into(),
+        Stopped::TooLong { line } => TraceError::Line {
+            line,
+            fault: LineFault::TooLong,
+        }
+        .into(),
+        Stopped::Fault {
+            line,
+            fault: Ended::Fault(fault),
+        } => TraceError::Line { line, fault }.into(),
+        Stopped::Fault {
+            fault: Ended::Taker(error),
+            ..
+        } => error,
+    })?;
+    Ok(has_length(last)?)
+}
+
+/// Why the reading of lines ended early.
+enum Ended<E> {
+    Fault(LineFault),
+    Taker(E),
+}
+
+fn in_order(last: Option<u32>, value: u32) -> Result<(), LineFault> {
+    match last {
+        Some(previous) if value < previous => Err(LineFault::Decreasing { value, previous }),
+        _ => Ok(()),
+    }
+}
+
+fn has_length(last: Option<u32>) -> Result<u32, TraceError> {
+    match last {
+        None => Err(TraceError::Empty),
+        Some(0) => Err(TraceError::AllZero),
+        Some(last) => Ok(last),
     }
 }
 
@@ -42,45 +104,27 @@ struct Builder {
 }
 
 impl Builder {
-    fn add_line(&mut self, line: &[u8]) -> Result<(), LineFault> {
-        match timestamp(line)? {
-            Some(value) => self.add(value),
-            None => Ok(()),
-        }
-    }
-
-    fn add(&mut self, value: u32) -> Result<(), LineFault> {
+    /// The next timestamp, which is not before the last one.
+    fn push(&mut self, value: u32) {
         self.count += 1;
-        match self.millis.last() {
-            Some(&previous) if value < previous => {
-                return Err(LineFault::Decreasing { value, previous });
+        if self.millis.last() == Some(&value) {
+            if let Some(last) = self.cumulative.last_mut() {
+                *last = self.count;
             }
-            Some(&previous) if value == previous => {
-                if let Some(last) = self.cumulative.last_mut() {
-                    *last = self.count;
-                }
-            }
-            _ => {
-                self.millis.push(value);
-                self.cumulative.push(self.count);
-            }
+        } else {
+            self.millis.push(value);
+            self.cumulative.push(self.count);
         }
-        Ok(())
     }
 
     fn finish(mut self) -> Result<Trace, TraceError> {
-        match self.millis.last() {
-            None => Err(TraceError::Empty),
-            Some(0) => Err(TraceError::AllZero),
-            Some(_) => {
-                self.millis.shrink_to_fit();
-                self.cumulative.shrink_to_fit();
-                Ok(Trace {
-                    millis: self.millis,
-                    cumulative: self.cumulative,
-                })
-            }
-        }
+        has_length(self.millis.last().copied())?;
+        self.millis.shrink_to_fit();
+        self.cumulative.shrink_to_fit();
+        Ok(Trace {
+            millis: self.millis,
+            cumulative: self.cumulative,
+        })
     }
 }
 
@@ -125,19 +169,6 @@ fn fault(line: &[u8]) -> Result<Option<u32>, LineFault> {
         Some(unsigned) if is_number(unsigned) || is_decimal(unsigned) => LineFault::Sign(shown),
         _ => LineFault::NotANumber(shown),
     })
-}
-
-impl From<Stopped<LineFault>> for TraceError {
-    fn from(stopped: Stopped<LineFault>) -> Self {
-        match stopped {
-            Stopped::Read { line, source } => Self::Read { line, source },
-            Stopped::TooLong { line } => Self::Line {
-                line,
-                fault: LineFault::TooLong,
-            },
-            Stopped::Fault { line, fault } => Self::Line { line, fault },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,278 @@
+//! The flows of a capture: which there are, and which one was meant.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::packets::Packet;
+use crate::error::{ImportError, Place, Result, counted, shown};
+
+/// Flows that are remembered. Beyond them the smallest half is forgotten: what a capture is about is never among those.
+const MOST_FLOWS: usize = 1 << 16;
+/// How many flows an error names.
+const NAMED: usize = 3;
+
+/// Which flows of a capture were meant.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Words that a flow must have all of: a protocol, an address, `:PORT`, `ADDRESS:PORT`. None: any flow.
+    pub words: Vec<String>,
+    /// All that have them, instead of the largest one.
+    pub all: bool,
+}
+
+/// One direction of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// How many packets.
+    pub packets: u64,
+    /// Bytes of IP.
+    pub bytes: u64,
+    /// The largest hop limit that was seen.
+    pub hop_limit: u8,
+}
+
+impl Way {
+    /// Whether its packets have the hop limit that systems send with, so that they had passed no router.
+    pub fn fresh(&self) -> bool {
+        matches!(self.hop_limit, 64 | 128 | 255)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.hop_limit = self.hop_limit.max(other.hop_limit);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    protocol: u8,
+    low: (IpAddr, u16),
+    high: (IpAddr, u16),
+}
+
+impl Key {
+    /// The flow of a packet, and whether the packet is from its lower end.
+    fn of(packet: &Packet) -> (Self, bool) {
+        let from = (packet.from, packet.from_port);
+        let to = (packet.to, packet.to_port);
+        let up = from <= to;
+        let (low, high) = if up { (from, to) } else { (to, from) };
+        let protocol = packet.protocol;
+        (
+            Self {
+                protocol,
+                low,
+                high,
+            },
+            up,
+        )
+    }
+}
+
+/// What a flow has.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    key: Key,
+    /// From the lower end, and from the higher one.
+    ways: [Way; 2],
+    /// Whether the lower end began.
+    low_began: bool,
+    /// Whether that is known by the opening of a connection.
+    opened: bool,
+    /// In order of appearance.
+    number: u64,
+}
+
+impl Flow {
+    /// Its two addresses.
+    pub fn ends(&self) -> [IpAddr; 2] {
+        [self.key.low.0, self.key.high.0]
+    }
+
+    /// Bytes of IP in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.ways[0].bytes + self.ways[1].bytes
+    }
+
+    fn fits(&self, word: &str) -> bool {
+        let ends = [self.key.low, self.key.high];
+        if let Some(port) = word.strip_prefix(':') {
+            return port
+                .parse()
+                .is_ok_and(|port: u16| ends.iter().any(|end| end.1 == port));
+        }
+        if let Ok(address) = word.parse::<IpAddr>() {
+            return ends.iter().any(|end| end.0 == address);
+        }
+        if let Ok(socket) = word.parse::<SocketAddr>() {
+            return ends.contains(&(socket.ip(), socket.port()));
+        }
+        protocol(self.key.protocol).eq_ignore_ascii_case(word)
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = if self.low_began {
+            (self.key.low, self.key.high)
+        } else {
+            (self.key.high, self.key.low)
+        };
+        let end = |(address, port): (IpAddr, u16)| match port {
+            0 => address.to_string(),
+            port => SocketAddr::new(address, port).to_string(),
+        };
+        write!(
+            f,
+            "{} {} {}",
+            protocol(self.key.protocol),
+            end(first),
+            end(second)
+        )
+    }
+}
+
+fn protocol(number: u8) -> String {
+    match number {
+        1 => "icmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        33 => "dccp".into(),
+        47 => "gre".into(),
+        50 => "esp".into(),
+        58 => "icmpv6".into(),
+        132 => "sctp".into(),
+        other => format!("protocol-{other}"),
+    }
+}
+
+/// Flows of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    flows: HashMap<Key, Flow>,
+    seen: u64,
+    bytes: u64,
+    forgotten: u64,
+}
+
+impl Flows {
+    pub(super) fn add(&mut self, packet: &Packet) {
+        let (key, up) = Key::of(packet);
+        self.bytes += u64::from(packet.bytes);
+        if self.flows.len() == MOST_FLOWS && !self.flows.contains_key(&key) {
+            self.forget();
+        }
+        let number = self.seen;
+        let flow = self.flows.entry(key).or_insert_with(|| {
+            self.seen += 1;
+            Flow {
+                key,
+                ways: [Way::default(); 2],
+                low_began: up,
+                opened: false,
+                number,
+            }
+        });
+        if packet.opens && !flow.opened {
+            (flow.low_began, flow.opened) = (up, true);
+        }
+        flow.ways[usize::from(!up)].add(&Way {
+            packets: 1,
+            bytes: packet.bytes.into(),
+            hop_limit: packet.hop_limit,
+        });
+    }
+
+    fn forget(&mut self) {
+        let mut sizes: Vec<u64> = self.flows.values().map(Flow::bytes).collect();
+        let middle = sizes.len() / 2;
+        let (_, &mut median, _) = sizes.select_nth_unstable(middle);
+        let before = self.flows.len();
+        let mut spare = middle;
+        self.flows.retain(|_, flow| {
+            let goes = spare > 0 && flow.bytes() <= median;
+            spare -= usize::from(goes);
+            !goes
+        });
+        self.forgotten += (before - self.flows.len()) as u64;
+    }
+
+    /// All of them.
+    pub fn each(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.values()
+    }
+
+    /// The one with the most bytes.
+    pub fn largest(&self) -> Option<&Flow> {
+        self.each()
+            .max_by_key(|flow| (flow.bytes(), std::cmp::Reverse(flow.number)))
+    }
+
+    pub(super) fn has(&self, packet: &Packet) -> bool {
+        self.flows.contains_key(&Key::of(packet).0)
+    }
+
+    /// The end that began the largest one.
+    pub(super) fn beginner(&self) -> IpAddr {
+        match self.largest() {
+            Some(flow) => flow.ends()[usize::from(!flow.low_began)],
+            None => IpAddr::from([0; 4]),
+        }
+    }
+
+    /// What goes from the device, or to it.
+    pub(super) fn way(&self, device: IpAddr, from_device: bool) -> Way {
+        let mut sum = Way::default();
+        for flow in self.each() {
+            let low_is_device = flow.key.low.0 == device;
+            sum.add(&flow.ways[usize::from(low_is_device != from_device)]);
+        }
+        sum
+    }
+
+    /// Those that are meant; at least one.
+    pub(super) fn choose(&self, choice: &Choice) -> Result<Self> {
+        let fits = |flow: &&Flow| choice.words.iter().all(|word| flow.fits(word));
+        let mut found: Vec<Flow> = self.each().filter(fits).copied().collect();
+        found.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+        if found.is_empty() {
+            let mut all: Vec<&Flow> = self.each().collect();
+            all.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+            let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
+            return Err(ImportError::at(
+                Place::Whole,
+                format!(
+                    "no flow of it is {}: the largest are {}",
+                    shown(choice.words.join(" ")),
+                    named.join("; ")
+                ),
+            ));
+        }
+        if !choice.all {
+            found.truncate(1);
+        }
+        Ok(Self {
+            seen: found.len() as u64,
+            bytes: found.iter().map(Flow::bytes).sum(),
+            forgotten: 0,
+            flows: found.into_iter().map(|flow| (flow.key, flow)).collect(),
+        })
+    }
+
+    /// What was chosen out of all, in words.
+    pub(super) fn told(&self, all: &Self) -> String {
+        let others = all.seen - self.seen;
+        let share = 100.0 * self.bytes as f64 / all.bytes.max(1) as f64;
+        let what = match self.largest() {
+            Some(flow) if self.seen == 1 => format!("the flow {flow}"),
+            _ => counted(self.seen, "flow", "flows"),
+        };
+        let rest = match others {
+            0 => "which is all there is".into(),
+            others => format!("{share:.1} % of the bytes; another of the other {others} by --flow"),
+        };
+        format!("taken: {what}, {rest}")
+    }
+}

@@ -1,0 +1,330 @@
+//! Packet captures (pcap and pcapng): the arrivals of one flow become delivery opportunities.
+//!
+//! A capture is read twice: once for what flows there are, which is all that is held in memory, once for the packets of the chosen ones.
+
+mod flows;
+mod link_layer;
+mod packets;
+
+use std::io::{Read, Seek, SeekFrom};
+use std::net::IpAddr;
+
+pub use flows::{Choice, Flow, Flows, Way};
+
+use crate::error::{ImportError, Place, Result, Seconds, counted};
+use crate::series::{Opportunity, Table};
+use crate::target::{Imported, Part, Target};
+use packets::{Survey, each_packet};
+
+/// Bytes of IP that an opportunity carries.
+const OPPORTUNITY_BYTES: u64 = 1500;
+/// Packets smaller than this on average are acknowledgements or the like, and say nothing of capacity.
+const TELLING_BYTES: u64 = 500;
+/// How far a stamp may lie before the one above it, ns: queues of a network card are stamped apart, but a clock that was set is another
+/// matter.
+const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
+/// The longest pause between two packets that is believed, ns.
+const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
+
+/// What to make of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Which flows.
+    pub choice: Choice,
+    /// The device's address; left out, it is who began the flow.
+    pub device: Option<IpAddr>,
+    /// The parts to make; left out, those whose packets are large enough to tell of capacity.
+    pub parts: Option<Vec<Part>>,
+    /// One opportunity for each packet, whatever it holds, instead of one for each 1500 bytes.
+    pub each_packet: bool,
+}
+
+/// Makes opportunities of the chosen flow's packets: an opportunity is when another 1500 bytes of IP have arrived.
+pub fn capture(
+    mut source: impl Read + Seek,
+    request: &Request,
+    target: &impl Target,
+) -> Result<Imported> {
+    let mut flows = Flows::default();
+    let survey = each_packet(&mut source, |_, packet| {
+        flows.add(&packet);
+        Ok(())
+    })?;
+    survey.check()?;
+    let chosen = flows.choose(&request.choice)?;
+    let device = device(&chosen, request.device)?;
+    let parts = parts(&chosen, device, request.parts.as_deref())?;
+
+    source.seek(SeekFrom::Start(0))?;
+    let mut series: Vec<Arrivals<_>> = parts
+        .iter()
+        .map(|&part| Arrivals::new(part, request.each_packet, target))
+        .collect::<Result<_>>()?;
+    let mut clock = Clock::default();
+    each_packet(&mut source, |number, packet| {
+        if !chosen.has(&packet) {
+            return Ok(());
+        }
+        let at_ns = clock.read(packet.stamp_ns, number)?;
+        let part = part_of(device == packet.from);
+        match series.iter_mut().find(|arrivals| arrivals.part == part) {
+            Some(arrivals) => arrivals.add(at_ns, packet.bytes, Place::Packet(number)),
+            None => Ok(()),
+        }
+    })?;
+    let mut notes = vec![chosen.told(&flows)];
+    notes.extend(told_of_device(
+        &chosen,
+        device,
+        request.device.is_some(),
+        &parts,
+    ));
+    notes.extend(clock.told());
+    notes.extend(survey.told());
+    let mut done = Imported {
+        parts: Vec::new(),
+        notes,
+    };
+    for arrivals in series {
+        done.parts.push(arrivals.finish(clock.now_ns)?);
+    }
+    Ok(done)
+}
+
+/// Who of the two ends is the device.
+fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
+    let Some(device) = told else {
+        return Ok(chosen.beginner());
+    };
+    if chosen.each().all(|flow| flow.ends().contains(&device)) {
+        return Ok(device);
+    }
+    let ends: Vec<String> = chosen
+        .largest()
+        .iter()
+        .flat_map(|flow| flow.ends().map(|end| end.to_string()))
+        .collect();
+    Err(ImportError::at(
+        Place::Whole,
+        format!(
+            "the device {device} is no end of the chosen flow, which is between {}",
+            ends.join(" and ")
+        ),
+    ))
+}
+
+fn part_of(from_device: bool) -> Part {
+    if from_device {
+        Part::Uplink
+    } else {
+        Part::Downlink
+    }
+}
+
+/// The directions to make series of.
+fn parts(chosen: &Flows, device: IpAddr, asked: Option<&[Part]>) -> Result<Vec<Part>> {
+    let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
+    let both = [Part::Uplink, Part::Downlink];
+    if let Some(asked) = asked {
+        for part in asked {
+            if there(part).packets == 0 {
+                return Err(ImportError::at(
+                    Place::Whole,
+                    format!("the chosen flow has no packet of the {}", part.name()),
+                ));
+            }
+        }
+        return Ok(asked.to_vec());
+    }
+    let with = |least: u64| -> Vec<Part> {
+        let fits = |part: &Part| {
+            let way = there(part);
+            way.packets > 0 && way.bytes >= least * way.packets && way.bytes >= OPPORTUNITY_BYTES
+        };
+        both.into_iter().filter(fits).collect()
+    };
+    let telling = with(TELLING_BYTES);
+    let kept = if telling.is_empty() { with(0) } else { telling };
+    if kept.is_empty() {
+        return Err(ImportError::at(
+            Place::Whole,
+            "the chosen flow has less than 1500 bytes in each direction: too little for an opportunity",
+        ));
+    }
+    Ok(kept)
+}
+
+fn told_of_device(chosen: &Flows, device: IpAddr, told: bool, parts: &[Part]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !told {
+        notes.push(format!(
+            "{device} was taken for the device, as it began; if it is the other end: --device"
+        ));
+    }
+    for part in [Part::Uplink, Part::Downlink] {
+        let way = chosen.way(device, part == Part::Uplink);
+        if way.packets == 0 {
+            continue;
+        }
+        let (name, mean) = (part.name(), way.bytes / way.packets);
+        if !parts.contains(&part) {
+            notes.push(format!(
+                "the {name} was left out: its packets have {mean} bytes on average, which tells nothing of capacity; to keep it: \
+                 --direction"
+            ));
+            continue;
+        }
+        if mean < TELLING_BYTES {
+            notes.push(format!(
+                "the packets of the {name} have {mean} bytes on average: this is hardly what the link could carry"
+            ));
+        }
+        if way.fresh() {
+            notes.push(format!(
+                "the {name} was captured where it was sent (hop limit {}): its times are those of sending, not of arrival, and show what was \
+                 offered, not what the link could carry",
+                way.hop_limit
+            ));
+        }
+    }
+    notes
+}
+
+/// Arrivals of one direction on their way to become opportunities.
+struct Arrivals<W: std::io::Write + Send> {
+    part: Part,
+    each_packet: bool,
+    bytes: u64,
+    given: u64,
+    table: Table<Opportunity, W>,
+}
+
+impl<W: std::io::Write + Send> Arrivals<W> {
+    fn new(part: Part, each_packet: bool, target: &impl Target<File = W>) -> Result<Self> {
+        Ok(Self {
+            part,
+            each_packet,
+            bytes: 0,
+            given: 0,
+            table: Table::new(part, target)?,
+        })
+    }
+
+    fn add(&mut self, at_ns: i64, bytes: u32, place: Place) -> Result<()> {
+        self.bytes += u64::from(bytes);
+        let due = if self.each_packet {
+            self.given + 1
+        } else {
+            self.bytes / OPPORTUNITY_BYTES
+        };
+        while self.given < due {
+            self.table.push(Opportunity(at_ns), place)?;
+            self.given += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(self, end_ns: i64) -> Result<crate::series::Written> {
+        self.table.finish(end_ns)
+    }
+}
+
+/// Stamps of packets as times since the first of them that never run backwards.
+#[derive(Default)]
+struct Clock {
+    start_ns: Option<i64>,
+    now_ns: i64,
+    backwards: u64,
+    furthest_ns: i64,
+}
+
+impl Clock {
+    fn read(&mut self, stamp_ns: i64, number: u64) -> Result<i64> {
+        let start = *self.start_ns.get_or_insert(stamp_ns);
+        let at_ns = stamp_ns.saturating_sub(start);
+        let back = self.now_ns.saturating_sub(at_ns);
+        if back > MOST_BACKWARDS_NS {
+            return Err(ImportError::at(
+                Place::Packet(number),
+                format!(
+                    "it is stamped {} before the one above it: the clock was set, or the stamp is damaged",
+                    Seconds(back)
+                ),
+            ));
+        }
+        if -back > LONGEST_PAUSE_NS {
+            return Err(ImportError::at(
+                Place::Packet(number),
+                format!(
+                    "it is stamped {} after the one above it: the clock was set, or the stamp is damaged",
+                    Seconds(-back)
+                ),
+            ));
+        }
+        if back > 0 {
+            self.backwards += 1;
+            self.furthest_ns = self.furthest_ns.max(back);
+        }
+        self.now_ns = self.now_ns.max(at_ns);
+        Ok(self.now_ns)
+    }
+
+    fn told(&self) -> Option<String> {
+        (self.backwards > 0).then(|| {
+            format!(
+                "{} stamped up to {:.3} ms before the one above: taken for as late as that one",
+                counted(self.backwards, "packet is", "packets are"),
+                self.furthest_ns as f64 / 1e6
+            )
+        })
+    }
+}
+
+impl Survey {
+    /// Whether there is anything to choose from.
+    fn check(&self) -> Result<()> {
+        if self.flows > 0 {
+            return Ok(());
+        }
+        let reason = match self.unknown_link {
+            Some(link) => format!(
+                "its packets have link type {link}, which is not read: Ethernet, raw IP, Linux cooked (1 and 2) and loopback are"
+            ),
+            None if self.unstamped > 0 => "its packets have no times (simple packet blocks)".into(),
+            None if self.packets > 0 => format!(
+                "none of its {} is an IP packet that can be read",
+                counted(self.packets, "packet", "packets")
+            ),
+            None => "it is a capture without packets".into(),
+        };
+        Err(ImportError::at(Place::Whole, reason))
+    }
+
+    fn told(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.cut {
+            notes.push(format!(
+                "the capture ends in the middle of a packet: {} before it were read",
+                counted(self.packets, "packet", "packets")
+            ));
+        }
+        if let Some(link) = self.unknown_link {
+            notes.push(format!(
+                "packets of an interface with link type {link} were left out"
+            ));
+        }
+        if self.unstamped > 0 {
+            notes.push(format!(
+                "{} without a time left out",
+                counted(self.unstamped, "packet", "packets")
+            ));
+        }
+        if self.fragments > 0 {
+            notes.push(format!(
+                "{} of IP packets: they count as a flow of their own, as only the first has ports",
+                counted(self.fragments, "fragment", "fragments")
+            ));
+        }
+        notes
+    }
+}

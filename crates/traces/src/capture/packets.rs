@@ -1,0 +1,304 @@
+//! The packets of a capture, pcap or pcapng, one after the other.
+
+use std::io::{self, Read};
+use std::net::IpAddr;
+
+use pcap_parser::pcapng::Block;
+use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
+use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGReader};
+
+use super::link_layer::LinkType;
+use crate::error::{ImportError, Place, Result};
+
+/// Bytes of a capture in memory; more where a block is larger.
+const BUFFER: usize = 1 << 20;
+/// The largest block that is believed: the largest packet that any tool captures has 256 KiB.
+const LARGEST_BLOCK: usize = 1 << 24;
+/// Interfaces of a section that are remembered.
+const MOST_INTERFACES: usize = 1 << 16;
+const NANOS: i128 = 1_000_000_000;
+
+/// An IP packet of a capture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    /// ns since 1970.
+    pub stamp_ns: i64,
+    pub from: IpAddr,
+    pub to: IpAddr,
+    pub from_port: u16,
+    pub to_port: u16,
+    pub protocol: u8,
+    pub bytes: u32,
+    pub hop_limit: u8,
+    pub opens: bool,
+}
+
+/// What a capture holds beside the packets that were handed over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Survey {
+    pub packets: u64,
+    /// IP packets.
+    pub flows: u64,
+    pub fragments: u64,
+    pub unstamped: u64,
+    pub unknown_link: Option<u32>,
+    /// Whether it ends in the middle of a packet.
+    pub cut: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    link: u32,
+    /// Units of its stamps in a second.
+    resolution: u128,
+    offset_s: i64,
+}
+
+/// Hands each IP packet to `take`, with its number in the capture.
+pub(super) fn each_packet(
+    source: impl Read,
+    mut take: impl FnMut(u64, Packet) -> Result<()>,
+) -> Result<Survey> {
+    let mut failure = None;
+    let kept = Kept {
+        source,
+        failure: &mut failure,
+    };
+    let done = read(kept, &mut take);
+    match failure {
+        Some(error) => Err(error.into()),
+        None => done,
+    }
+}
+
+fn read(mut source: impl Read, take: &mut impl FnMut(u64, Packet) -> Result<()>) -> Result<Survey> {
+    let mut magic = Vec::new();
+    (&mut source).take(4).read_to_end(&mut magic)?;
+    let whole = io::Cursor::new(magic.clone()).chain(source);
+    let newer = magic == [0x0a, 0x0d, 0x0d, 0x0a];
+    let filled = Filled(whole);
+    if newer {
+        each_block(PcapNGReader::new(BUFFER, filled), take)
+    } else {
+        each_block(LegacyPcapReader::new(BUFFER, filled), take)
+    }
+}
+
+fn each_block<R: PcapReaderIterator>(
+    reader: std::result::Result<R, PcapError<&'static [u8]>>,
+    take: &mut impl FnMut(u64, Packet) -> Result<()>,
+) -> Result<Survey> {
+    let mut reader = reader.map_err(|error| match error {
+        PcapError::Incomplete(_) | PcapError::Eof => {
+            ImportError::at(Place::Whole, "it is a capture cut short in its very header")
+        }
+        _ => ImportError::at(
+            Place::Whole,
+            "its header is not one of a pcap or pcapng capture",
+        ),
+    })?;
+    let mut survey = Survey::default();
+    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut capacity = BUFFER;
+    loop {
+        match reader.next() {
+            Ok((length, block)) => {
+                block_read(&block, &mut interfaces, &mut survey, take)?;
+                reader.consume(length);
+            }
+            Err(PcapError::Eof) => return Ok(survey),
+            Err(PcapError::Incomplete(_)) => refill(&mut reader)?,
+            Err(PcapError::UnexpectedEof) => {
+                survey.cut = true;
+                return Ok(survey);
+            }
+            Err(PcapError::BufferTooSmall) => {
+                capacity *= 2;
+                if capacity > LARGEST_BLOCK {
+                    return Err(damaged(&survey, "claims to be larger than any packet"));
+                }
+                reader.grow(capacity);
+                refill(&mut reader)?;
+            }
+            Err(_) => return Err(damaged(&survey, "is damaged")),
+        }
+    }
+}
+
+fn refill<R: PcapReaderIterator>(reader: &mut R) -> Result<()> {
+    match reader.refill() {
+        Ok(()) => Ok(()),
+        Err(_) => Err(io::Error::other("the source failed").into()),
+    }
+}
+
+fn damaged(survey: &Survey, how: &str) -> ImportError {
+    let place = Place::Packet(survey.packets + 1);
+    ImportError::at(
+        place,
+        format!("what is there {how}: the capture cannot be read from here on"),
+    )
+}
+
+fn block_read(
+    block: &PcapBlockOwned<'_>,
+    interfaces: &mut Vec<Interface>,
+    survey: &mut Survey,
+    take: &mut impl FnMut(u64, Packet) -> Result<()>,
+) -> Result<()> {
+    match block {
+        PcapBlockOwned::LegacyHeader(header) => {
+            let resolution = if header.is_nanosecond_precision() {
+                1_000_000_000
+            } else {
+                1_000_000
+            };
+            interfaces.push(Interface {
+                // The upper half may tell of a frame check sequence.
+                link: header.network.0 as u32 & 0xffff,
+                resolution,
+                offset_s: 0,
+            });
+        }
+        PcapBlockOwned::Legacy(packet) => {
+            survey.packets += 1;
+            let interface = interfaces[0];
+            let stamp = i128::from(packet.ts_sec) * NANOS
+                + i128::from(packet.ts_usec) * NANOS / interface.resolution as i128;
+            frame(
+                interface.link,
+                stamp,
+                packet.data,
+                packet.origlen,
+                survey,
+                take,
+            )?;
+        }
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
+        PcapBlockOwned::NG(Block::InterfaceDescription(it)) => {
+            if interfaces.len() == MOST_INTERFACES {
+                return Err(damaged(survey, "is one interface too many"));
+            }
+            let resolution = match it.if_tsresol {
+                power @ 0..=19 => 10u128.pow(power.into()),
+                power @ 0x80..=0xbf => 1 << (power & 0x7f),
+                _ => {
+                    return Err(ImportError::at(
+                        Place::Packet(survey.packets + 1),
+                        format!(
+                            "an interface counts time in units that cannot be (if_tsresol {})",
+                            it.if_tsresol
+                        ),
+                    ));
+                }
+            };
+            interfaces.push(Interface {
+                link: it.linktype.0 as u32,
+                resolution,
+                offset_s: it.if_tsoffset,
+            });
+        }
+        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+            survey.packets += 1;
+            let Some(interface) = interfaces.get(packet.if_id as usize).copied() else {
+                return Err(ImportError::at(
+                    Place::Packet(survey.packets),
+                    format!(
+                        "it is of interface {}, which the capture does not describe",
+                        packet.if_id
+                    ),
+                ));
+            };
+            let ticks = (u128::from(packet.ts_high) << 32) | u128::from(packet.ts_low);
+            let stamp = (ticks * NANOS as u128 / interface.resolution) as i128
+                + i128::from(interface.offset_s) * NANOS;
+            frame(
+                interface.link,
+                stamp,
+                packet.packet_data(),
+                packet.origlen,
+                survey,
+                take,
+            )?;
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(_)) => {
+            survey.packets += 1;
+            survey.unstamped += 1;
+        }
+        PcapBlockOwned::NG(_) => {}
+    }
+    Ok(())
+}
+
+fn frame(
+    link: u32,
+    stamp: i128,
+    data: &[u8],
+    whole: u32,
+    survey: &mut Survey,
+    take: &mut impl FnMut(u64, Packet) -> Result<()>,
+) -> Result<()> {
+    let Some(kind) = LinkType::of(link) else {
+        survey.unknown_link = Some(link);
+        return Ok(());
+    };
+    let Some(header) = kind.header(data, whole) else {
+        return Ok(());
+    };
+    let Ok(stamp_ns) = i64::try_from(stamp) else {
+        return Err(ImportError::at(
+            Place::Packet(survey.packets),
+            "it is stamped centuries away: the stamp is damaged",
+        ));
+    };
+    survey.flows += 1;
+    survey.fragments += u64::from(header.fragment);
+    take(
+        survey.packets,
+        Packet {
+            stamp_ns,
+            from: header.from,
+            to: header.to,
+            from_port: header.from_port,
+            to_port: header.to_port,
+            protocol: header.protocol,
+            bytes: header.bytes,
+            hop_limit: header.hop_limit,
+            opens: header.opens,
+        },
+    )
+}
+
+/// A source that keeps its error, as `pcap_parser` tells only that there was one.
+struct Kept<'a, R> {
+    source: R,
+    failure: &'a mut Option<io::Error>,
+}
+
+impl<R: Read> Read for Kept<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.source.read(buffer).map_err(|error| {
+            let kind = error.kind();
+            *self.failure = Some(error);
+            kind.into()
+        })
+    }
+}
+
+/// A source that gives as much as is asked for until its end: `pcap_parser` looks at what the first read gave for the header.
+struct Filled<R>(R);
+
+impl<R: Read> Read for Filled<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut count = 0;
+        while count < buffer.len() {
+            match self.0.read(&mut buffer[count..]) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
+}

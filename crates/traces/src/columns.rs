@@ -1,0 +1,483 @@
+//! Tables as text (CSV and its like): columns of time and of rates or round-trip times.
+//!
+//! Which column is what, and in which unit, is for the caller to say: it knows the names.
+
+use std::io::{self, BufReader, Read, Write};
+
+use serde::Deserialize;
+
+use crate::error::{ImportError, Place, Result, Seconds, counted, shown};
+use crate::quantity::{decimal_ns, moment_ns};
+use crate::series::{Rate, RoundTrip, Table, Written};
+use crate::target::{Imported, Part, Target};
+
+/// The longest line, bytes.
+const LONGEST_LINE: usize = 1 << 20;
+/// What an empty cell is written as, beside nothing at all.
+const EMPTY: [&[u8]; 8] = [
+    b"-", b"nan", b"NaN", b"NAN", b"null", b"NULL", b"NA", b"None",
+];
+
+/// How a column says the time.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Time {
+    /// A number of units of so many ns.
+    Unit(i64),
+    /// A moment as ISO 8601 writes it.
+    Moment,
+}
+
+/// What to do with an empty cell of a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// Refuse it.
+    #[default]
+    Refuse,
+    /// The rate before it goes on.
+    Hold,
+    /// There was nothing: an outage.
+    Zero,
+}
+
+/// A column of values.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Column {
+    /// Its number, from 0.
+    pub index: usize,
+    /// What it is of: a rate of uplink or downlink, or round-trip times.
+    pub part: Part,
+    /// What its unit is in bit/s, or in ns.
+    pub unit: f64,
+}
+
+/// What to make of a table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Request {
+    /// Between cells.
+    pub delimiter: u8,
+    /// Lines before the first row of values.
+    pub head: u64,
+    /// The column of time.
+    pub time: usize,
+    /// What that says.
+    pub unit: Time,
+    /// What else to read.
+    pub columns: Vec<Column>,
+    /// What to do with an empty cell of a rate; that of a round trip was lost.
+    #[serde(default)]
+    pub missing: Missing,
+    /// How long it lasts, ns; left out, the last row lasts as long as the one before it.
+    #[serde(default)]
+    pub duration_ns: Option<i64>,
+}
+
+/// Makes series of the columns of a table.
+pub fn columns(source: impl Read, request: &Request, target: &impl Target) -> Result<Imported> {
+    let guarded = BufReader::with_capacity(1 << 16, Guard { source, since: 0 });
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(request.delimiter)
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(guarded);
+    let mut series = Tables::new(request, target)?;
+    let mut record = csv::ByteRecord::new();
+    let mut head = request.head;
+    while reader.read_byte_record(&mut record).map_err(failed)? {
+        let line = record.position().map_or(0, csv::Position::line);
+        if line <= head {
+            continue;
+        }
+        head = 0;
+        let place = Place::Line(line);
+        let blank = record.iter().all(|cell| cell.trim_ascii().is_empty());
+        if blank || record.get(0).is_some_and(|cell| cell.starts_with(b"#")) {
+            continue;
+        }
+        let at_ns = time(cell(&record, request.time, place)?, request, place)?;
+        series.begin(at_ns, place)?;
+        for (column, made) in request.columns.iter().zip(&mut series.made) {
+            let value = number(cell(&record, column.index, place)?, request, place)?;
+            made.add(
+                series.at_ns,
+                value.map(|value| value * column.unit),
+                request.missing,
+                place,
+            )?;
+        }
+    }
+    series.finish(request.duration_ns)
+}
+
+fn failed(error: csv::Error) -> ImportError {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => ImportError::Read(error),
+        other => ImportError::at(Place::Whole, format!("{other:?}")),
+    }
+}
+
+fn cell(record: &csv::ByteRecord, index: usize, place: Place) -> Result<&[u8]> {
+    record.get(index).map(<[u8]>::trim_ascii).ok_or_else(|| {
+        let there = counted(record.len() as u64, "cell", "cells");
+        ImportError::at(
+            place,
+            format!("there is no cell {} in it: it has {there}", index + 1),
+        )
+    })
+}
+
+fn time(text: &[u8], request: &Request, place: Place) -> Result<i64> {
+    let read = match request.unit {
+        Time::Unit(unit) => decimal_ns(text, unit).or_else(|| {
+            let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+            let ns = value * unit as f64;
+            (ns.abs() < 9e18).then_some(ns.round() as i64)
+        }),
+        Time::Moment => std::str::from_utf8(text).ok().and_then(moment_ns),
+    };
+    read.ok_or_else(|| {
+        let want = match request.unit {
+            Time::Unit(_) => "a time, which is to be a number",
+            Time::Moment => "a time as in 2021-04-30T12:00:00.250Z",
+        };
+        ImportError::at(place, format!("{} is not {want}", shown(text)))
+    })
+}
+
+fn number(text: &[u8], request: &Request, place: Place) -> Result<Option<f64>> {
+    if text.is_empty() || EMPTY.contains(&text) {
+        return Ok(None);
+    }
+    let read = std::str::from_utf8(text).ok().and_then(|text| {
+        text.parse::<f64>().ok().or_else(|| {
+            let point = (request.delimiter != b',').then(|| text.replacen(',', ".", 1))?;
+            point.parse().ok()
+        })
+    });
+    match read.filter(|value| value.is_finite()) {
+        Some(value) => Ok(Some(value)),
+        None => Err(ImportError::at(
+            place,
+            format!("{} is not a number", shown(text)),
+        )),
+    }
+}
+
+/// The series of a table of rows that come one by one.
+pub struct Tables<W: Write + Send> {
+    made: Vec<Made<W>>,
+    zero_ns: Option<i64>,
+    at_ns: i64,
+    step_ns: i64,
+}
+
+impl<W: Write + Send> Tables<W> {
+    fn new(request: &Request, target: &impl Target<File = W>) -> Result<Self> {
+        let made = request.columns.iter().map(|column| {
+            Ok(match column.part {
+                Part::RoundTrip => Made::Trips(Table::new(column.part, target)?),
+                part => Made::Rates {
+                    table: Table::new(part, target)?,
+                    missing: 0,
+                    held: 0.0,
+                },
+            })
+        });
+        Ok(Self {
+            made: made.collect::<Result<_>>()?,
+            zero_ns: None,
+            at_ns: 0,
+            step_ns: 0,
+        })
+    }
+
+    /// The next row's time.
+    fn begin(&mut self, stamp_ns: i64, place: Place) -> Result<()> {
+        let zero = *self.zero_ns.get_or_insert(stamp_ns);
+        let at_ns = stamp_ns.saturating_sub(zero);
+        if at_ns < self.at_ns {
+            let back = Seconds(self.at_ns.saturating_sub(at_ns));
+            return Err(ImportError::at(
+                place,
+                format!(
+                    "its time is {back} before that of the row above: rows are to be in order of time"
+                ),
+            ));
+        }
+        if at_ns > self.at_ns {
+            self.step_ns = at_ns - self.at_ns;
+        }
+        self.at_ns = at_ns;
+        Ok(())
+    }
+
+    fn finish(self, duration_ns: Option<i64>) -> Result<Imported> {
+        if self.zero_ns.is_none() {
+            return Err(ImportError::at(Place::Whole, "it has no rows of values"));
+        }
+        let mut done = Imported::default();
+        if duration_ns.is_none() {
+            if self.step_ns == 0 {
+                return Err(ImportError::at(
+                    Place::Whole,
+                    "all its rows have one time, so nobody knows how long it lasts: write --duration",
+                ));
+            }
+            done.notes.push(format!(
+                "its last row was taken to last as long as the one before it, {}; if not: --duration",
+                Seconds(self.step_ns)
+            ));
+        }
+        let end_ns = duration_ns.unwrap_or(self.at_ns.saturating_add(self.step_ns));
+        for made in self.made {
+            let (written, note) = made.finish(end_ns)?;
+            done.parts.push(written);
+            done.notes.extend(note);
+        }
+        Ok(done)
+    }
+}
+
+enum Made<W: Write + Send> {
+    Rates {
+        table: Table<Rate, W>,
+        missing: u64,
+        held: f64,
+    },
+    Trips(Table<RoundTrip, W>),
+}
+
+impl<W: Write + Send> Made<W> {
+    fn add(&mut self, at_ns: i64, value: Option<f64>, policy: Missing, place: Place) -> Result<()> {
+        match self {
+            Self::Trips(table) => {
+                let round_trip_ns = match value {
+                    Some(trip) if !(0.0..9e18).contains(&trip) => {
+                        return Err(ImportError::at(
+                            place,
+                            format!("a round trip of {} ms cannot be", trip / 1e6),
+                        ));
+                    }
+                    value => value.map(|trip| trip.round() as i64),
+                };
+                table.push(
+                    RoundTrip {
+                        at_ns,
+                        round_trip_ns,
+                    },
+                    place,
+                )
+            }
+            Self::Rates {
+                table,
+                missing,
+                held,
+            } => {
+                let bit_s = match (value, policy) {
+                    (Some(rate), _) => rate,
+                    (None, Missing::Hold) => *held,
+                    (None, Missing::Zero) => 0.0,
+                    (None, Missing::Refuse) => {
+                        return Err(ImportError::at(
+                            place,
+                            "it has no rate: write --missing zero, if nothing came through, or --missing hold, if the one before went on",
+                        ));
+                    }
+                };
+                *missing += u64::from(value.is_none());
+                *held = bit_s;
+                table.push(Rate { at_ns, bit_s }, place)
+            }
+        }
+    }
+
+    fn finish(self, end_ns: i64) -> Result<(Written, Option<String>)> {
+        match self {
+            Self::Trips(table) => Ok((table.finish(end_ns)?, None)),
+            Self::Rates { table, missing, .. } => {
+                let written = table.finish(end_ns)?;
+                let note = (missing > 0).then(|| {
+                    format!(
+                        "{} of the {} had no rate",
+                        counted(missing, "row", "rows"),
+                        written.part.name()
+                    )
+                });
+                Ok((written, note))
+            }
+        }
+    }
+}
+
+/// Rows of a table that was read elsewhere: times and values, a chunk after the other.
+///
+/// Errors of a row name it by its number, from 1.
+pub struct Chunks<W: Write + Send> {
+    tables: Tables<W>,
+    request: Request,
+    row: u64,
+}
+
+impl<W: Write + Send> Chunks<W> {
+    /// For the columns of `request`, in its order.
+    pub fn new(request: Request, target: &impl Target<File = W>) -> Result<Self> {
+        Ok(Self {
+            tables: Tables::new(&request, target)?,
+            request,
+            row: 0,
+        })
+    }
+
+    /// The next row: its time in ns, and a value for each column, in the column's unit; NaN is a missing one.
+    pub fn push(&mut self, stamp_ns: i64, values: impl Iterator<Item = f64>) -> Result<()> {
+        self.row += 1;
+        let place = Place::Row(self.row);
+        self.tables.begin(stamp_ns, place)?;
+        let at_ns = self.tables.at_ns;
+        for ((column, made), value) in self
+            .request
+            .columns
+            .iter()
+            .zip(&mut self.tables.made)
+            .zip(values)
+        {
+            let value = (!value.is_nan()).then_some(value * column.unit);
+            made.add(at_ns, value, self.request.missing, place)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Result<Imported> {
+        self.tables.finish(self.request.duration_ns)
+    }
+}
+
+/// A source whose lines end: one without line ends would be taken into memory whole.
+struct Guard<R> {
+    source: R,
+    since: usize,
+}
+
+impl<R: Read> Read for Guard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.since = match memchr::memrchr(b'\n', &buffer[..count]) {
+            Some(at) => count - at - 1,
+            None => self.since + count,
+        };
+        if self.since > LONGEST_LINE {
+            return Err(io::Error::other("a line is longer than 1 MiB"));
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Nowhere;
+
+    fn request(unit: Time, parts: &[Part]) -> Request {
+        let column = |(index, &part)| Column {
+            index: index + 1,
+            part,
+            unit: 1e6,
+        };
+        Request {
+            delimiter: b',',
+            head: 1,
+            time: 0,
+            unit,
+            columns: parts.iter().enumerate().map(column).collect(),
+            missing: Missing::Refuse,
+            duration_ns: None,
+        }
+    }
+
+    fn read(text: &str, request: &Request) -> Result<Imported> {
+        columns(text.as_bytes(), request, &Nowhere)
+    }
+
+    const SECONDS: Time = Time::Unit(1_000_000_000);
+
+    #[test]
+    fn rates_and_round_trips_of_one_table_share_its_time() {
+        let both = request(SECONDS, &[Part::Downlink, Part::RoundTrip]);
+        let done = read("t,rate,rtt\n5,1.5,20\n5.5,2,\n\n6.5,0,30\n", &both).unwrap();
+        let told: Vec<_> = done
+            .parts
+            .iter()
+            .map(|it| (it.part, it.rows, it.duration_ns))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Part::Downlink, 3, 2_500_000_000),
+                (Part::RoundTrip, 3, 2_500_000_000)
+            ]
+        );
+        let moments = request(Time::Moment, &[Part::Uplink]);
+        let text = "t,rate\n2021-04-30 12:00:00,1\n2021-04-30 12:00:01,\"2\"\n";
+        assert_eq!(
+            read(text, &moments).unwrap().parts[0].duration_ns,
+            2_000_000_000
+        );
+    }
+
+    #[test]
+    fn decimal_commas_are_read_where_they_are_no_delimiter() {
+        let mut wanted = request(SECONDS, &[Part::Downlink]);
+        wanted.delimiter = b';';
+        assert_eq!(
+            read("t;rate\n0,5;1,5\n1,0;2\n", &wanted).unwrap().parts[0].duration_ns,
+            1_000_000_000
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_its_line() {
+        let one = request(SECONDS, &[Part::Downlink]);
+        for (text, line, what) in [
+            ("t,rate\n1,x\n", 2, "`x` is not a number"),
+            ("t,rate\nnow,1\n", 2, "`now` is not a time"),
+            ("t,rate\n1,1\n0,1\n", 3, "in order of time"),
+            ("t,rate\n0,1\n1,-1\n", 3, "-1000000 bit/s"),
+            ("t,rate\n0,1\n1,inf\n", 3, "not a number"),
+            ("t,rate\n0,1\n1\n", 3, "no cell 2"),
+            ("t,rate\n0,1\n1,\n", 3, "--missing"),
+        ] {
+            let error = read(text, &one).unwrap_err().in_file("x".as_ref());
+            assert!(
+                error.starts_with(&format!("x:{line}: ")) && error.contains(what),
+                "{text}: {error}"
+            );
+        }
+        for (text, what) in [
+            ("t,rate\n", "no rows"),
+            ("t,rate\n1,1\n1,2\n", "--duration"),
+        ] {
+            let error = read(text, &one).unwrap_err().to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+        let endless = columns(io::repeat(b'7'), &one, &Nowhere).unwrap_err();
+        assert!(endless.to_string().contains("1 MiB"), "{endless}");
+    }
+
+    #[test]
+    fn missing_rates_are_what_is_asked() {
+        let mut asked = request(SECONDS, &[Part::Downlink]);
+        for policy in [Missing::Hold, Missing::Zero] {
+            asked.missing = policy;
+            let done = read("t,rate\n0,1\n1,-\n2,1\n", &asked).unwrap();
+            assert!(
+                done.notes
+                    .iter()
+                    .any(|it| it.contains("1 row of the downlink")),
+                "{:?}",
+                done.notes
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Why a recording was refused.
+
+use std::path::Path;
+use std::{fmt, io};
+
+use cellbed_link::TraceError;
+use parquet::errors::ParquetError;
+use thiserror::Error;
+
+/// The result of reading a recording.
+pub type Result<T> = std::result::Result<T, ImportError>;
+
+/// How much of an offending piece of text an error shows.
+const EXCERPT: usize = 40;
+
+/// Where in a file something is wrong; all count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the file as a whole.
+    Whole,
+    /// In a line of text.
+    Line(u64),
+    /// In a packet of a capture, or a block beside it.
+    Packet(u64),
+    /// In a row of a table.
+    Row(u64),
+    /// In an interval of a report.
+    Interval(u64),
+}
+
+/// Why a recording was refused. [`ImportError::in_file`] has the whole sentence.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// It is not what it was taken for, or says what cannot be.
+    #[error("{reason}")]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// It is no trace of delivery opportunities.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The source failed, or whoever watches the reading ended it.
+    #[error("it could not be read any further: {0}")]
+    Read(#[from] io::Error),
+    /// The series could not be written.
+    #[error("the series could not be written: {0}")]
+    Write(#[from] ParquetError),
+}
+
+impl ImportError {
+    /// What is wrong at a place.
+    pub fn at(place: Place, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Malformed { place, reason }
+    }
+
+    /// The error as compilers print theirs: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
+    pub fn in_file(&self, file: &Path) -> String {
+        let file = file.display();
+        match self {
+            Self::Trace(error) => error.in_file(file),
+            Self::Malformed { place, reason } => match place {
+                Place::Whole => format!("{file}: {reason}"),
+                Place::Line(line) => format!("{file}:{line}: {reason}"),
+                Place::Packet(number) => format!("{file}: packet {number}: {reason}"),
+                Place::Row(number) => format!("{file}: row {number}: {reason}"),
+                Place::Interval(number) => format!("{file}: interval {number}: {reason}"),
+            },
+            Self::Read(_) => format!("{file}: {self}"),
+            Self::Write(_) => self.to_string(),
+        }
+    }
+}
+
+/// What a JSON reader says, at its line.
+pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
+    if error.is_io() {
+        return ImportError::Read(error.into());
+    }
+    let line = error.line() as u64;
+    let text = error.to_string();
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(before, _)| before);
+    let shown: String = text
+        .chars()
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .collect();
+    let place = if line == 0 {
+        Place::Whole
+    } else {
+        Place::Line(line)
+    };
+    if error.is_eof() {
+        return ImportError::at(place, "the JSON ends too early: the file was cut short");
+    }
+    ImportError::at(place, shown)
+}
+
+/// The start of a piece of text, in quotes, with what is no text escaped.
+pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
+    let text = text.as_ref();
+    let start = &text[..text.len().min(EXCERPT)];
+    let more = if start.len() < text.len() { "…" } else { "" };
+    match std::str::from_utf8(start) {
+        Ok(text) if !text.contains(char::is_control) => format!("`{text}{more}`"),
+        _ => format!("`{}{more}`", start.escape_ascii()),
+    }
+}
+
+/// A number of things, with the right form of the noun.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{number} {noun}")
+}
+
+/// A span in seconds with as many decimals as it needs, at most three.
+pub(crate) struct Seconds(pub i64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0 / 1_000_000;
+        let text = format!("{}.{:03}", millis / 1000, (millis % 1000).abs());
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        write!(f, "{text} s")
+    }
+}

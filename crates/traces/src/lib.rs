@@ -1,0 +1,25 @@
+//! Recordings of other programs as series over time in Parquet: read in one pass, or two, and in little memory.
+//!
+//! Each reader takes any source of bytes and a [`Target`] that its series go to, so that it runs on files as on what a fuzzer makes up.
+//! A source is never trusted: what cannot be a recording is an [`ImportError`] that names the place.
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod columns;
+mod error;
+pub mod iperf3;
+mod mahimahi;
+pub mod netem;
+pub mod ping;
+mod quantity;
+mod request;
+mod series;
+mod target;
+mod watched;
+
+pub use error::{ImportError, Place, Result};
+pub use mahimahi::mahimahi;
+pub use request::{Request, import};
+pub use series::{Content, Opportunity, Rate, RoundTrip, Row, Table, Written};
+pub use target::{Folder, Imported, Nowhere, Part, Target};
+pub use watched::Watched;

@@ -1,0 +1,376 @@
+//! The models of a configuration, and the steps they stand for, handed on as they are read.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::amounts::{Bandwidth, Megabits, Millis, Span};
+use crate::error::{ImportError, Result as ImportResult, shown};
+
+/// Steps of a pattern inside another that are held in memory.
+const MOST_HELD: usize = 1 << 20;
+/// Steps that a file may stand for.
+const MOST_STEPS: u64 = 1 << 24;
+
+/// What holds for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// bit/s.
+    Bandwidth(f64),
+    /// ns.
+    Delay(i64),
+}
+
+/// Takes a step and how long it lasts, ns.
+pub(super) type Take<'a> = &'a mut dyn FnMut(Step, i64) -> ImportResult<()>;
+
+/// Where the steps of a file go.
+pub(super) struct Expansion<'a> {
+    take: Take<'a>,
+    failure: &'a mut Option<ImportError>,
+    notes: &'a mut Vec<String>,
+    steps: u64,
+}
+
+impl<'a> Expansion<'a> {
+    pub(super) fn new(
+        take: Take<'a>,
+        failure: &'a mut Option<ImportError>,
+        notes: &'a mut Vec<String>,
+    ) -> Self {
+        Self {
+            take,
+            failure,
+            notes,
+            steps: 0,
+        }
+    }
+
+    fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
+        if duration_ns == 0 {
+            return Ok(()); // as in netem-trace, it is passed over
+        }
+        self.steps += 1;
+        if self.steps > MOST_STEPS {
+            return Err(E::custom(format!(
+                "it stands for more than {MOST_STEPS} steps"
+            )));
+        }
+        (self.take)(step, duration_ns).map_err(|error| {
+            let told = error.to_string();
+            *self.failure = Some(error);
+            E::custom(told)
+        })
+    }
+}
+
+/// A model that is being read.
+pub(super) struct Model<'a, 'b> {
+    out: &'b mut Expansion<'a>,
+    /// Where steps wait that are to be repeated.
+    held: Option<&'b mut Vec<(Step, i64)>>,
+    /// Whether it is all of the file.
+    whole: bool,
+}
+
+impl<'a, 'b> Model<'a, 'b> {
+    pub(super) fn outermost(out: &'b mut Expansion<'a>) -> Self {
+        Self {
+            out,
+            held: None,
+            whole: true,
+        }
+    }
+
+    fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
+        match &mut self.held {
+            None => self.out.step(step, duration_ns),
+            Some(held) if held.len() == MOST_HELD => Err(E::custom(format!(
+                "a pattern inside another has more than {MOST_HELD} steps"
+            ))),
+            Some(held) => {
+                held.push((step, duration_ns));
+                Ok(())
+            }
+        }
+    }
+
+    fn inner(&mut self) -> Model<'a, '_> {
+        Model {
+            out: &mut *self.out,
+            held: self.held.as_deref_mut(),
+            whole: self.whole,
+        }
+    }
+
+    fn sawtooth<E: de::Error>(&mut self, it: &Sawtooth) -> Result<(), E> {
+        if it.std_dev.is_some_and(|noise| noise.0 > 0.0) {
+            return Err(chance("SawtoothBwConfig with std_dev"));
+        }
+        let second = Span(1_000_000_000);
+        let bottom = it.bottom.unwrap_or(Bandwidth(0.0)).0;
+        let top = it.top.unwrap_or(Bandwidth(12e6)).0;
+        let interval = it.interval.unwrap_or(second).0;
+        let step = it.step.unwrap_or(Span(1_000_000)).0;
+        let rise = interval as f64 * it.duty_ratio.unwrap_or(0.5);
+        if interval < 1 || step < 1 || !(0.0..=interval as f64).contains(&rise) {
+            return Err(E::custom(
+                "a sawtooth needs an interval and a step above zero, and a duty_ratio from 0 to 1",
+            ));
+        }
+        let mut left = it.duration.unwrap_or(second).0;
+        let mut within = 0_i64;
+        while left > 0 {
+            let now = within as f64;
+            let share = if now < rise {
+                now / rise
+            } else {
+                1.0 - (now - rise) / (interval as f64 - rise).max(1.0)
+            };
+            let duration = step.min(left);
+            self.step(
+                Step::Bandwidth((bottom + (top - bottom) * share).max(0.0)),
+                duration,
+            )?;
+            left -= duration;
+            within += duration;
+            if within >= interval {
+                within -= interval;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn chance<E: de::Error>(what: &str) -> E {
+    E::custom(format!(
+        "{what} draws at random from netem-trace's own generator: its rates are not in the file"
+    ))
+}
+
+impl<'de> DeserializeSeed<'de> for Model<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Model<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a model of netem-trace, an object such as {\"StaticBwConfig\": …}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let Some(name) = map.next_key::<String>()? else {
+            return Err(de::Error::custom("an empty object is no model"));
+        };
+        match name.as_str() {
+            "StaticBwConfig" => {
+                let it: StaticBw = map.next_value()?;
+                let rate = it.bw.unwrap_or(Bandwidth(12e6)).0;
+                self.step(
+                    Step::Bandwidth(rate),
+                    it.duration.map_or(1_000_000_000, |it| it.0),
+                )?;
+            }
+            "StaticDelayConfig" => {
+                let it: StaticDelay = map.next_value()?;
+                let delay = it.delay.map_or(10_000_000, |it| it.0);
+                self.step(
+                    Step::Delay(delay),
+                    it.duration.map_or(1_000_000_000, |it| it.0),
+                )?;
+            }
+            "SawtoothBwConfig" => {
+                let it: Sawtooth = map.next_value()?;
+                self.sawtooth(&it)?;
+            }
+            "TraceBwConfig" => map.next_value_seed(Samples(self.inner()))?,
+            "RepeatedBwPatternConfig" | "RepeatedDelayPatternConfig" => {
+                map.next_value_seed(Repeated(self.inner()))?;
+            }
+            random if random.starts_with("Normalized") => return Err(chance(random)),
+            other => {
+                return Err(de::Error::custom(format!(
+                    "{} is no model of bandwidth or delay: those are StaticBwConfig, TraceBwConfig, SawtoothBwConfig, \
+                     RepeatedBwPatternConfig, StaticDelayConfig and RepeatedDelayPatternConfig",
+                    shown(other)
+                )));
+            }
+        }
+        match map.next_key::<String>()? {
+            None => Ok(()),
+            Some(second) => Err(de::Error::custom(format!(
+                "a model has one name, and this one has {} too",
+                shown(second)
+            ))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct StaticBw {
+    bw: Option<Bandwidth>,
+    duration: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct StaticDelay {
+    delay: Option<Span>,
+    duration: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+#[allow(dead_code)] // bounds of a noise that there is none of
+struct Sawtooth {
+    bottom: Option<Bandwidth>,
+    top: Option<Bandwidth>,
+    interval: Option<Span>,
+    duty_ratio: Option<f64>,
+    duration: Option<Span>,
+    step: Option<Span>,
+    seed: Option<u64>,
+    std_dev: Option<Bandwidth>,
+    upper_noise_bound: Option<Bandwidth>,
+    lower_noise_bound: Option<Bandwidth>,
+}
+
+/// The samples of a `TraceBwConfig`: a list, or an object with it as its `pattern`.
+struct Samples<'a, 'b>(Model<'a, 'b>);
+
+impl<'de> DeserializeSeed<'de> for Samples<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Samples<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list such as [[\"100ms\", [\"12Mbps\", \"24Mbps\"]], …]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some((each, rates)) = list.next_element::<(Millis, Vec<Megabits>)>()? {
+            for rate in rates {
+                self.0.step(Step::Bandwidth(rate.0), each.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key != "pattern" {
+                return Err(de::Error::unknown_field(&key, &["pattern"]));
+            }
+            map.next_value_seed(Samples(self.0.inner()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A pattern with a count: handed on as it is read where it is the whole file, else written out.
+struct Repeated<'a, 'b>(Model<'a, 'b>);
+
+impl<'de> DeserializeSeed<'de> for Repeated<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Repeated<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a pattern and a count")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut model = self.0;
+        let mut held = Vec::new();
+        let mut count = 0_u64;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "count" => count = map.next_value()?,
+                "pattern" => {
+                    let inner = Model {
+                        out: &mut *model.out,
+                        held: (!model.whole).then_some(&mut held),
+                        whole: false,
+                    };
+                    map.next_value_seed(Pattern(inner))?;
+                }
+                other => return Err(de::Error::unknown_field(other, &["pattern", "count"])),
+            }
+        }
+        if model.whole {
+            if count != 1 {
+                let turns = if count == 0 {
+                    "for ever".into()
+                } else {
+                    format!("{count} times")
+                };
+                model.out.notes.push(format!(
+                    "the pattern repeats {turns}: one turn was kept, as a replay repeats it"
+                ));
+            }
+            return Ok(());
+        }
+        if count == 0 {
+            return Err(de::Error::custom(
+                "a pattern inside another repeats for ever (count 0): what comes after it never would",
+            ));
+        }
+        if held.len() as u64 * count > MOST_STEPS || count > MOST_STEPS {
+            return Err(de::Error::custom(format!(
+                "it stands for more than {MOST_STEPS} steps"
+            )));
+        }
+        for _ in 0..count {
+            for &(step, duration) in &held {
+                model.step(step, duration)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The models of a pattern.
+struct Pattern<'a, 'b>(Model<'a, 'b>);
+
+impl<'de> DeserializeSeed<'de> for Pattern<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pattern<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of models")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(self.0.inner())?.is_some() {}
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Which recording is to be read, and what is to be made of it.
+
+use std::io::{Read, Seek};
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::target::{Imported, Part, Target};
+use crate::{capture, columns, iperf3, mahimahi, netem, ping};
+
+/// What to read and what to make of it; each format's module says what its parts mean.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "format", rename_all = "kebab-case")]
+pub enum Request {
+    /// A trace of Mahimahi, of one direction.
+    Mahimahi {
+        /// Which.
+        direction: Part,
+    },
+    /// A capture, pcap or pcapng.
+    Capture {
+        /// Words that the flow must have.
+        #[serde(default)]
+        flow: Vec<String>,
+        /// All flows that have them.
+        #[serde(default)]
+        all_flows: bool,
+        /// The device's address.
+        #[serde(default)]
+        device: Option<IpAddr>,
+        /// The directions to keep.
+        #[serde(default)]
+        directions: Option<Vec<Part>>,
+        /// An opportunity for each packet.
+        #[serde(default)]
+        each_packet: bool,
+    },
+    /// A report of iperf3.
+    Iperf3 {
+        /// Whether the device was the server.
+        #[serde(default)]
+        device_is_server: bool,
+        /// The direction to keep.
+        #[serde(default)]
+        direction: Option<Part>,
+    },
+    /// What ping printed.
+    Ping {
+        /// How far apart the probes were.
+        #[serde(default)]
+        interval_ns: Option<i64>,
+    },
+    /// A configuration of netem-trace.
+    NetemTrace {
+        /// Which direction a bandwidth is of.
+        #[serde(default)]
+        direction: Option<Part>,
+        /// What a delay is.
+        #[serde(default)]
+        delays: Option<netem::Delays>,
+    },
+    /// A table as text.
+    Columns(columns::Request),
+}
+
+/// Reads a recording.
+pub fn import(
+    source: impl Read + Seek,
+    request: &Request,
+    target: &impl Target,
+) -> Result<Imported> {
+    match request {
+        Request::Mahimahi { direction } => mahimahi(source, *direction, target),
+        Request::Capture {
+            flow,
+            all_flows,
+            device,
+            directions,
+            each_packet,
+        } => {
+            let request = capture::Request {
+                choice: capture::Choice {
+                    words: flow.clone(),
+                    all: *all_flows,
+                },
+                device: *device,
+                parts: directions.clone(),
+                each_packet: *each_packet,
+            };
+            capture::capture(source, &request, target)
+        }
+        Request::Iperf3 {
+            device_is_server,
+            direction,
+        } => {
+            let device = if *device_is_server {
+                iperf3::Device::Server
+            } else {
+                iperf3::Device::Client
+            };
+            iperf3::iperf3(source, device, *direction, target)
+        }
+        Request::Ping { interval_ns } => ping::ping(source, *interval_ns, target),
+        Request::NetemTrace { direction, delays } => {
+            let request = netem::Request {
+                direction: *direction,
+                delays: *delays,
+            };
+            netem::netem(source, request, target)
+        }
+        Request::Columns(request) => columns::columns(source, request, target),
+    }
+}
