@@ -3,6 +3,10 @@
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -385,6 +389,33 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     made = _run("markov", "--like", str(path))
     assert "needs at least 20 s" in str(made.exception)
     assert bare_archive.names() == ["5g-midband", "lte-suburban"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cellbed traces generate lte-n", {"lte-netherlands"}),
+        ("cellbed traces generate radio --obstacle b", {"body"}),
+    ],
+)
+def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
+    words = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
+    done = subprocess.run(begin, env=os.environ | words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert set(done.stdout.split()) == offered
+
+
+def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:
+    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "mmwave-driving-us"]
+    with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
+        while not list(bare_archive.folder.glob(".*/uplink.parquet")):
+            assert making.poll() is None
+            time.sleep(0.05)
+        making.send_signal(signal.SIGINT)
+        _, told = making.communicate(timeout=60)
+    assert making.returncode == 130
+    assert b"Traceback" not in told
+    assert list(bare_archive.folder.glob("**/*.parquet")) == []
 
 
 def test_profiles_are_those_of_the_scenario() -> None:

@@ -25,8 +25,10 @@ class _Generators(TyperGroup):
         return list(GENERATORS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from cellbed.traces.generation.models import generator
+        from cellbed.traces.generation.models import GENERATORS, generator
 
+        if ctx.resilient_parsing and cmd_name not in GENERATORS:
+            return None  # half a word, which a shell completes
         return _command(generator(cmd_name))
 
 
