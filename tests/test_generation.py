@@ -75,7 +75,7 @@ def _capacities(draw: some.DrawFn) -> Capacity:
 
 @given(
     _capacities(),
-    some.builds(Grain, some.sampled_from([1, 125_000, 1_000_000]), some.integers(1, 9), some.booleans()),
+    some.builds(Grain, some.sampled_from([1, 125_000, 1_000_000]), some.integers(4, 36), some.booleans()),
 )
 @settings(max_examples=60, deadline=None)
 def test_opportunities_are_as_many_as_the_rate_pays_for_and_in_order(capacity: Capacity, grain: Grain) -> None:
@@ -247,7 +247,7 @@ def test_a_real_recording_is_met_as_closely_as_its_halves_meet(file: str) -> Non
     per_minute = np.mean([each.outages_per_minute[1] for each in fitted])
     assert per_minute == pytest.approx(fitted[0].outages_per_minute[0], rel=0.5)
     together = np.mean([each.together[1] for each in fitted])
-    assert together == pytest.approx(fitted[0].together[0], rel=0.4)
+    assert together == pytest.approx(fitted[0].together[0], rel=0.15)
 
 
 @given(some.integers(0, 2**32), some.integers(25, 60), some.floats(0.0, 0.2), some.integers(1, 2000))
