@@ -165,6 +165,7 @@ def test_figures_are_what_the_citation_says(model: Model, seed: int, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # tens of millions of packets, on a machine that others use too
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
 def test_figures_are_what_the_citation_says_of_every_opportunity(model: Model, seed: int, tmp_path: Path) -> None:
