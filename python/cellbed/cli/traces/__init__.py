@@ -14,6 +14,7 @@ VERBS = {
     "plot": "Draw an entry: PNG, SVG or a page to zoom in.",
     "compare": "Put entries on the same axes.",
     "gallery": "Write a page of the whole archive.",
+    "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
     "export": "Write an entry or a recording in the files of other programs.",
