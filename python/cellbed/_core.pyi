@@ -253,13 +253,14 @@ def import_series(
     request: str,
     tell: Callable[[int], None] | None = None,
 ) -> str:
-    """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in one or two passes and little memory.
+    """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
 
-    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.traces.importers` writes it. tell: called every few MiB with how many bytes
-    were read since; what it raises, and what a signal raises, ends the reading. Returns JSON: ``parts`` (``part``, ``content``, ``rows``,
-    ``duration_ns``) and ``notes``.
+    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.traces.importers` writes it. tell: called every few MiB
+    with how many bytes were read since; what it raises, and what a signal raises, ends the reading. Returns JSON:
+    ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``) and ``notes``.
 
-    Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be read or written.
+    Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
+    read or written.
     """
 
 @final

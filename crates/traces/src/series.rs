@@ -21,8 +21,10 @@ const GROUP: usize = 1 << 19;
 
 /// The longest trace that can be played, as in Mahimahi's format: 2³² ms, some 49 days.
 const LONGEST_TRACE_NS: i64 = u32::MAX as i64 * 1_000_000;
-/// A hundred years: a time beyond them is a mistake.
-const LONGEST_NS: i64 = 100 * 366 * 86_400 * 1_000_000_000;
+/// Ten years: a time beyond them is in another unit.
+const LONGEST_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
+/// A terabit a second: no link of these days carries more.
+const HIGHEST_BIT_S: f64 = 1e12;
 
 /// What the rows of a series are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +115,7 @@ impl Row for Rate {
 
     fn fault(&self) -> Option<String> {
         let rate = self.bit_s;
-        (!rate.is_finite() || rate < 0.0).then(|| format!("a rate of {rate} bit/s cannot be"))
+        (!(0.0..=HIGHEST_BIT_S).contains(&rate)).then(|| format!("a rate of {rate} bit/s cannot be"))
     }
 
     fn write<W: Write + Send>(

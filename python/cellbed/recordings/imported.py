@@ -92,7 +92,8 @@ def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None =
         return dict(zip(keys[:4], given, strict=True)) | offsets
     if len(given) != 1 or not given[0].is_dir():
         raise RecordingError(
-            f"{len(given)} files: give the four files LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN, or a folder with them"
+            f"{', '.join(map(str, given))}: {len(given)} file{'s' * (len(given) != 1)}: give the four files "
+            "LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN, or a folder with them"
         )
     there = {key: path for key, name in NAMES.items() if (path := given[0] / name).exists()}
     missing = [NAMES[key] for key in keys[:4] if key not in there]

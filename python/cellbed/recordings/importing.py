@@ -1,0 +1,141 @@
+"""Recordings of two workloads for the archive: cellbed's own directories, and the files of CellReplay's public tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cellbed.recordings.description import WAYS
+from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.tool_files import NAMES
+from cellbed.traces import TraceError
+from cellbed.traces.draft import Draft
+from cellbed.traces.importers import FORMATS as FORMATS_OF_TRACES
+from cellbed.traces.importers import Format, Importer, Options, Tell
+from cellbed.traces.importers import recognise as recognise_among
+from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Series
+
+if TYPE_CHECKING:
+    from cellbed.recordings.recording import Recording
+
+_FOLDER = "recording"
+_HEAD = 4096
+
+
+class CellReplay:
+    """Light rows and heavy traces of both directions, by the tool's names in a folder or as four files."""
+
+    name = "cellreplay"
+    title = "a recording of CellReplay's public tool"
+    options = frozenset({"idle_ns", "latency_offset"})
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """The names in a folder; or files with rows of numbers, two of the four."""
+        if len(paths) == 1:
+            wanted = list(NAMES.values())[:4]
+            if not paths[0].is_dir():
+                return "its lines are like light rows" if _numbers_in_a_line(paths[0]) > 2 else None
+            there = next((name for name in wanted if (paths[0] / name).exists()), None)
+            return f"the folder has {there}" if there else None
+        if len(paths) != 4:
+            return None
+        widths = [_numbers_in_a_line(path) for path in paths]
+        if min(widths[:2]) >= 2 and widths[2:] == [1, 1]:
+            return "two files hold rows of numbers and two a number a line"
+        return None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """The recording, with opportunities of both directions and round-trip times beside it."""
+        from cellbed.recordings.imported import import_cellreplay, tool_files
+
+        try:
+            _fill(draft, import_cellreplay(tool_files(paths, options.latency_offset), options.idle_ns))
+        except RecordingError as error:
+            raise TraceError(str(error)) from None
+        if options.idle_ns is None:
+            draft.notes.append(
+                "F, after which idle time the link is cold, is in none of the files: --idle, or tell the replay"
+            )
+
+
+class Directory:
+    """The directory of a recording, as `cellbed record` writes it."""
+
+    name = "recording"
+    title = "a recording of two workloads"
+    options: frozenset[str] = frozenset()
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """A folder with a recording.json."""
+        there = len(paths) == 1 and (paths[0] / "recording.json").is_file()
+        return "the folder has a recording.json" if there else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """The recording, with opportunities of both directions and round-trip times beside it."""
+        from cellbed.recordings.recording import read_recording
+
+        if len(paths) != 1 or not paths[0].is_dir():
+            raise TraceError(f"{paths[0]}: a recording is one folder, with a recording.json")
+        try:
+            _fill(draft, read_recording(paths[0]))
+        except RecordingError as error:
+            raise TraceError(str(error)) from None
+
+
+CELLREPLAY = CellReplay()
+DIRECTORY = Directory()
+FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
+"""All formats that the archive takes."""
+
+
+def recognise(paths: Sequence[Path], as_format: str | None = None) -> Importer:
+    """:func:`cellbed.traces.importers.recognise` among all formats."""
+    return recognise_among(paths, as_format, FORMATS)
+
+
+def _fill(draft: Draft, recording: Recording) -> None:
+    from cellbed.recordings.recording import write_recording
+
+    write_recording(recording, draft.folder / _FOLDER)
+    draft.recording = _FOLDER
+    _fill_series(draft, recording)
+
+
+def _fill_series(draft: Draft, recording: Recording) -> None:
+    import polars as pl
+
+    from cellbed.recordings.saturation import opportunities
+    from cellbed.recordings.trips import round_trips
+
+    duration_ns = recording.description.duration_ns
+    for way in WAYS:
+        if recording.packets("heavy", way)["arrived_ns"].null_count() == recording.packets("heavy", way).height:
+            draft.notes.append(f"the {way} was not saturated: there is no series of it")
+            continue
+        times = opportunities(recording, way, OPPORTUNITY_BYTES)
+        path = draft.folder / f"{way}.parquet"
+        pl.DataFrame({"at_ns": times}).write_parquet(path)
+        draft.parts[way] = Series(Content.OPPORTUNITIES, path, duration_ns)
+    sent = recording.light_uplink.group_by("train").agg(at_ns=pl.col("sent_ns").min()).drop_nulls()
+    trips = sent.join(round_trips(recording).select("train", "round_trip_ns"), on="train", how="left")
+    trips = trips.filter(pl.col("at_ns") >= 0).sort("at_ns", "train").select("at_ns", "round_trip_ns")
+    if trips.height:
+        path = draft.folder / "round-trip.parquet"
+        trips.write_parquet(path)
+        end_ns = max(duration_ns, int(trips["at_ns"].to_numpy()[-1]))
+        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, end_ns)
+
+
+def _numbers_in_a_line(path: Path) -> int:
+    """How many numbers the first lines hold at most; 0 if they hold anything else."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(_HEAD).split(b"\n")[:20]
+    except OSError:
+        return 0
+    rows = [line.split() for line in lines[:-1] or lines if line.strip() and not line.startswith(b"#")]
+    numbers = all(cell.replace(b".", b"", 1).isdigit() for row in rows for cell in row)
+    return max(map(len, rows), default=0) if numbers else 0

@@ -1,0 +1,228 @@
+"""Tables of rates or round-trip times over time: CSV and its like, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.traces.draft import Draft
+from cellbed.traces.errors import TraceError
+from cellbed.traces.importers.column_names import Mapped, map_columns
+from cellbed.traces.importers.files import each_file
+from cellbed.traces.importers.format import Tell, read_by_core, take_over
+from cellbed.traces.importers.options import Options
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
+_DELIMITERS = ",;\t| "
+_HEAD = 1 << 16
+_ROWS = 1 << 17
+"""Rows of a Parquet file in memory at a time."""
+_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a text is a table. lines: those before its first row of values. first: that row."""
+
+    delimiter: str
+    names: list[str]
+    lines: int
+    first: list[str]
+
+
+class Csv:
+    """Tables as text, with a line of names or without, cells between commas, semicolons, tabs, bars or blanks."""
+
+    name = "csv"
+    title = "a table (CSV)"
+    options = _OPTIONS
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its lines have the same number of cells, more than one."""
+        shape = None if head.lstrip()[:1] in (b"{", b"[") else _shape(head)
+        if shape is None:
+            return None
+        between = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}[shape.delimiter]
+        return f"its lines have {len(shape.names)} cells between {between}"
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """The series of the columns that are mapped, or whose names tell."""
+        for path, own, said in each_file(paths, draft, options):
+            with path.open("rb") as file:
+                shape = _shape(file.read(_HEAD))
+            if shape is None:
+                raise TraceError(
+                    f"{path}: its first lines are no rows of a table: cells between commas, semicolons or tabs"
+                )
+            first = dict(zip(shape.names, shape.first, strict=False))
+            mapped = _mapped(path, shape.names, said, lambda name, row=first: _is_moment(row.get(name, "")))
+            index = shape.names.index
+            request = _request(mapped, said, {name: index(name) for name in shape.names}) | {
+                "delimiter": ord(shape.delimiter),
+                "head": shape.lines,
+            }
+            read_by_core(path, own, request, tell)
+
+
+class Parquet:
+    """Parquet files with columns of time and of rates or round-trip times."""
+
+    name = "parquet"
+    title = "a table (Parquet)"
+    options = _OPTIONS
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its first four bytes."""
+        return "its first four bytes are those of Parquet" if head.startswith(b"PAR1") else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """The series of the columns that are mapped, or whose names tell."""
+        import polars as pl
+
+        for path, own, said in each_file(paths, draft, options):
+            try:
+                _read_parquet(path, own, said, tell)
+            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+                reason = next(iter(str(error).strip().splitlines()), "")[:200]
+                raise TraceError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
+
+
+def _read_parquet(path: Path, draft: Draft, options: Options, tell: Tell | None) -> None:
+    import polars as pl
+
+    from cellbed._core import SeriesWriter, TraceFormatError
+
+    table = pl.scan_parquet(path)
+    schema = table.collect_schema()
+    temporal = {name for name, kind in schema.items() if kind.is_temporal()}
+    texts = {name for name, kind in schema.items() if kind == pl.String}
+    mapped = _mapped(path, list(schema), options, lambda name: name in temporal | texts)
+    order = [mapped.time.name, *(column.name for column in mapped.values.values())]
+    request = _request(mapped, options, {name: index for index, name in enumerate(order)})
+    request |= {"delimiter": ord(","), "head": 0}
+    picked = table.select(
+        _time(mapped, schema).alias("time"),
+        *(_value(column.name, schema).alias(f"value {n}") for n, column in enumerate(mapped.values.values())),
+    )
+    rows = int(table.select(pl.len()).collect().item())
+    size = path.stat().st_size
+    try:
+        writer = SeriesWriter(path, draft.folder, json.dumps(request))
+        for offset in range(0, rows, _ROWS):
+            chunk = picked.slice(offset, _ROWS).collect()
+            row = chunk["time"].is_null().arg_max() if chunk["time"].null_count() else None
+            if row is not None:
+                raise TraceError(f"{path}: row {offset + row + 1}: it has no time, or one that cannot be read")
+            values = [chunk[name].fill_null(float("nan")).to_numpy() for name in chunk.columns[1:]]
+            writer.extend(chunk["time"].to_numpy(), values)
+            if tell is not None:
+                tell(size * len(chunk) // max(rows, 1))
+        take_over(json.loads(writer.finish()), draft)
+    except TraceFormatError as error:
+        raise TraceError(str(error)) from None
+
+
+def _time(mapped: Mapped, schema: pl.Schema) -> pl.Expr:
+    """Times in ns; null for what cannot be one."""
+    import polars as pl
+
+    name, unit = mapped.time.name, mapped.time.unit
+    column, kind = pl.col(name), schema[name]
+    if unit is None and kind == pl.String:
+        return column.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False).dt.epoch("ns")
+    if kind == pl.Duration:
+        return column.dt.total_nanoseconds()
+    if kind.is_temporal():
+        return column.cast(pl.Datetime("ns"), strict=False).dt.epoch("ns")
+    if unit is None or not kind.is_numeric():
+        raise TraceError(f"--time: the column '{name}' holds {kind}, which is no time")
+    if kind.is_integer():
+        scaled = column.cast(pl.Int128, strict=False) * int(unit)
+        return scaled.cast(pl.Int64, strict=False)
+    return (column.cast(pl.Float64) * unit).round().cast(pl.Int64, strict=False)
+
+
+def _value(name: str, schema: pl.Schema) -> pl.Expr:
+    import polars as pl
+
+    if not (schema[name].is_numeric() or schema[name] == pl.Boolean):
+        raise TraceError(f"the column '{name}' holds {schema[name]}, which is no number")
+    return pl.col(name).cast(pl.Float64)
+
+
+def _mapped(path: Path, names: list[str], options: Options, moments: Any) -> Mapped:
+    known = {"time", "uplink", "downlink", "round-trip"}
+    try:
+        return map_columns(names, {k: v for k, v in options.columns.items() if k in known}, options.direction, moments)
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+
+
+def _request(mapped: Mapped, options: Options, index: dict[str, int]) -> dict[str, Any]:
+    unit = mapped.time.unit
+    return {
+        "format": "columns",
+        "time": index[mapped.time.name],
+        "unit": "moment" if unit is None else {"unit": int(unit)},
+        "columns": [
+            {"index": index[column.name], "part": part, "unit": column.unit} for part, column in mapped.values.items()
+        ],
+        "missing": options.missing or "refuse",
+        "duration_ns": options.duration_ns,
+    }
+
+
+def _shape(head: bytes) -> _Shape | None:
+    """How the beginning of a file is a table; null if it is none."""
+    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
+    if "\0" in text:
+        return None
+    lines = text.splitlines()
+    if len(head) >= _HEAD:
+        lines = lines[:-1]
+    numbered = [(n, line) for n, line in enumerate(lines[:100], 1) if line.strip() and not line.startswith("#")]
+    for delimiter in _DELIMITERS:
+        rows = [(n, _cells(line, delimiter)) for n, line in numbered]
+        if len(rows) < 2 or len(rows[0][1]) < 2:
+            continue
+        widths = [len(cells) for _, cells in rows]
+        if widths.count(widths[0]) < 0.8 * len(widths):
+            continue
+        line, cells = rows[0]
+        if any(_NUMBER.fullmatch(cell) for cell in cells):
+            return _Shape(delimiter, [str(n) for n in range(1, len(cells) + 1)], line - 1, cells)
+        if len(set(cells)) < len(cells):
+            cells = [cell if cells.count(cell) == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
+        if any(_NUMBER.fullmatch(cell) or _is_moment(cell) for _, row in rows[1:] for cell in row):
+            return _Shape(delimiter, cells, line, rows[1][1])
+    return None
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return []
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+    except ValueError:
+        return False
+    return not _NUMBER.fullmatch(text)
+
+
+CSV = Csv()
+PARQUET = Parquet()

@@ -1,0 +1,404 @@
+"""Recordings of other programs become series: what is recognised, what is made of it, what is said of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import recorded_files as made
+from cellbed._core import parse_trace
+from cellbed.recordings.importing import recognise
+from cellbed.recordings.tool_files import NAMES
+from cellbed.traces import TraceError
+from cellbed.traces.draft import Draft
+from cellbed.traces.entry import About
+from cellbed.traces.importers import Options
+from cellbed.traces.series import Part, Series
+from cellbed.traces.soundness import require_sound
+from recorded_files import DEVICE, MS, SECOND, SERVER, Packet
+
+TO_US = Options(direction="downlink")
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Draft:
+    folder = tmp_path / "draft"
+    folder.mkdir()
+    return Draft(folder, About(origin="recorded"))
+
+
+def written(draft: Draft, *paths: Path, options: Options | None = None, as_format: str | None = None) -> Draft:
+    importer = recognise(paths, as_format)
+    importer.read(paths, draft, options)
+    for series in draft.parts.values():
+        require_sound(series)
+    return draft
+
+
+def file(tmp_path: Path, name: str, content: bytes) -> Path:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+def rows(series: Series) -> list[tuple[object, ...]]:
+    return series.scan().collect().rows()
+
+
+def times(draft: Draft, part: Part) -> list[int]:
+    return [int(row[0]) for row in rows(draft.parts[part])]  # type: ignore[call-overload]
+
+
+def refusal(draft: Draft, *paths: Path, options: Options | None = None, as_format: str | None = None) -> str:
+    with pytest.raises(TraceError) as refused:
+        written(draft, *paths, options=options, as_format=as_format)
+    assert list(draft.folder.iterdir()) == []
+    assert draft.parts == {}
+    told = str(refused.value)
+    assert "\n" not in told
+    return told
+
+
+def test_a_trace_of_mahimahi_is_the_same_trace(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "walk.up", made.MAHIMAHI)
+    assert recognise([path]).what == (
+        f"{path}: a trace of delivery opportunities (Mahimahi), as its lines hold a whole number each"
+    )
+    written(draft, path)
+    assert times(draft, "uplink") == [0, MS, MS, 7 * MS, 20 * MS]
+    assert draft.parts["uplink"].duration_ns == parse_trace(path).duration_ns == 20 * MS
+    (step,) = draft.history
+    assert step.how == {"format": "mahimahi"}
+    assert len(step.of["walk.up"]) == 64
+
+
+def test_two_traces_are_the_directions_that_their_names_tell(tmp_path: Path, draft: Draft) -> None:
+    up, down = file(tmp_path, "a.down", b"5\n"), file(tmp_path, "a.up", b"6\n")
+    written(draft, up, down)
+    assert (times(draft, "downlink"), times(draft, "uplink")) == ([5 * MS], [6 * MS])
+    assert sorted(path.name for path in draft.folder.iterdir()) == ["downlink.parquet", "uplink.parquet"]
+
+
+def test_a_trace_without_a_direction_needs_one(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "walk", made.MAHIMAHI)
+    assert refusal(draft, path) == (
+        f"{path}: its name does not tell which direction it is of: write --direction uplink or --direction downlink"
+    )
+    twice = file(tmp_path, "b.up", b"6\n"), file(tmp_path, "c.up", b"6\n")
+    assert "another of the files" in refusal(draft, *twice)
+    assert times(written(draft, path, options=TO_US), "downlink")[-1] == 20 * MS
+
+
+@pytest.mark.parametrize("link", made.LINKS)
+@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_arrivals_of_the_largest_flow_become_opportunities(
+    tmp_path: Path, draft: Draft, link: str, kind: str, order: str
+) -> None:
+    content = (made.pcap if kind == "pcap" else made.pcapng)(made.download(), link, order=order)
+    path = file(tmp_path, "walk.cap", content)
+    assert recognise([path]).why == f"its first four bytes are those of {kind}"
+    written(draft, path)
+    assert list(draft.parts) == ["downlink"]
+    assert times(draft, "downlink") == [n * MS for n in range(1, 41)]
+    told = "\n".join(draft.notes)
+    assert "the flow tcp 10.0.0.2:40000 192.0.2.1:5201" in told
+    assert "another of the other 1 by --flow" in told
+    assert "10.0.0.2 was taken for the device, as it began" in told
+    assert "the uplink was left out: its packets have 52 bytes on average" in told
+
+
+def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Draft) -> None:
+    packets = [
+        *(Packet(n * MS, DEVICE, SERVER, bytes=750, hop_limit=64) for n in range(20)),
+        *(Packet(n * MS + 5, SERVER, DEVICE) for n in range(20)),
+    ]
+    path = file(tmp_path, "both.pcap", made.pcap(sorted([*made.download(at_ns=0), *packets], key=lambda it: it.at_ns)))
+    for words in ("udp :5201", "udp,192.0.2.1:5201", "10.0.0.2 :5201 UDP"):
+        own = Draft(draft.folder / words.replace(":", "").replace(".", ""), draft.about)
+        own.folder.mkdir()
+        written(own, path, options=Options(flow=words))
+        assert times(own, "uplink") == [n * MS for n in range(1, 20, 2)]  # two packets an opportunity
+        assert times(own, "downlink") == [n * MS + 5 for n in range(20)]
+        assert any("uplink was captured where it was sent" in note for note in own.notes)
+    shutil.rmtree(draft.folder)
+    draft.folder.mkdir()
+    told = refusal(draft, path, options=Options(flow="udp :9"))
+    assert "no flow of it is `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in told
+    assert "is no end of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
+    options = Options(flow="udp :5201", device="192.0.2.1", direction="uplink", each_packet=True)
+    assert times(written(draft, path, options=options), "uplink") == [n * MS + 5 for n in range(20)]
+
+
+def test_a_capture_that_ends_in_a_packet_is_read_up_to_it(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "cut.pcap", made.pcap(made.download())[:-30])
+    written(draft, path)
+    assert any("ends in the middle of a packet" in note for note in draft.notes)
+    assert "clock was set" in refusal(
+        Draft(_new(tmp_path / "two"), draft.about),
+        file(tmp_path, "back.pcap", made.pcap([*made.download(), *made.download(at_ns=0)])),
+    )
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("editcap") is None, reason="editcap is not installed")
+def test_captures_as_wireshark_writes_them_are_read(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "walk.pcap", made.pcap(made.download()))
+    for kind in ("pcap", "nsecpcap", "pcapng"):
+        out = tmp_path / f"out.{kind}"
+        subprocess.run(["editcap", "-F", kind, path, out], check=True, capture_output=True)
+        own = written(Draft(_new(tmp_path / kind), draft.about), out)
+        assert times(own, "downlink") == [n * MS for n in range(1, 41)]
+
+
+def test_a_report_of_iperf3_gives_rates_of_both_directions(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "test.json", made.iperf3_report([(1e6, 9e6), (2e6, 8e6)]))
+    assert recognise([path]).format.name == "iperf3"
+    written(draft, path)
+    assert rows(draft.parts["uplink"]) == [(0, 1e6), (SECOND, 2e6)]
+    assert rows(draft.parts["downlink"]) == [(0, 9e6), (SECOND, 8e6)]
+    assert draft.parts["uplink"].duration_ns == 2 * SECOND
+    assert any("the uplink is what was sent" in note for note in draft.notes)
+    swapped = Draft(_new(tmp_path / "swapped"), draft.about)
+    written(swapped, path, options=Options(device="server", direction="uplink"))
+    assert rows(swapped.parts["uplink"]) == [(0, 9e6), (SECOND, 8e6)]
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--bidir"], {"uplink", "downlink"}),
+        (["-R", "-P", "2"], {"downlink"}),
+        (["-u", "-b", "5M", "--get-server-output"], {"uplink"}),
+    ],
+)
+def test_what_iperf3_itself_reports_is_read(tmp_path: Path, draft: Draft, words: list[str], parts: set[str]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    server = subprocess.Popen(["iperf3", "-s", "-1", "-p", port, "-J"], stdout=subprocess.PIPE)
+    try:
+        for _ in range(100):
+            command = ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", "1", "-i", "0.25", "-J", *words]
+            report = subprocess.run(command, capture_output=True, check=False).stdout
+            if b"Connection refused" not in report:
+                break
+        at_server, _ = server.communicate(timeout=30)
+    finally:
+        server.kill()
+    if json.loads(report).get("error"):
+        pytest.skip(f"iperf3 says {json.loads(report)['error']}")
+    written(draft, file(tmp_path, "client.json", report))
+    assert set(draft.parts) == parts
+    for series in draft.parts.values():
+        assert series.duration_ns == pytest.approx(SECOND, rel=0.5)
+        assert all(row[1] >= 0 for row in rows(series))  # type: ignore[operator]
+    other = written(Draft(_new(tmp_path / "other"), draft.about), file(tmp_path, "server.json", at_server))
+    assert set(other.parts) == parts
+
+
+def test_ping_with_stamps_gives_round_trips_and_losses(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "ping.txt", made.PING)
+    assert recognise([path]).why == "it has 'icmp_seq=1'"
+    written(draft, path)
+    assert rows(draft.parts["round-trip"]) == [(0, 20 * MS), (SECOND, None), (2 * SECOND, 30 * MS)]
+
+
+def test_ping_of_windows_is_read_by_the_second(tmp_path: Path, draft: Draft) -> None:
+    text = "Pinging h [192.0.2.1] with 32 bytes of data:\r\nReply from 192.0.2.1: bytes=32 time<1ms TTL=128\r\n"
+    text += "Request timed out.\r\nReply from 192.0.2.1: bytes=32 time=14ms TTL=57\r\n"
+    text += "\r\nPing statistics for 192.0.2.1:\r\n    Packets: Sent = 3, Received = 2, Lost = 1 (33% loss),\r\n"
+    written(draft, file(tmp_path, "ping.txt", text.encode()))
+    assert rows(draft.parts["round-trip"]) == [(0, MS), (SECOND, None), (2 * SECOND, 14 * MS)]
+    assert any("less than 1 ms" in note for note in draft.notes)
+    assert any("--interval" in note for note in draft.notes)
+
+
+def test_a_configuration_of_netem_trace_gives_rates(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "bw.json", made.NETEM_TRACE)
+    assert recognise([path]).why == 'its JSON has "RepeatedBwPatternConfig"'
+    assert "--direction" in refusal(draft, path)
+    written(draft, path, options=TO_US)
+    assert rows(draft.parts["downlink"]) == [(0, 12e6), (SECOND, 6e6), (3 * SECOND // 2, 0.0)]
+    assert draft.parts["downlink"].duration_ns == 2 * SECOND
+    assert any("one turn was kept" in note for note in draft.notes)
+
+
+def test_columns_are_told_by_their_names(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "drive.csv", made.CSV)
+    assert recognise([path]).why == "its lines have 3 cells between commas"
+    written(draft, path)
+    assert rows(draft.parts["downlink"]) == [(0, 10.5e6), (SECOND // 2, 11e6), (SECOND, 0.0)]
+    assert rows(draft.parts["round-trip"]) == [(0, 20 * MS), (SECOND // 2, None), (SECOND, 35_500_000)]
+    assert draft.parts["downlink"].duration_ns == 3 * SECOND // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("t;Throughput\n0,0;1,5\n1,0;2\n", {"time": "t:s", "downlink": "Throughput:Mbit/s"}),
+        ("Time (ms)\tDL bitrate [kbps]\n0\t1500\n1000\t2000\n", {}),
+        ("when,downlink_kB/s\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
+        ("when,downlink_kB/s\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {}),
+        ("5.0 1.5\n6.0 2.0\n", {"time": "1:s", "downlink": "2:Mbps"}),
+        (
+            "# made by hand\nepoch,x,mbps\n1619784000000,9,1.5\n1619784001000,9,2\n",
+            {"time": "epoch:ms", "downlink": "mbps"},
+        ),
+        ("at_ns,downlink_bit_s\n0,1500000\n1000000000,2e6\n", {}),
+    ],
+)
+def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, columns: dict[str, str]) -> None:
+    path = file(tmp_path, "x.csv", text.encode())
+    written(draft, path, options=Options(columns=columns))
+    assert rows(draft.parts["downlink"]) == [(0, 1.5e6), (SECOND, 2e6)]
+    assert draft.parts["downlink"].duration_ns == 2 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "what"),
+    [
+        ("a,b\n1,2\n2,3\n", Options(), "no column is called like a time: it has 'a', 'b': write --time COLUMN:UNIT"),
+        ("time,rate_mbps\n1,2\n2,3\n", Options(), "the column 'time' does not tell its unit: write --time 'time:s'"),
+        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "'rate_mbps' does not tell its direction: write --direction"),
+        ("time_s,DL_bitrate\n1,2\n2,3\n", Options(), "does not tell its unit: write --downlink 'DL_bitrate:Mbit/s'"),
+        ("time_s,dl_mbps,dl_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --downlink"),
+        ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "y:bps"}), "there is no such column"),
+        ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "x:furlong"}), "'furlong' is no unit of rate"),
+        ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
+        ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not concern a table (CSV): leave it out"),
+    ],
+)
+def test_what_columns_are_is_asked_where_it_is_not_told(
+    tmp_path: Path, draft: Draft, text: str, options: Options, what: str
+) -> None:
+    assert what in refusal(draft, file(tmp_path, "x.csv", text.encode()), options=options)
+
+
+def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
+    table = pl.read_csv(made.CSV)
+    moments = (pl.col("time_s") * 1e9).cast(pl.Int64).cast(pl.Datetime("ns"))
+    kinds = {
+        "plain": table,
+        "moments": table.with_columns(time_s=moments),
+        "zoned": table.with_columns(time_s=moments.dt.replace_time_zone("UTC").cast(pl.Datetime("ms", "UTC"))),
+        "texts": table.with_columns(time_s=moments.dt.to_string("iso:strict")),
+        "spans": table.with_columns(time_s=(pl.col("time_s") * 1e9).cast(pl.Duration("ns"))),
+        "lean": table.with_columns(pl.col("downlink_mbit_s").cast(pl.Float32)),
+    }
+    for name, kind in kinds.items():
+        path = tmp_path / f"{name}.parquet"
+        kind.write_parquet(path)
+        own = written(Draft(_new(tmp_path / name), draft.about), path)
+        assert rows(own.parts["downlink"]) == [(0, 10.5e6), (SECOND // 2, 11e6), (SECOND, 0.0)], name
+        assert rows(own.parts["round-trip"])[1] == (SECOND // 2, None), name
+    backwards = tmp_path / "backwards.parquet"
+    table.reverse().write_parquet(backwards)
+    assert f"{backwards}: row 2: its time is 0.5 s before" in refusal(draft, backwards)
+
+
+@pytest.fixture
+def cellreplay(tmp_path: Path) -> Path:
+    folder = _new(tmp_path / "theirs")
+    heavy = "".join(f"{n * 2}\n" for n in range(1, 200)).encode()
+    contents = [made.LIGHT_UP, made.LIGHT_DOWN, heavy, heavy]
+    for name, content in zip(list(NAMES.values())[:4], contents, strict=True):
+        file(folder, name, content)
+    return folder
+
+
+def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draft: Draft, cellreplay: Path) -> None:
+    assert recognise([cellreplay]).format.name == "cellreplay"
+    written(draft, cellreplay, options=Options(idle_ns=(24 * MS, 21 * MS)))
+    assert draft.recording == "recording"
+    assert (draft.folder / "recording" / "recording.json").is_file()
+    assert set(draft.parts) == {"uplink", "downlink", "round-trip"}
+    assert len(times(draft, "uplink")) == 199 * 1400 // 1500
+    # Each one by one, in any folder.
+    four = [cellreplay / name for name in list(NAMES.values())[:4]]
+    other = written(Draft(_new(tmp_path / "four"), draft.about), *four)
+    assert times(other, "downlink") == times(draft, "downlink")
+    again = written(Draft(_new(tmp_path / "again"), draft.about), draft.folder / "recording")
+    assert recognise([draft.folder / "recording"]).format.name == "recording"
+    assert times(again, "uplink") == times(draft, "uplink")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("a.gz", b"\x1f\x8b\x08rest", "compressed by gzip: gunzip it first"),
+        ("a.txt", "64 bytes from".encode("utf-16"), "UTF-16"),
+        ("a.bin", bytes(range(256)), "like no known format"),
+        ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
+        ("a", b"", "it is empty"),
+        ("a.light", made.LIGHT_UP, "--as"),
+    ],
+)
+def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str, content: bytes, what: str) -> None:
+    path = file(tmp_path, name, content)
+    told = refusal(draft, path)
+    assert what in told
+    assert str(path) in told
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
+    assert "cannot be read: No such file" in refusal(draft, tmp_path / "none")
+    assert "no recording is in this folder" in refusal(draft, _new(tmp_path / "empty"))
+    path = file(tmp_path, "a.up", b"1\n")
+    assert "'pcapp' is no format: did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
+    assert "cut short in its very header" in refusal(draft, path, as_format="pcap")
+    assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mahimahi", "csv"])
+def test_a_large_file_takes_little_memory(tmp_path: Path, name: str) -> None:
+    """A process that imports tens of MB stays below 100 MB, all of Python included."""
+    if name == "mahimahi":
+        content = b"".join(b"%d\n" % (n // 10) for n in range(1_000_000))
+        content = b"".join([content, *(b"99999\n" * 1_000_000 for _ in range(5))])
+    else:
+        content = b"time_ms,downlink_mbit_s\n" + b"".join(b"%d,12.125\n" % n for n in range(1_500_000))
+    path = file(tmp_path, f"big.{'down' if name == 'mahimahi' else 'csv'}", content)
+    assert len(content) > 20_000_000
+    script = """
+import sys
+from pathlib import Path
+from cellbed.recordings.importing import recognise
+from cellbed.traces.draft import Draft
+from cellbed.traces.entry import About
+source, folder = map(Path, sys.argv[1:])
+folder.mkdir()
+recognise([source]).read([source], Draft(folder, About(origin="recorded")))
+print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
+"""
+    command = [sys.executable, "-c", script, path, tmp_path / "out"]
+    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    assert peak < 100_000  # KiB
+
+
+def test_progress_is_told_and_can_end_it(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "big.up", b"5\n" * 10_000_000)
+    importer = recognise([path])
+    heard: list[int] = []
+    importer.read([path], draft, tell=heard.append)
+    assert 0.7 * importer.work < sum(heard) <= importer.work
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    own = Draft(_new(tmp_path / "own"), draft.about)
+    with pytest.raises(KeyboardInterrupt):
+        importer.read([path], own, tell=interrupt)
+    assert list(own.folder.iterdir()) == []
