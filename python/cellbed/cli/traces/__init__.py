@@ -15,6 +15,7 @@ VERBS = {
     "compare": "Put entries on the same axes.",
     "gallery": "Write a page of the whole archive.",
     "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
+    "fetch": "Download a public data set into the archive.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
     "export": "Write an entry or a recording in the files of other programs.",

@@ -19,6 +19,16 @@ def duration(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
+def size(text: str) -> int:
+    """A size in bytes."""
+    from cellbed.scenario.units import SIZE, UnitError
+
+    try:
+        return int(SIZE.parse(text))
+    except UnitError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.mahimahi.rates import parse_rate
