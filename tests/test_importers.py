@@ -270,13 +270,26 @@ def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, c
 @pytest.mark.parametrize(
     ("text", "options", "what"),
     [
-        ("a,b\n1,2\n2,3\n", Options(), "no column is called like a time: it has 'a', 'b': write --time COLUMN:UNIT"),
-        ("time,rate_mbps\n1,2\n2,3\n", Options(), "the column 'time' does not tell its unit: write --time 'time:s'"),
+        (
+            "a,b\n1,2\n2,3\n",
+            Options(),
+            "no column is called like a time: it has 'a', 'b': write --column time=COLUMN:UNIT",
+        ),
+        (
+            "time,rate_mbps\n1,2\n2,3\n",
+            Options(),
+            "the column 'time' does not tell its unit: write --column 'time=time:s'",
+        ),
         ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "'rate_mbps' does not tell its direction: write --direction"),
-        ("time_s,DL_bitrate\n1,2\n2,3\n", Options(), "does not tell its unit: write --downlink 'DL_bitrate:Mbit/s'"),
-        ("time_s,dl_mbps,dl_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --downlink"),
+        (
+            "time_s,DL_bitrate\n1,2\n2,3\n",
+            Options(),
+            "does not tell its unit: write --column 'downlink=DL_bitrate:Mbit/s'",
+        ),
+        ("time_s,dl_mbps,dl_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --column downlink="),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "y:bps"}), "there is no such column"),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "x:furlong"}), "'furlong' is no unit of rate"),
+        ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "what a column can be is time, uplink, downlink"),
         ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not concern a table (CSV): leave it out"),
     ],
