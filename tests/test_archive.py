@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -431,6 +433,40 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Arc
     add(archive, "walk")
     assert _hidden(archive) == []
     assert archive.names() == [*EXAMPLES, "walk"]
+
+
+def test_adds_that_are_killed_at_any_moment_leave_whole_entries_only(archive: Archive) -> None:
+    script = """
+        archive = open_archive()
+        for turn in range(10_000):
+            add(archive, f"entry-{turn % 5}", every_ms=1 + turn % 20, seconds=5, replace=True)
+            print("kept", flush=True)
+    """
+    generator = random.Random(1)
+    for _ in range(3):
+        process = _start(script)
+        assert process.stdout is not None
+        for _ in range(1 + generator.randrange(6)):
+            process.stdout.readline()
+        time.sleep(generator.random() * 0.05)
+        process.kill()
+        process.communicate()
+        assert [faults for _, faults in archive.verify() if faults] == []
+    table = archive.contents()
+    assert table.problems == {}
+    assert table.entries.filter(pl.col("origin") == "recorded").collect()["uplink_rows"].min() >= 250
+    add(archive, "after")
+    assert _hidden(archive) == []
+
+
+def test_a_damaged_series_is_not_replayed(archive: Archive) -> None:
+    add(archive, "walk")
+    path = archive.series("walk", "uplink").path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=r"uplink\.parquet: is not the file that was added"):
+        _ = resolve("walk.up", Path()).trace
 
 
 def test_the_archive_is_the_users(bare_archive: Archive, tmp_path: Path) -> None:

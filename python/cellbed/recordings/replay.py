@@ -54,13 +54,15 @@ def is_conditional(description: Description) -> bool:
     return description.light.plan is not None and description.light.plan.rotation == conditional_plan().rotation
 
 
-def replay_files(folder: Path, way: Way, method: Method, train: int | None = None) -> ReplayFiles:
+def replay_files(
+    folder: Path, way: Way, method: Method, train: int | None = None, name: str | None = None
+) -> ReplayFiles:
     """The files by which a direction of the recording in `folder` is replayed; made when they are first asked for.
 
-    train: as of :func:`cellbed.recordings.cellreplay.derive`.
+    train: as of :func:`cellbed.recordings.cellreplay.derive`. name: what the files are called after, else the folder.
     Errors: :class:`RecordingError`.
     """
-    stem = f"{folder.absolute().name[:100]}.{way}.{method}"
+    stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
     made = cache_folder() / _key(folder, stem, train)
     if not made.is_dir():
         texts = _texts(read_recording(folder), way, method, train)

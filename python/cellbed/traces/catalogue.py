@@ -5,7 +5,6 @@ in the user's data folder. The generator is deterministic, so two processes that
 same bytes, and the rename that ends the writing makes either of them the winner.
 """
 
-import difflib
 import os
 import threading
 from dataclasses import dataclass
@@ -42,9 +41,7 @@ class Direction:
         """The file that the engine reads. Raises TraceError for a damaged series."""
         from cellbed.traces.replayable import replayable
 
-        series = self.archive.series(self.name, self.part)
-        held = self.archive.entry(self.name).parts[self.part]
-        return replayable(series, held.sha256)
+        return replayable(*self.archive.held(self.name, self.part))
 
 
 class TraceSource:
@@ -145,6 +142,8 @@ def _hint(text: str, archive: Archive) -> str:
     if archive.has(text):
         ways = (f"'{text}.{ending}'" for ending, part in ENDINGS.items() if part in archive.entry(text).parts)
         return f"did you mean {' or '.join(ways) or 'something else'}? "
+    import difflib
+
     names = {f"{name}.{ending}" for name in archive.names() for ending in ENDINGS}
     near = difflib.get_close_matches(text[:100], sorted(names.union(ARCHIVE)), n=1)
     return f"did you mean '{near[0]}'? " if near else ""

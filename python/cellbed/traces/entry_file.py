@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,8 @@ def entry_text(entry: Entry) -> str:
 
 def read_entry(folder: Path) -> Entry:
     """The entry in `folder`. Raises TraceError ``FILE: reason``."""
+    import tomllib
+
     from pydantic import ValidationError
 
     from cellbed.traces.entry import Entry

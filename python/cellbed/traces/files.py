@@ -2,7 +2,6 @@
 
 import atexit
 import stat
-import tempfile
 from pathlib import Path
 
 _MOST_FROM_PIPE = 1 << 28
@@ -34,6 +33,8 @@ def find_pipe(text: str, folder: Path) -> Path | None:
     mode = _mode(path)
     if path is None or mode is None or not stat.S_ISFIFO(mode):
         return None
+    import tempfile
+
     with path.open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
         while file.tell() <= _MOST_FROM_PIPE and (piece := pipe.read(1 << 16)):

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,8 +36,8 @@ _BLOCK: Final = 1_000_000
 def replayable(series: Series, digest: str) -> Path:
     """The text of a series of opportunities or rates; made when it is first asked for, and kept in the user's cache.
 
-    digest: SHA-256 of the series' file. Raises TraceError for a series that cannot be replayed, and where the
-    cache cannot be written.
+    digest: SHA-256 that the series' file is to have. Raises TraceError for a file that has another, for a series that
+    cannot be replayed, and where the cache cannot be written.
     """
     made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
     folder = user_folders.cache_folder() / "traces"
@@ -46,7 +47,8 @@ def replayable(series: Series, digest: str) -> Path:
     temporary = folder / f".{path.name}.{secrets.token_hex(8)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(series, temporary)
+        with _unchanged(series, digest) as same:
+            write_text(same, temporary)
         temporary.replace(path)
     except OSError as error:
         raise TraceError(
@@ -57,6 +59,26 @@ def replayable(series: Series, digest: str) -> Path:
         with contextlib.suppress(OSError):
             temporary.unlink()
     return path
+
+
+@contextlib.contextmanager
+def _unchanged(series: Series, digest: str) -> Iterator[Series]:
+    """The series in its file as it was opened, whatever takes that one's name meanwhile."""
+    try:
+        file = series.path.open("rb")
+    except OSError as error:
+        raise TraceError(f"{series.path}: cannot be read: {error.strerror}") from None
+    with file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise TraceError(
+                f"{series.path}: is not the file that was added: it is damaged, or was replaced at this moment: "
+                "`cellbed traces verify` tells"
+            )
+        opened = Path(f"/proc/self/fd/{file.fileno()}")
+        try:
+            yield replace(series, path=opened)
+        except TraceError as error:
+            raise TraceError(str(error).replace(str(opened), str(series.path))) from None
 
 
 def write_text(series: Series, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -49,22 +49,27 @@ class Query:
     descending: bool = False
 
 
-def found(index: pl.LazyFrame, query: Query) -> pl.DataFrame:
+def found(index: pl.LazyFrame, query: Query, columns: Collection[str] | None = None) -> pl.DataFrame:
     """The rows that answer `query`, in its order; entries of which the column of the order is unknown come last.
+
+    columns: those that are wanted, as far as they are there; left out: all.
 
     Raises TraceError for a column that is not there and an expression that cannot be read.
     """
     import polars as pl
 
-    columns = index.collect_schema()
-    if query.sort not in columns:
-        raise TraceError(f"--sort: {_no_column(query.sort, list(columns))}")
+    there = list(index.collect_schema())
+    if query.sort not in there:
+        raise TraceError(f"--sort: {_no_column(query.sort, there)}")
     for condition in _conditions(query):
         index = index.filter(condition)
     if query.where is not None:
         index = index.filter(_expression(index, query.where))
+    index = index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
+    if columns is not None:
+        index = index.select(name for name in there if name in columns)
     try:
-        return index.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True).collect()
+        return index.collect()
     except pl.exceptions.PolarsError as error:
         raise _unreadable(query.where or "", error) from None
 
@@ -123,6 +128,8 @@ def _unreadable(text: str, error: Exception) -> TraceError:
 
 
 def _no_column(name: str, columns: list[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
     shown = " or ".join(f"'{column}'" for column in near) or f"one of {', '.join(columns[:_LONG])}, …"
     return f"there is no column {name!r:.60}: write {shown}; `cellbed traces ls --json` shows all"

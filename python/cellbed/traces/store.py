@@ -96,11 +96,18 @@ class Archive:
 
     def series(self, name: str, part: Part) -> Series:
         """One part of an entry."""
-        held = self._held(name, part)
+        return self.held(name, part)[0]
+
+    def held(self, name: str, part: Part) -> tuple[Series, str]:
+        """One part of an entry, and the SHA-256 that its file is to have."""
+        entry = self.entry(name)
+        if part not in entry.parts:
+            raise TraceError(_lacks(entry, part))
+        held = entry.parts[part]
         path = self.folder / name / held.file
         if not path.is_file():
             raise TraceError(f"{path}: missing: `cellbed traces rm {name}`, then add it again")
-        return Series(held.content, path, held.duration_ns)
+        return Series(held.content, path, held.duration_ns), held.sha256
 
     def recording(self, name: str) -> Path:
         """The folder of an entry's recording of two workloads."""
@@ -124,6 +131,18 @@ class Archive:
 
         replace: whether it may take the place of an entry of that name, which is complete until then.
         """
+        self._require_possible(name)
+        if not replace:
+            self.require_free(name)
+        return self._keep(draft, name, replace)
+
+    def require_free(self, name: str) -> None:
+        """Raise TraceError if no new entry can have that name, before somebody works for it."""
+        self._require_possible(name)
+        if self.has(name):
+            raise TraceError(_taken(name))
+
+    def _require_possible(self, name: str) -> None:
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} cannot be a name: small letters, digits, '-', '_' and '+' make one, 100 at most: "
@@ -131,9 +150,6 @@ class Archive:
             )
         if name in examples.EXAMPLES:
             raise TraceError(f"'{name}' is an example of cellbed's own: choose another name")
-        if not replace and self.has(name):
-            raise TraceError(_taken(name))
-        return self._keep(draft, name, replace)
 
     def remove(self, *names: str) -> None:
         """Remove entries, be they damaged; none, if one of them is not there."""
@@ -201,12 +217,6 @@ class Archive:
             return []
         with self._explained(), locked(self.folder):
             return sweep(self.folder)
-
-    def _held(self, name: str, part: Part) -> Held:
-        entry = self.entry(name)
-        if part not in entry.parts:
-            raise TraceError(_lacks(entry, part))
-        return entry.parts[part]
 
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
         with self._explained():

@@ -7,7 +7,6 @@ process however that ends. So what a killed process has left can be told from wh
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -73,6 +72,8 @@ def discard(archive: Path, folder: Path) -> None:
 
 def exchange(one: Path, other: Path) -> None:
     """Give each of two folders the other's name, in one step; in two where the file system cannot."""
+    import ctypes
+
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is not None and renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _EXCHANGE) == 0:
         return

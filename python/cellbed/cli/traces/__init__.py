@@ -9,6 +9,7 @@ from cellbed.cli.verbs import group
 VERBS = {
     "ls": "List the entries of the archive.",
     "show": "Show what an entry, a file or a recording holds.",
+    "add": "Add a recording, whatever program made it.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
     "export": "Write a recording in the files of other programs.",

@@ -40,6 +40,11 @@ _COLUMNS = (
 )
 
 
+def columns(sort: str) -> set[str]:
+    """The columns of the table of entries that lines are made of."""
+    return {sort, *(column.of for column in _COLUMNS)}
+
+
 def lines(table: pl.DataFrame, sort: str) -> list[str]:
     """A heading and a line for each entry; columns of which nothing is known in any of them are left out.
 

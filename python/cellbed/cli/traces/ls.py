@@ -67,6 +67,8 @@ def ls(
       cellbed traces ls --where "downlink_p5_bit_s_100ms > 2e6 AND downlink_outages < 5"
       cellbed traces ls --json | jq -r '.[].name'
     """
+    from cellbed.cli.traces.listing import columns
+    from cellbed.cli.traces.reading import read_index
     from cellbed.traces.search import Query, found
 
     query = Query(
@@ -89,13 +91,11 @@ def ls(
         sort=sort,
         descending=reverse,
     )
-    from cellbed.cli.traces.reading import read_index
 
-    table = found(read_index(), query)
     if as_json:
-        _print_json(table)
+        _print_json(found(read_index(), query))
     else:
-        _print_lines(table, sort)
+        _print_lines(found(read_index(), query, columns(sort)), sort)
 
 
 def _print_json(table: pl.DataFrame) -> None:

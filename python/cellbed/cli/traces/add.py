@@ -1,0 +1,226 @@
+"""``cellbed traces add``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, duration
+
+if TYPE_CHECKING:
+    from cellbed.traces.adding import Added
+
+_ENDINGS = {"uplink": "up", "downlink": "down"}
+
+
+class _Direction(StrEnum):
+    uplink = "uplink"
+    downlink = "downlink"
+    both = "both"
+
+
+class _Delays(StrEnum):
+    one_way = "one-way"
+    round_trip = "round-trip"
+
+
+class _Missing(StrEnum):
+    zero = "zero"
+    hold = "hold"
+
+
+class _Origin(StrEnum):
+    recorded = "recorded"
+    synthetic = "synthetic"
+
+
+def _said(text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text, show_default=False, metavar="TEXT")
+
+
+def add(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Of a recording: a file, one for each direction, or a folder. Or any number of pairs X.up and X.down.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[str | None, _said("What scenarios call it; left out: made of the files' names.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Put it in place of an entry of that name.")] = False,
+    as_format: Annotated[
+        str | None, typer.Option("--as", help="Their format, where it cannot be told.", metavar="FORMAT")
+    ] = None,
+    direction: Annotated[
+        _Direction | None, typer.Option(help="Which direction a file is of, or which of its are wanted.")
+    ] = None,
+    technology: Annotated[
+        str | None, _said("3g, 4g, 5g, 6g, wifi, fixed, satellite.", "--tech", "--technology")
+    ] = None,
+    band: Annotated[str | None, _said("low, mid, mmwave, or the band's number.")] = None,
+    operator: Annotated[str | None, _said("Whose network.")] = None,
+    place: Annotated[str | None, _said("Where.")] = None,
+    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05.")] = None,
+    mobility: Annotated[str | None, _said("stationary, walking, driving, bus, train …")] = None,
+    obstacle: Annotated[str | None, _said("window, wall, body …")] = None,
+    method: Annotated[str | None, _said("How it was recorded.")] = None,
+    licence: Annotated[str | None, _said("Under what terms it may be used.", "--licence", "--license")] = None,
+    source: Annotated[str | None, _said("The address it was taken from.")] = None,
+    citation: Annotated[str | None, _said("What to cite.")] = None,
+    note: Annotated[str | None, _said("What else there is to know.")] = None,
+    origin: Annotated[_Origin, typer.Option(help="Whether a network was recorded.")] = _Origin.recorded,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table's column: 'time=Timestamp:ms', 'downlink=DL_bitrate:kbit/s'; time, uplink, downlink or "
+            "round-trip. Repeatable.",
+            metavar="WHAT=NAME[:UNIT]",
+            show_default=False,
+        ),
+    ] = None,
+    missing: Annotated[_Missing | None, typer.Option(help="What a table's empty cell of a rate is.")] = None,
+    lasts: Annotated[
+        int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="How long a table lasts.")
+    ] = None,
+    flow: Annotated[
+        str | None, _said("Of a capture: words of the flow, 'udp 10.0.0.2 :5201'; else the largest.")
+    ] = None,
+    all_flows: Annotated[bool, typer.Option("--all-flows", help="Of a capture: all of them together.")] = False,
+    each_packet: Annotated[
+        bool, typer.Option("--each-packet", help="Of a capture: an opportunity for each packet, not each 1500 bytes.")
+    ] = False,
+    device: Annotated[
+        str | None, _said("The mobile device: its address in a capture, client or server of iperf3.")
+    ] = None,
+    interval: Annotated[
+        int | None, typer.Option(parser=duration, metavar="TIME", help="Between probes of a ping without stamps.")
+    ] = None,
+    delays: Annotated[_Delays | None, typer.Option(help="What delays of a configuration of netem-trace are.")] = None,
+    latency_offset: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Of CellReplay: its latency offsets, uplink, then downlink.")
+    ] = None,
+    idle: Annotated[
+        tuple[str, str] | None, typer.Option(help="Of CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
+    ] = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Add a recording to the archive, whatever program made it.
+
+    What the files were taken for is said on standard error. The formats: docs/import-formats.md.
+
+    \b
+    Examples:
+      cellbed traces add walk.up walk.down --tech 5g --mobility walking --operator KPN --date 2025-03
+      cellbed traces add drive.csv --column time=Timestamp --column downlink=DL_bitrate:kbit/s --name cork-drive
+      cellbed traces add capture.pcapng --flow "udp :5201" --device 10.0.0.2
+      cellbed traces add ping.txt --name rtt-frankfurt
+      cellbed traces add recordings/*.up recordings/*.down --operator KPN
+    """
+    from cellbed.recordings.importing import recognise
+    from cellbed.traces import TraceError, open_archive
+    from cellbed.traces.adding import add as added
+    from cellbed.traces.adding import described, recordings
+    from cellbed.traces.importers import Options
+
+    about = described(
+        origin=origin.value,
+        technology=technology,
+        band=band,
+        operator=operator,
+        place=place,
+        date=date,
+        mobility=mobility,
+        obstacle=obstacle,
+        method=method,
+        licence=licence,
+        source=source,
+        citation=citation,
+        note=note,
+    )
+    options = Options(
+        direction=None if direction is None else direction.value,
+        device=device,
+        flow=flow,
+        all_flows=all_flows,
+        each_packet=each_packet,
+        interval_ns=interval,
+        delays=None if delays is None else delays.value,
+        columns=dict(_column(text) for text in column or ()),
+        missing=None if missing is None else missing.value,
+        duration_ns=lasts,
+        idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
+        latency_offset=latency_offset,
+    )
+    groups = recordings(files)
+    if name is not None and len(groups) > 1:
+        raise typer.BadParameter(f"--name: these are {len(groups)} recordings, each called after its files")
+    done: list[tuple[str, Added]] = []
+    refused = 0
+    for group in groups:
+        try:
+            importer = recognise(group, as_format)
+            print(importer.what, file=sys.stderr)
+            with _progress(importer.work) as tell:
+                new = added(open_archive(), group, importer, about, options, name=name, replace=replace, tell=tell)
+        except TraceError as error:
+            if len(groups) == 1:
+                raise
+            print(f"error: {error}", file=sys.stderr)
+            refused += 1
+            continue
+        done.append((importer.what, new))
+        if not as_json:
+            _print(new)
+    if as_json:
+        print(json.dumps([_as_json(what, each) for what, each in done], indent=2))
+    if refused:
+        print(f"error: {refused} of {len(groups)} recordings were not added", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+def _as_json(what: str, done: Added) -> dict[str, Any]:
+    return {"what": what, "notes": done.notes, **done.entry.model_dump(mode="json")}
+
+
+def _column(text: str) -> tuple[str, str]:
+    what, equals, of = text.partition("=")
+    if not equals or not what or not of:
+        raise typer.BadParameter(
+            f"--column '{text}': write WHAT=NAME or WHAT=NAME:UNIT, as in downlink=DL_bitrate:kbit/s"
+        )
+    return what, of
+
+
+def _print(done: Added) -> None:
+    entry = done.entry
+    for note in done.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for part, held in entry.parts.items():
+        figures = held.statistics or {}
+        mean = f", mean {figures['mean_bit_s'] / 1e6:.2f} Mbit/s" if "mean_bit_s" in figures else ""
+        median = f", median {figures['p50_ms']:.1f} ms" if "p50_ms" in figures else ""
+        use = f"  {entry.name}.{_ENDINGS[part]}" if part in _ENDINGS else ""
+        print(f"{part}: {held.duration_ns / 1e9:.1f} s{mean}{median}{use}")
+    print(f"added {entry.name}: `cellbed traces show {entry.name}`")
+
+
+@contextmanager
+def _progress(work: int) -> Iterator[Callable[[int], None] | None]:
+    """How much of the files is read, where somebody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console, transient=True) as bars:
+        task = bars.add_task("", total=work)
+        yield lambda count: bars.advance(task, count)

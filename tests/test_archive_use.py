@@ -1,0 +1,158 @@
+"""Entries of the archive are used by name wherever a trace is, and the documentation can be followed to the letter."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from archive_examples import add, write_rates
+from cellbed import Link
+from cellbed.cli.main import app
+from cellbed.mahimahi.errors import MahimahiError
+from cellbed.mahimahi.traces import replayed
+from cellbed.recordings import write_recording
+from cellbed.scenario import ScenarioError, load
+from cellbed.shell.options import OptionError, Recorded, parse_link
+from cellbed.traces import Archive
+from cellbed.traces.entry import About
+from recording_examples import calibrated, walk
+from scenario_text import GOOD
+from shell_world import missing
+
+RECORDED = os.environ.get("CELLBED_RECORDED_TRACES", "")
+REPOSITORY = Path(__file__).parent.parent
+
+
+def _run(*words: str) -> str:
+    done = CliRunner().invoke(app, [*words], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def _scenario(folder: Path, up: str, down: str) -> Path:
+    path = folder / "scenario.toml"
+    path.write_text(GOOD.replace('up = "12 Mbit/s"', f'up = "{up}"').replace('down = "unlimited"', f'down = "{down}"'))
+    return path
+
+
+def test_a_scenario_replays_an_entry(archive: Archive, tmp_path: Path) -> None:
+    add(archive, "walk", every_ms=2, parts=("uplink", "downlink"))
+    scenario = load(_scenario(tmp_path, "walk.up", "walk.down"))
+    up = scenario.links.mobile.up
+    assert (up.name, up.trace.mean_bit_rate, up.synthetic) == ("walk.up", 6e6, False)
+    assert "walk.up" in _run("run", "--dry-run", str(tmp_path / "scenario.toml"))
+
+
+def test_a_direction_that_an_entry_lacks_is_told_with_its_line(archive: Archive, tmp_path: Path) -> None:
+    add(archive, "walk")
+    path = _scenario(tmp_path, "walk.up", "walk.down")
+    with pytest.raises(ScenarioError, match="'walk' has no downlink: it has uplink") as caught:
+        load(path)
+    line = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if line.startswith("down ="))
+    assert f"scenario.toml:{line}:" in str(caught.value)
+
+
+def test_an_entry_with_a_recording_is_replayed_as_one(archive: Archive, tmp_path: Path) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_recording(calibrated(walk()), draft.folder / "recording")
+        draft.recording = "recording"
+        archive.keep(draft, "walk")
+    path = tmp_path / "scenario.toml"
+    mobile = re.sub(r"(?s)\[links\.mobile\].*?\n\n", '[links.mobile]\nkind = "recording"\npath = "walk"\n\n', GOOD)
+    path.write_text(mobile)
+    link = load(path).links.mobile
+    assert link.path.path == archive.recording("walk")
+    assert link.up.heavy.trace.opportunities > 0
+    shell = parse_link(recorded=Recorded.both(path="walk"), folder=tmp_path)
+    assert "walk" in shell.uplink.description
+    add(archive, "plain")
+    with pytest.raises(OptionError, match="'plain' holds no recording of two workloads: it has uplink"):
+        parse_link(recorded=Recorded.both(path="plain"), folder=tmp_path)
+
+
+def test_a_link_in_virtual_time_takes_a_name(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "downlink", [(0, 12e6), (500_000_000, 0.0), (700_000_000, 12e6)], 10**9)
+        archive.keep(draft, "tram")
+    outcomes = Link(rate="tram.down", queue="infinite").run(np.zeros(800, dtype=np.int64), 1500)
+    assert outcomes.departed[499] == 500_000_000
+    assert outcomes.departed[500] == 701_000_000
+    with pytest.raises(ValueError, match="'tram' has no uplink"):
+        Link(rate="tram.up")
+
+
+def test_mm_link_takes_a_name_where_there_is_no_such_file(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(archive, "walk", seconds=2)
+    monkeypatch.chdir(tmp_path)
+    assert replayed("walk.up").duration_s == 2
+    (tmp_path / "walk.up").write_text("7\n")
+    assert replayed("walk.up").duration_s == 0.007
+    with pytest.raises(MahimahiError, match="'walk' has no downlink"):
+        replayed("walk.down")
+    with pytest.raises(MahimahiError, match=r"walk2\.up: cannot be read: No such file"):
+        replayed("walk2.up")
+
+
+def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "archive.md").read_text()
+    section = page.split("\n## Add your own recording\n")[1].split("\n## ")[0]
+    steps = re.findall(r"(?s)```sh\n(.*?)```", section)
+    assert len(steps) >= 6
+    script = "".join(steps)
+    # The machine's own network is left alone, and where there are no namespaces this line is left out.
+    script = script.replace("cellbed shell ", ": " if missing() else "cellbed shell --offline ")
+    command = f'cellbed() {{ "{sys.executable}" -P -m cellbed "$@"; }}\nset -eu\n'
+    done = subprocess.run(["bash", "-c", command + script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "my-walk: recorded, 5g, mid, My operator, Delft, 2025-03-14, walking" in done.stdout
+    assert "my-walk.up" in done.stdout
+    assert "removed my-tram" in done.stdout
+    assert bare_archive.names() == ["5g-midband", "lte-suburban"]
+
+
+def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Path) -> None:
+    for name in ("Walk 1.up", "Walk 1.down", "bus.up", "tram.down"):
+        (tmp_path / name).write_text("1\n2\n5\n")
+    (tmp_path / "car.up").write_text("5\n2\n")
+    files = sorted(map(str, tmp_path.glob("*.up"))) + sorted(map(str, tmp_path.glob("*.down")))
+    done = CliRunner().invoke(app, ["traces", "add", *files, "--tech", "4g", "--json"])
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'car.up'}:2: " in done.stderr
+    assert "1 of 4 recordings were not added" in done.stderr
+    parts = {entry["name"]: list(entry["parts"]) for entry in json.loads(done.stdout)}
+    assert parts == {"walk-1": ["uplink", "downlink"], "bus": ["uplink"], "tram": ["downlink"]}
+    assert set(archive.names()) == {*parts, "5g-midband", "lte-suburban"}
+    refused = CliRunner().invoke(app, ["traces", "add", *files, "--name", "all"])
+    assert refused.exit_code == 2
+    assert "these are 4 recordings" in refused.output
+
+
+@pytest.mark.skipif(not RECORDED, reason="CELLBED_RECORDED_TRACES does not name a folder with recorded traces")
+def test_every_recorded_trace_is_added_shown_and_used(archive: Archive, tmp_path: Path) -> None:
+    paths = sorted(path for path in Path(RECORDED).iterdir() if path.suffix in (".up", ".down"))
+    assert paths
+    stems = {path.stem for path in paths}
+    for stem in sorted(stems):
+        files = [path for path in paths if path.stem == stem]
+        name = stem.lower()
+        assert f"added {name}" in _run("traces", "add", *map(str, files), "--tech", "4g")
+        assert f"{name}: recorded, 4g" in _run("traces", "show", name)
+        for path in files:
+            trace = f"{name}{path.suffix}"
+            assert replayed(trace).duration_s == replayed(str(path)).duration_s
+            # The numbers that come out are those that went in.
+            assert Path(replayed(trace).path).read_text().split() == path.read_text().split()
+            scenario = _scenario(tmp_path, trace, "unlimited")
+            assert trace in _run("run", "--dry-run", str(scenario))
+    assert {stem.lower() for stem in stems} < set(archive.names())
+    assert "0 damaged" in _run("traces", "verify")
