@@ -21,7 +21,7 @@ def duration(text: str) -> int:
 
 def size(text: str) -> int:
     """A size in bytes."""
-    from cellbed.scenario.units import SIZE, UnitError
+    from cellbed.units import SIZE, UnitError
 
     try:
         return int(SIZE.parse(text))
