@@ -14,7 +14,6 @@ from shell_world import World, open_world
 # A loaded machine is no fault of what is tested.
 settings.register_profile("cellbed", deadline=None)
 settings.load_profile("cellbed")
-
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

@@ -3,6 +3,10 @@
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +75,7 @@ def _capacities(draw: some.DrawFn) -> Capacity:
 
 @given(
     _capacities(),
-    some.builds(Grain, some.sampled_from([1, 125_000, 1_000_000]), some.integers(1, 9), some.booleans()),
+    some.builds(Grain, some.sampled_from([1, 125_000, 1_000_000]), some.integers(4, 36), some.booleans()),
 )
 @settings(max_examples=60, deadline=None)
 def test_opportunities_are_as_many_as_the_rate_pays_for_and_in_order(capacity: Capacity, grain: Grain) -> None:
@@ -161,6 +165,7 @@ def test_figures_are_what_the_citation_says(model: Model, seed: int, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # tens of millions of packets, on a machine that others use too
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
 def test_figures_are_what_the_citation_says_of_every_opportunity(model: Model, seed: int, tmp_path: Path) -> None:
@@ -215,15 +220,15 @@ def _courses(recorded: Recorded, seeds: Sequence[int]) -> list[Recorded]:
     return [Recorded(np.concatenate(each), recorded.duration_ns) for each in chunks]
 
 
-@pytest.mark.parametrize("name", ["lte-suburban.up", "lte-suburban.down"])
-def test_a_fitted_series_is_as_close_as_the_halves_of_the_recording(name: str, archive: Archive) -> None:
-    (recorded,) = like(name, Path()).parts.values()
-    distances = [closeness(recorded, each) for each in _courses(recorded, range(1, 6))]
-    halves = distances[0].halves
-    fitted = [each.fitted for each in distances]
-    assert np.mean([each.rate_ks for each in fitted]) <= max(halves.rate_ks, 0.1)
-    assert np.mean([each.rate_wasserstein for each in fitted]) <= max(halves.rate_wasserstein, 0.06)
-    assert np.mean([each.autocorrelation for each in fitted]) <= max(halves.autocorrelation, 0.12)
+def test_a_long_series_has_the_distribution_of_the_recording_that_it_is_like(archive: Archive) -> None:
+    (recorded,) = like("lte-suburban.up", Path()).parts.values()
+    model, lasts = fit(recorded), 20 * recorded.duration_ns
+    chunks = opportunities(model.capacity(lasts, Stream(1, "test")), model.grain, Stream(1, "test opportunities"))
+    found = closeness(recorded, Recorded(np.concatenate(list(chunks)), lasts)).fitted
+    assert found.rate_ks < 0.06
+    assert found.rate_wasserstein < 0.04
+    assert found.autocorrelation < 0.1
+    assert found.outages_per_minute[1] == pytest.approx(found.outages_per_minute[0], rel=0.5)
 
 
 @pytest.mark.skipif("CELLBED_RECORDED_TRACES" not in os.environ, reason="CELLBED_RECORDED_TRACES names no recordings")
@@ -243,7 +248,7 @@ def test_a_real_recording_is_met_as_closely_as_its_halves_meet(file: str) -> Non
     per_minute = np.mean([each.outages_per_minute[1] for each in fitted])
     assert per_minute == pytest.approx(fitted[0].outages_per_minute[0], rel=0.5)
     together = np.mean([each.together[1] for each in fitted])
-    assert together == pytest.approx(fitted[0].together[0], rel=0.4)
+    assert together == pytest.approx(fitted[0].together[0], rel=0.15)
 
 
 @given(some.integers(0, 2**32), some.integers(25, 60), some.floats(0.0, 0.2), some.integers(1, 2000))
@@ -385,6 +390,33 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     made = _run("markov", "--like", str(path))
     assert "needs at least 20 s" in str(made.exception)
     assert bare_archive.names() == ["5g-midband", "lte-suburban"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cellbed traces generate lte-n", {"lte-netherlands"}),
+        ("cellbed traces generate radio --obstacle b", {"body"}),
+    ],
+)
+def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
+    words = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
+    done = subprocess.run(begin, env=os.environ | words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert set(done.stdout.split()) == offered
+
+
+def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:
+    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "mmwave-driving-us"]
+    with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
+        while not list(bare_archive.folder.glob(".*/uplink.parquet")):
+            assert making.poll() is None
+            time.sleep(0.05)
+        making.send_signal(signal.SIGINT)
+        _, told = making.communicate(timeout=60)
+    assert making.returncode == 130
+    assert b"Traceback" not in told
+    assert list(bare_archive.folder.glob("**/*.parquet")) == []
 
 
 def test_profiles_are_those_of_the_scenario() -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from cellbed.recordings.importing import recognise
 from hypothesis import HealthCheck, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 import source_examples as examples
 from cellbed.errors import CellbedError
 from cellbed.recordings import read_recording
+from cellbed.recordings.importing import recognise
 from cellbed.traces import Archive, TraceError, open_archive
 from cellbed.traces.draft import Draft
 from cellbed.traces.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
@@ -143,7 +143,7 @@ def test_lumos_runs_become_entries(archive: Archive, tmp_path: Path) -> None:
     assert result.kept == ["lumos5g-walking-cw-run-001", "lumos5g-driving-cw-run-002"]
     assert rows(archive, "lumos5g-walking-cw-run-001", "downlink")[:2] == [(0, 600e6), (1 * S, 601e6)]
     about = archive.entry("lumos5g-driving-cw-run-002").about
-    assert about.band == "mmwave"
+    assert (about.band, about.technology) == ("mmwave", "5g")
     assert about.note is not None
     assert "on 5G 50% of the time" in about.note
     assert archive.entry("lumos5g-driving-cw-run-002").parts["downlink"].rows == 9
@@ -168,10 +168,9 @@ def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
     assert rows(archive, name, "downlink") == [(0, 100e6), (1 * S, 150e6), (3 * S, 40e6)]
     assert rows(archive, name, "round-trip") == [(1 * S, 40_000_000), (3 * S, 74_500_000)]
     assert "uplink" not in archive.entry(name).parts
-    assert result.notes[name] == [
-        "the phone's clock was set back 1 times, by 2 s at most; time stands still there",
-        "on 5G 60%, LTE 40%",
-    ]
+    assert result.notes[name] == ["the phone's clock was set back 1 times, by 2 s at most; time stands still there"]
+    about = archive.entry(name).about
+    assert (about.technology, about.note) == ("5g", "On 5G 60%, LTE 40% of the rows.")
     note = archive.entry(result.kept[1]).about.note
     assert note is not None
     assert "player's" in note
@@ -227,6 +226,22 @@ def test_monroes_pings_become_an_entry_an_operator(archive: Archive, tmp_path: P
     result = given("monroe", archive, {"ping.json": examples.monroe()}, tmp_path / "got")
     assert result.kept == ["monroe-telenor-node-48-2016-05-12-102454", "monroe-telia-node-48-2016-05-12-102454"]
     assert rows(archive, result.kept[0], "round-trip") == [(0, 40_500_000), (1 * S, None), (2 * S, 42_500_000)]
+
+
+def test_files_of_sets_without_an_address_are_recognised(archive: Archive, tmp_path: Path) -> None:
+    ping = examples.lines(
+        "PING ec2.eu-west-3.amazonaws.com (52.46.72.14) 56(84) bytes of data.",
+        *(
+            f"[{1718600000 + at}.25] 64 bytes from 52.46.72.14: icmp_seq={at} ttl=240 time=19.{at} ms"
+            for at in (1, 2, 4)
+        ),
+    )
+    result = given("aws-round-trips", archive, {"eu-west-3.txt": ping, "notes.bin": b"\0\1"}, tmp_path / "got")
+    assert result.kept == ["aws-round-trips-eu-west-3"]
+    assert list(result.left_out) == ["notes.bin"]
+    answers = [round_trip for _, round_trip in rows(archive, result.kept[0], "round-trip")]
+    assert [each for each in answers if each] == [19_100_000, 19_200_000, 19_400_000]
+    assert [step.what for step in archive.entry(result.kept[0]).history] == ["imported", "fetched"]
 
 
 @pytest.mark.parametrize("name", ["monroe", "5g-edge-study", "aws-round-trips"])
@@ -383,8 +398,8 @@ def test_the_command_refuses_in_one_line() -> None:
 
 @pytest.mark.skipif(RECORDED is None, reason="CELLBED_RECORDED_TRACES names no folder of recorded traces")
 def test_recorded_mahimahi_files(archive: Archive) -> None:
-    result = taken(find_source("mahimahi"), archive, Wish(given=[Path(str(RECORDED))]))
-    assert "att-lte-driving" in result.kept
+    result = taken(find_source("mahimahi"), archive, Wish(given=[Path(str(RECORDED))], only="att-*"))
+    assert result.kept == ["att-lte-driving"]
     assert archive.entry("att-lte-driving").parts["uplink"].duration_ns > 1000 * S
 
 

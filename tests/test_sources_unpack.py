@@ -135,10 +135,19 @@ def test_no_damage_whatever_ends_in_a_traceback(noise: bytes, at: int, kind: str
     content[at : at + len(noise)] = noise
     archive.write_bytes(content)
     folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
+    assert is_archive(archive)
     with contextlib.suppress(TraceError):
-        if is_archive(archive):
-            taken(archive, folder)
+        taken(archive, folder)
     assert all(path.name in ("a.zip", "a.tar.gz") or path.name.startswith("out-") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "A.ZIP", "a.tar"])
+@pytest.mark.parametrize("content", [b"", b"<html>Please log in</html>", b"PK\x03\x04", b"\x1f\x8b\x08"])
+def test_what_is_only_called_an_archive_is_said_to_be_damaged(name: str, content: bytes, tmp_path: Path) -> None:
+    archive = tmp_path / name
+    archive.write_bytes(content)
+    with pytest.raises(TraceError, match=name):
+        taken(archive, tmp_path / "out")
 
 
 def test_a_gzip_file_is_opened_up_to_a_limit(tmp_path: Path) -> None:

@@ -342,9 +342,11 @@ def test_more_values_than_are_held_are_rounded_by_a_twentieth_of_a_percent() -> 
         ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "at most 400 days"),
         ({"at_ns": [1.0, 3.0]}, Content.OPPORTUNITIES, 10, "has a column at_ns of Int64"),
         ({"at_ns": [1, 3]}, Content.RATE, 10, "has a column bit_s of Float64"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "negative or no number"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, None]}, Content.RATE, 10, "negative or no number"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "negative or no number"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "negative, above"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, None]}, Content.RATE, 10, "negative, above"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, 1e300]}, Content.RATE, 10, "above 1 Tbit/s"),
+        ({"at_ns": [1, 3], "round_trip_ns": [5, -1]}, Content.ROUND_TRIP, 10, "a time below 0"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "negative, above"),
     ],
 )
 def test_what_is_no_such_series_is_refused(
@@ -408,3 +410,39 @@ def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) ->
     found = statistics(round_trips(tmp_path, np.arange(20) * S, trips, 20 * S))
     assert (found["lost"], found["loss_longest_run"]) == (5, 3)
     assert (found["outages"], found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 8, 2000)
+
+
+def test_the_documentation_has_every_figure_as_it_is() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "trace-statistics.md").read_text()
+    for key, figure in FIGURES.items():
+        assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8), st.data())
+def test_whatever_is_in_a_file_is_figures_or_one_line(changes: list[tuple[float, int]], data: st.DataObject) -> None:
+    import tempfile
+
+    content = data.draw(st.sampled_from(list(Content)))
+    with tempfile.TemporaryDirectory() as name:
+        series = {
+            Content.OPPORTUNITIES: lambda folder: opportunities(folder, range(0, 600 * MS, MS), S),
+            Content.RATE: lambda folder: rates(folder, range(0, 600 * MS, MS), np.linspace(0, 1e7, 600), S),
+            Content.ROUND_TRIP: lambda folder: round_trips(folder, range(0, 600 * MS, MS), [None, *range(599)], S),
+        }[content](Path(name))
+        bytes_ = bytearray(series.path.read_bytes())
+        for share, value in changes:
+            bytes_[int(share * len(bytes_))] = value
+        series.path.write_bytes(bytes_)
+        found: Any = None
+        said = ""
+        try:
+            found = statistics(series)
+        except TraceError as error:
+            said = str(error)
+        if found is None:
+            assert str(series.path) in said
+            assert "\n" not in said
+        else:
+            assert set(found) <= set(FIGURES)
+            assert all(np.all(np.isfinite(value)) for value in found.values())

@@ -198,3 +198,22 @@ def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: in
 
 def test_a_stated_limit_of_the_machine_counts(tmp_path: Path) -> None:
     assert "2 Gbit/s is the most" in warnings(entry_with(p99_bit_s_10ms=3e9), most_bit_s=2e9)[0]
+
+
+def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: Path) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "uplink", [(0, 5e6), (10 * SECOND, 0), (12 * SECOND, 5e6)], 20 * SECOND)
+        write_rates(draft, "downlink", [(0, 9e6)], 20 * SECOND)
+        archive.keep(draft, "walk")
+    example = Path(__file__).parent.parent / "scenarios" / "offload-lte.toml"
+    text = example.read_text().replace("lte-suburban", "walk")
+    assert text.count('"walk.') == 2
+    (tmp_path / "walk.toml").write_text(text)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "note: walk: uplink: the outage of 2 s at 10 s" in result.output
+    assert "shorter than the workload" in result.output
+    told = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert any("downlink: 20 s is shorter" in caution for caution in told["cautions"])
+    example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
+    assert any("synthetic" in caution for caution in example_only["cautions"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -62,6 +64,8 @@ def main() -> None:
     """Run the command line; a :class:`cellbed.errors.CellbedError` becomes one message and its exit status."""
     from cellbed.errors import CellbedError
 
+    # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
+    atexit.register(gc.freeze)
     try:
         app(prog_name="cellbed")
     except CellbedError as error:

@@ -49,8 +49,15 @@ def run(
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan
+        from cellbed.experiments.cautions import cautions
 
-        print(json.dumps(plan_as_dict(plan), indent=1)) if as_json else show_plan(plan)
+        told_before = cautions(plan)
+        if as_json:
+            print(json.dumps(plan_as_dict(plan) | {"cautions": told_before}, indent=1))
+        else:
+            show_plan(plan)
+            for caution in told_before:
+                print(f"note: {caution}")
         return
     with listener() as told:
         outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)

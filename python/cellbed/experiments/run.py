@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cellbed.errors import CellbedError
+from cellbed.experiments.cautions import cautions
 from cellbed.experiments.description import Known, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
@@ -87,6 +88,8 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
+            for caution in cautions(plan):
+                listener.note(caution)
             workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
             (path / "scenario.toml").write_text(text)

@@ -27,6 +27,7 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": RULE,
     "grid.linewidth": 0.6,
     "text.color": INK,

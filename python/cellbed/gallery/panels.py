@@ -49,8 +49,8 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
-    """Several entries on the same axes, one direction after the other."""
-    panels = []
+    """Several entries on the same axes: over time one direction after the other, then the distributions."""
+    panels, distributions = [], []
     for part in directions:
         having = [(name, parts[part]) for name, parts in entries.items() if part in parts]
         if not having:
@@ -60,13 +60,13 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
         if part == "round-trip":
             panels.append(_trips_over_time(drawn))
             if any(found.distributions for _, found in having):
-                panels.append(_trip_distribution([each for each in drawn if each[2].distributions]))
+                distributions.append(_trip_distribution([each for each in drawn if each[2].distributions]))
         else:
             word = part.capitalize()
             panels.append(_rates(drawn, f"{word}: rate over time"))
             panels.append(_outages(drawn, word))
-            panels.append(_rate_distribution(drawn, both_scales=False, word=word))
-    return Picture(" · ".join(entries), "", panels)
+            distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
+    return Picture(" · ".join(entries), "", panels + distributions)
 
 
 def sentence(about: About, duration_ns: int) -> str:

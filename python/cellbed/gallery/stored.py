@@ -7,6 +7,7 @@ import numpy as np
 from cellbed.traces.entry import Entry, Held
 from cellbed.traces.series import Content, Part
 from cellbed.traces.statistics import Analysis
+from cellbed.traces.statistics.definition import VERSION
 
 
 def stored(entry: Entry) -> dict[Part, Analysis]:
@@ -16,7 +17,7 @@ def stored(entry: Entry) -> dict[Part, Analysis]:
 
 def _sketch(held: Held) -> Analysis | None:
     figures = held.statistics or {}
-    if "definition" not in figures:
+    if figures.get("definition") != VERSION:
         return None
     trips = held.content is Content.ROUND_TRIP
     unit = "ms" if trips else "bit_s"

@@ -133,7 +133,7 @@ def _read(text: str, folder: File) -> RecordingSource:
     if path is None:
         why = obstacle(text, folder, "recording").replace("there is no file", "there is no directory")
         raise TraceError(
-            f"{why}: write the name of an entry of the archive, or the path of the directory of a recording"
+            f"{why}: write the path of the directory of a recording, or the name of an entry of the archive"
         )
     return RecordingSource(text, path)
 
@@ -142,7 +142,7 @@ _RECORDING = TextField(
     _read,
     lambda source: str(source.name),
     {"minLength": 1, "examples": ["recordings/walk"]},
-    lambda _number: "the name of an entry of the archive, or the path of the directory of a recording",
+    lambda _number: "the path of the directory of a recording, or the name of an entry of the archive",
 )
 _IDLE = quantity(DURATION, "0 s", "1 h")
 

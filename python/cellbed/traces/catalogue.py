@@ -21,6 +21,7 @@ from cellbed.traces.store import Archive, archive_folder, open_archive
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
+    from cellbed.traces.entry import Entry
 
 ARCHIVE = tuple(MODELS)
 """Names of the traces that every archive has: the examples."""
@@ -74,6 +75,17 @@ class TraceSource:
                 return self._file.text()
             case Model():
                 return _generated(self._file)
+
+    def entry(self) -> "tuple[Entry, Part] | None":
+        """The archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
+        match self._file:
+            case Path():
+                return None
+            case Direction():
+                return self._file.archive.entry(self._file.name), self._file.part
+            case Model():
+                name, _, ending = self.name.partition(".")
+                return open_archive().entry(name), ENDINGS[ending]
 
     @cached_property
     def sha256(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,8 @@ def require_sound(series: Series) -> int:
 
 def sha256(path: Path) -> str:
     """Hexadecimal digest of a file's bytes. Raises TraceError."""
+    import hashlib
+
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -193,8 +194,9 @@ class Archive:
 
         from cellbed.traces.index import refreshed
 
+        may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
         for name in examples.EXAMPLES:
-            if not (self.folder / name / ENTRY_FILE).is_file():
+            if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
         with self._explained():
             table = refreshed(self.folder, told)
@@ -286,6 +288,7 @@ def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.soundness import require_sound, sha256
     from cellbed.traces.statistics import statistics
     from cellbed.traces.statistics.clock import second_of_day
+    from cellbed.traces.statistics.definition import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     rows = require_sound(series)
@@ -296,7 +299,9 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date))),
+        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date)))
+        if series.duration_ns <= LONGEST_NS
+        else None,
     )
 
 

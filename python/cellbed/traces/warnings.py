@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import Entry
+    from cellbed.traces.series import Part
 
 EMULATED_BIT_S: Final = 10e9
 """The highest rate that cellbed has been shown to give a TCP flow, on a machine of two cores (docs/performance.md)."""
@@ -18,16 +19,19 @@ BATCHED_SHARE: Final = 0.2
 """Of the opportunities in bursts after 5 ms of silence or more, from which on batching is told."""
 
 
-def warnings(entry: Entry, workload_ns: int | None = None, most_bit_s: float = EMULATED_BIT_S) -> list[str]:
+def warnings(
+    entry: Entry,
+    workload_ns: int | None = None,
+    most_bit_s: float = EMULATED_BIT_S,
+    parts: Collection[Part] | None = None,
+) -> list[str]:
     """Sentences, none if there is nothing to say.
 
-    workload_ns: how long the experiment takes. most_bit_s: what the machine can emulate. A series without statistics is
-    judged by its duration alone.
+    parts: which of it are used; left out: all. workload_ns: how long the experiment takes. most_bit_s: what the machine
+    can emulate. A series without statistics is judged by its duration alone.
     """
-    return [
-        *_of_entry(entry),
-        *(each for part in entry.parts for each in _of_part(entry, part, workload_ns, most_bit_s)),
-    ]
+    used = [part for part in entry.parts if parts is None or part in parts]
+    return [*_of_entry(entry), *(each for part in used for each in _of_part(entry, part, workload_ns, most_bit_s))]
 
 
 def _of_entry(entry: Entry) -> Iterator[str]:
@@ -39,7 +43,7 @@ def _of_entry(entry: Entry) -> Iterator[str]:
         yield f"no {other}: the two directions of a link belong together, and another recording's was another moment"
 
 
-def _of_part(entry: Entry, part: Any, workload_ns: int | None, most_bit_s: float) -> Iterator[str]:
+def _of_part(entry: Entry, part: Part, workload_ns: int | None, most_bit_s: float) -> Iterator[str]:
     held = entry.parts[part]
     duration_s = held.duration_ns / 1e9
     figures = held.statistics or {}

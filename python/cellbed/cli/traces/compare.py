@@ -47,6 +47,7 @@ def compare(
       cellbed traces compare lte-suburban 5g-midband
       cellbed traces compare lte-suburban 5g-midband --part uplink -o both.png
     """
+    from cellbed.cli.traces.surveying import waiting
     from cellbed.gallery.panels import comparison
     from cellbed.gallery.read import analysed
     from cellbed.gallery.write import require_ending, write_picture
@@ -58,7 +59,8 @@ def compare(
         require_ending(out)
     directions: tuple[Part, ...] = PARTS if part is None else (part.value,)
     archive, definition = open_archive(), Definition(outage)
-    entries = {name: analysed(archive, name, definition, directions) for name in names}
+    with waiting("reading"):
+        entries = {name: analysed(archive, name, definition, directions) for name in names}
     figures = {name: {of: found.statistics for of, found in parts.items()} for name, parts in entries.items()}
     if out is not None:
         write_picture(comparison(entries, directions), out)

@@ -27,14 +27,17 @@ def gallery(
       cellbed traces gallery
       cellbed traces gallery lte-suburban 5g-midband -o two.html
     """
+    from cellbed.cli.traces.surveying import waiting
     from cellbed.gallery.page import gallery_page
     from cellbed.gallery.read import readable
     from cellbed.gallery.write import write_whole
     from cellbed.traces import open_archive
 
     archive = open_archive()
-    entries, problems = readable(archive, names or archive.names())
+    with waiting("reading the archive"):
+        entries, problems = readable(archive, names or archive.names())
+        page = gallery_page(entries, problems).encode()
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
-    write_whole(out, gallery_page(entries, problems).encode())
+    write_whole(out, page)
     print(out)

@@ -25,8 +25,10 @@ class _Generators(TyperGroup):
         return list(GENERATORS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from cellbed.traces.generation.models import generator
+        from cellbed.traces.generation.models import GENERATORS, generator
 
+        if ctx.resilient_parsing and cmd_name not in GENERATORS:
+            return None  # half a word, which a shell completes
         return _command(generator(cmd_name))
 
 
@@ -38,7 +40,9 @@ def generate(
     ctx: typer.Context,
     published: Annotated[
         bool,
-        typer.Option("--published", help="Generate all that follow a publication; show its figures beside theirs."),
+        typer.Option(
+            "--published", help="Generate all that follow a publication; show its figures beside theirs. Takes minutes."
+        ),
     ] = False,
     as_json: bool = AS_JSON,
 ) -> None:
@@ -65,6 +69,8 @@ def generate(
         with share_done() as progress:
             rows = published_figures(progress)
         _print(as_json, [show.figure_as_json(*row) for row in rows], show.published_table(rows))
+        if not all(row.fits for _, row in rows):
+            raise typer.Exit(1)
     else:
         _print(as_json, [show.model_as_json(each) for each in GENERATORS.values()], show.models_table())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration
+from cellbed.cli.traces.options import AS_JSON, bit_rate, duration, entries_and_files
 from cellbed.traces.generation.model import Model, Order, Parameter
 from cellbed.traces.series import Content
 
@@ -75,7 +75,8 @@ def _argument(parameter: Parameter) -> Argument:
             name, Annotated[choices, typer.Option(f"--{parameter.name}", help=help_)], choices(parameter.default)
         )
     parse, metavar = _PARSERS[parameter.kind]
-    option = _option(f"--{parameter.name}", parse, parameter.default or False, help_, metavar)
+    complete = entries_and_files if parameter.kind == "text" else None
+    option = _option(f"--{parameter.name}", parse, parameter.default or False, help_, metavar, complete)
     default = Argument.empty if parameter.required else (parse(parameter.default) if parameter.default else None)
     kind = Any if parameter.required else Any | None
     return _keyword(name, Annotated[kind, option], default)
@@ -85,11 +86,14 @@ def _keyword(name: str, annotation: Any, default: Any) -> Argument:
     return Argument(name, Argument.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _option(name: str, parse: Callable[[str], Any], default: str | bool, text: str, metavar: str) -> Any:
+def _option(
+    name: str, parse: Callable[[str], Any], default: str | bool, text: str, metavar: str,
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:  # fmt: skip
     # A value that the parser has made is a default, which it is given to once more.
     return typer.Option(
         name, parser=lambda value: parse(value) if isinstance(value, str) else value, show_default=default,
-        help=text, metavar=metavar,
+        help=text, metavar=metavar, autocompletion=complete,
     )  # fmt: skip
 
 
@@ -105,15 +109,6 @@ def _longest(like: Like) -> int:
     return max((part.duration_ns for part in like.parts.values()), default=0)
 
 
-def _rate(text: str) -> float:
-    from cellbed.scenario.units import BIT_RATE, UnitError
-
-    try:
-        return float(BIT_RATE.parse(text))
-    except UnitError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -124,7 +119,7 @@ def _number(text: str) -> float:
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "duration": (duration, "TIME"),
     "durations": (lambda text: tuple(duration(each.strip()) for each in text.split(",")), "TIME,…"),
-    "rate": (_rate, "RATE"),
+    "rate": (bit_rate, "RATE"),
     "number": (_number, "NUMBER"),
     "text": (str, "NAME"),
 }

@@ -38,6 +38,7 @@ def plot(
       cellbed traces plot lte-suburban
       cellbed traces plot lte-suburban -o lte.html
     """
+    from cellbed.cli.traces.surveying import waiting
     from cellbed.gallery.panels import portrait
     from cellbed.gallery.read import analysed
     from cellbed.gallery.write import require_ending, write_picture
@@ -47,6 +48,7 @@ def plot(
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)
     archive = open_archive()
-    parts = analysed(archive, name, Definition(outage))
-    write_picture(portrait(name, archive.entry(name).about, parts), path)
+    with waiting(f"reading {name}"):
+        parts = analysed(archive, name, Definition(outage))
+        write_picture(portrait(name, archive.entry(name).about, parts), path)
     print(path)

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE_S = 1.0
-"""What is done sooner shows nothing."""
 _LINE_S = 10.0
 
 
@@ -19,28 +17,33 @@ def share_done() -> Iterator[Callable[[str, float], None]]:
     Draws a bar on standard error if that is a terminal, else prints a line every ten seconds.
     """
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     console = Console(stderr=True)
-    begun = lined = time.monotonic()
-    bar = Progress(console=console, transient=True) if console.is_terminal else None
-    tasks: dict[str, int] = {}
+    if not console.is_terminal:
+        yield _lines()
+        return
+    with Progress(console=console, transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+        before = bar.add_task("begins", total=None)
 
-    def tell(what: str, share: float) -> None:
-        nonlocal lined
-        now = time.monotonic()
-        if bar is None:
-            if now - lined >= _LINE_S:
-                lined = now
-                print(f"{what}: {share:.0%}", file=sys.stderr, flush=True)
-        elif now - begun >= PATIENCE_S:
-            bar.start()
+        def tell(what: str, share: float) -> None:
+            bar.update(before, visible=False)
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=1.0)
-            bar.update(tasks[what], completed=share)  # type: ignore[arg-type]
+            bar.update(tasks[what], completed=share)
 
-    try:
         yield tell
-    finally:
-        if bar is not None:
-            bar.stop()
+
+
+def _lines() -> Callable[[str, float], None]:
+    printed = time.monotonic()
+
+    def tell(what: str, share: float) -> None:
+        nonlocal printed
+        now = time.monotonic()
+        if now - printed >= _LINE_S:
+            printed = now
+            print(f"{what}: {share:.0%}", file=sys.stderr, flush=True)
+
+    return tell

@@ -43,7 +43,7 @@ def stats(
       cellbed traces stats lte-suburban --outage '100 ms' --json | jq .
       cellbed traces stats --all
     """
-    from cellbed.cli.traces.surveying import surveyed
+    from cellbed.cli.traces.surveying import surveyed, waiting
     from cellbed.traces import open_archive
     from cellbed.traces.statistics import Definition
     from cellbed.traces.survey import figures
@@ -59,7 +59,8 @@ def stats(
         if done.problems:
             raise typer.Exit(1)
         return
-    found = {name: figures(archive, name, definition) for name in names or []}
+    with waiting("reading"):
+        found = {name: figures(archive, name, definition) for name in names or []}
     if as_json:
         print(json.dumps(found, indent=2))
         return

@@ -1,16 +1,25 @@
-"""Progress of a survey of the archive, and how it went."""
+"""What is told while series are read: of one, and of the whole archive."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cellbed.traces import Archive
     from cellbed.traces.statistics import Definition
+
+
+def waiting(words: str) -> AbstractContextManager[object]:
+    """Say on a terminal what is going on."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(words)
 
 
 @dataclass(slots=True)

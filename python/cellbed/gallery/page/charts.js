@@ -5,10 +5,14 @@ const drawPicture = (() => {
   const HEIGHTS = { time: 210, distribution: 260, scatter: 260, hours: 260 };
   const digits = (value) => value == null ? "–" : String(+Number(value).toPrecision(3));
 
+  let margin = 0; // left of the charts over time
+
   function draw(parent, picture, reset) {
     const font = "12px " + getComputedStyle(document.body).fontFamily;
     const groups = new Map(); // end of the axis → plots over that time
     const plots = [];
+    const names = picture.panels.flatMap((panel) => panel.rows.map((row) => shorten(row.name).length));
+    margin = Math.max(60, 16 + 6.9 * Math.max(0, ...names)); // the same moment at the same place in all charts over time
     parent.textContent = "";
     for (const panel of picture.panels) {
       const section = document.createElement("section");
@@ -57,10 +61,9 @@ const drawPicture = (() => {
   function axes(panel, font, values) {
     const line = { stroke: MUTED, font, labelFont: font, grid: { stroke: GRID, width: 1 }, ticks: { show: false } };
     const rounded = (u, splits) => splits.map((v) => v == null ? "" : +v.toPrecision(6));
-    const wide = panel.kind === "time" || panel.kind === "spans"; // the same moment at the same place in all of them
     return [
       { ...line, label: panel.x, size: 26, labelSize: 20, gap: 4, space: 55, values: rounded, splits: panel.logX ? decades : undefined, filter: panel.logX ? all : undefined },
-      { ...line, label: panel.y || undefined, size: values ? 118 : wide ? 100 : 50, labelSize: 18, gap: 4, space: values ? 10 : 28,
+      { ...line, label: panel.y || undefined, size: values ? margin + 18 : panel.kind === "time" ? margin : 50, labelSize: 18, gap: 4, space: values ? 10 : 28,
         values: values || rounded, splits: panel.logY ? decades : undefined, filter: panel.logY ? all : undefined, grid: values ? { show: false } : line.grid },
     ];
   }

@@ -44,12 +44,13 @@ class Capacity:
 class Grain:
     """How a scheduler hands a rate out.
 
-    slot_ns: what a slot carries is there at its end; 1 for no slots. batch: opportunities that come together.
-    scattered: whether each (or each batch) comes at a random place between the one before and its own time, or evenly.
+    slot_ns: what a slot carries is there at its end; 1 for no slots. quarters: four times how many opportunities come
+    together, on the average: 6 for one and two by turns. scattered: whether each batch comes at a random place between
+    the one before and its own time, or at its time.
     """
 
     slot_ns: int = 1
-    batch: int = 1
+    quarters: int = 4
     scattered: bool = True
 
 
@@ -62,17 +63,18 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
 
     start, length, bits = _pieces(capacity)
     ends = np.cumsum(bits)
-    total, step = int(ends[-1]) // OPPORTUNITY_BITS, CHUNK // grain.batch * grain.batch
+    total, step = int(ends[-1]) // OPPORTUNITY_BITS, CHUNK // grain.quarters * grain.quarters
     before = 0
     for first in range(0, total, step):
         number = np.arange(first + 1, min(first + step, total) + 1, dtype=np.int64)
-        last = -(-number // grain.batch) * grain.batch  # the last of its batch
+        batch = (4 * number - 1) // grain.quarters
+        last = (batch + 1) * grain.quarters // 4
         mark = np.minimum(last, total) * OPPORTUNITY_BITS
         piece = np.searchsorted(ends, mark, side="left")
         into = mark - (ends[piece] - bits[piece])
         at = start[piece] + -(-into * length[piece] // bits[piece])
         if grain.scattered:
-            at = _scattered(at, start[piece], before, stream, grain.batch)
+            at = _scattered(at, start[piece], before, stream, batch)
         before = int(at[-1])
         yield np.minimum(-(-at // grain.slot_ns) * grain.slot_ns, capacity.end_ns)
 
@@ -90,12 +92,14 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
     return start, short, capacity.bit_s[row] // 1000 * short // 1_000_000
 
 
-def _scattered(at: Int64, floor: Int64, before: int, stream: Stream, batch: int) -> Int64:
+def _scattered(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
     """Each batch anywhere between the one before, or the start of its spell, and its own time."""
     import numpy as np
 
-    own = at[::batch]
-    low = np.maximum(np.concatenate(([before], own[:-1])), floor[::batch])
+    begins = np.append(0, np.nonzero(np.diff(batch))[0] + 1)
+    own = at[begins]
+    low = np.maximum(np.append(before, own[:-1]), floor[begins])
     share = (stream.uniforms(len(own)) * 65536.0).astype(np.int64)
-    moved: Int64 = own - ((own - low) * share >> 16)
-    return np.repeat(moved, batch)[: len(at)]
+    moved = own - ((own - low) * share >> 16)
+    scattered: Int64 = moved[batch - batch[0]]
+    return scattered

@@ -35,7 +35,8 @@ REGIMES, LEVELS = 6, 8
 _OF_EACH = 8
 """Observations that a regime or a level needs."""
 
-_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_QUARTERS = (4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+"""Of opportunities that come together, to choose from."""
 
 Row = tuple[int, ...]
 """Running totals of counts: how often which state followed."""
@@ -135,13 +136,13 @@ def _grain(model: Markov, recorded: Recorded) -> Grain:
     slot_ns = 1_000_000 if recorded.whole_milliseconds() else 1
     wanted, found = recorded.together(), []
     sample = model.capacity(min(recorded.duration_ns, 30_000_000_000), Stream(0, "grain"))
-    for batch in _BATCHES:
-        grain = Grain(slot_ns, batch)
+    for quarters in _QUARTERS:
+        grain = Grain(slot_ns, quarters)
         times = list(opportunities(sample, grain, Stream(0, "grain opportunities")))
         if times:
             import numpy as np
 
-            found.append((abs(Recorded(np.concatenate(times), sample.end_ns).together() - wanted), batch))
+            found.append((abs(Recorded(np.concatenate(times), sample.end_ns).together() - wanted), quarters))
         if len(found) > 1 and found[-1] > found[-2]:
             break
-    return Grain(slot_ns, min(found)[1] if found else 1)
+    return Grain(slot_ns, min(found)[1] if found else 4)

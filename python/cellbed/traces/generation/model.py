@@ -12,7 +12,7 @@ from cellbed.traces.generation.series import Generated
 from cellbed.traces.series import Content, Part
 
 Kind = Literal["duration", "durations", "rate", "number", "choice", "text"]
-"""Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, any text."""
+"""Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, the name of a recording."""
 
 SECOND_NS = 1_000_000_000
 

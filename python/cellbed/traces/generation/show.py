@@ -54,24 +54,25 @@ def model_as_json(model: Model) -> dict[str, Any]:
 
 def published_table(rows: Iterable[tuple[Model, Compared]]) -> RenderableType:
     """Published figures beside generated ones, as Markdown."""
-    table = Table(box=box.MARKDOWN)
-    for heading in ("generator", "part", "figure", "place", "published", "generated", "allowed"):
-        table.add_column(heading, no_wrap=True)
+    headings = ("generator", "part", "figure", "where", "published", "generated", "allowed")
+    lines = [headings, ("---",) * len(headings)]
     before = ""
     for model, row in rows:
         figure = row.figure
         low, high = (_figure(each, figure.unit) for each in (figure.low, figure.high))
-        table.add_row(
-            "" if model.name == before else model.name,
-            figure.part,
-            figure.what,
-            figure.place,
-            figure.published,
-            _with_unit(row.generated, figure.unit) + ("" if row.fits else " **is not what the citation says**"),
-            low if low == high else f"{low} – {high}",
+        lines.append(
+            (
+                "" if model.name == before else f"`{model.name}`",
+                figure.part,
+                figure.what,
+                figure.place,
+                figure.published,
+                _with_unit(row.generated, figure.unit) + ("" if row.fits else " **is not what the citation says**"),
+                low if low == high else f"{low} – {high}",
+            )
         )
         before = model.name
-    return table
+    return Text("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def figure_as_json(model: Model, row: Compared) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _CLOCK_STEP_NS = 2 * _SECOND
 """By so much phones set their clocks back; one of the 83 recordings of 2020 has it."""
 _FILE = re.compile(r"([A-Z])_(\d{4})\.(\d\d)\.(\d\d)_(\d\d)\.(\d\d)\.(\d\d)\.csv")
 _STAMP = "%Y.%m.%d_%H.%M.%S"
+_GENERATIONS = {"5G": "5g", "LTE": "4g", **dict.fromkeys(("UMTS", "HSPA", "HSPA+", "HSDPA", "HSUPA"), "3g")}
+"""Of what the phone was on most of the time: some drives of the 5G set never had 5G."""
 _MOBILITY = {
     "static": "stationary",
     "pedestrian": "walking",
@@ -103,8 +105,12 @@ def _fill(draft: Draft, path: Path) -> None:
     answered = rows.drop_nulls("round_trip_ns")
     if answered.height:
         put_round_trips(draft, answered, _SECOND)
-    modes = rows.group_by("mode").len().sort("len", descending=True)
-    draft.notes.append("on " + ", ".join(f"{mode} {count / rows.height:.0%}" for mode, count in modes.iter_rows()))
+    modes = rows.drop_nulls("mode").group_by("mode").len().sort("len", "mode", descending=True).rows()
+    if modes:
+        shares = ", ".join(f"{mode} {count / rows.height:.0%}" for mode, count in modes)
+        note = f"{draft.about.note or ''} On {shares} of the rows.".strip()
+        technology = _GENERATIONS.get(modes[0][0], draft.about.technology)
+        draft.about = draft.about.model_copy(update={"technology": technology, "note": note})
 
 
 CORK_4G = Source(

@@ -44,8 +44,8 @@ def _of_run(rows: pl.DataFrame, run: int, of: str) -> Recording:
     connected = (rows["nrStatus"] == "CONNECTED").sum() / rows.height
     about = About(
         origin="recorded",
-        technology="5g",
-        band="mmwave",
+        technology="5g" if connected >= 0.5 else "4g",
+        band="mmwave" if connected >= 0.5 else None,
         place="Minneapolis, United States: a loop of 1300 m near the stadium",
         date="2020",
         mobility=mobility,

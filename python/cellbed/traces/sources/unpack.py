@@ -11,6 +11,7 @@ import bz2
 import gzip
 import lzma
 import re
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -22,13 +23,19 @@ from cellbed.traces.errors import TraceError
 
 _MOST_FILES = 100_000
 _PIECE = 1 << 16
+_TAR = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
+_DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, ValueError, OverflowError, IndexError, KeyError),
+)
+"""What the libraries end with, depending on where the damage is."""
 _UNWANTED = re.compile(r"(^|/)(__MACOSX|\.DS_Store|Thumbs\.db|\._[^/]*)(/|$)")
 """What file managers leave in archives."""
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file's name and content are those of a zip or tar archive."""
-    return zipfile.is_zipfile(path) or (_tar_like(path) and tarfile.is_tarfile(path))
+    """Whether a file is a zip archive, or is called like one or like a tar archive."""
+    return _is_zip(path) or _TAR.search(path.name) is not None
 
 
 def unpack(archive: Path, folder: Path, wanted: str, most_bytes: int, progress: Callable[[str], None]) -> int:
@@ -43,7 +50,7 @@ def unpack(archive: Path, folder: Path, wanted: str, most_bytes: int, progress: 
                 progress(name)
                 with opened() as content:
                     room.write(name, content)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except _DAMAGED as error:
         raise TraceError(f"{archive}: the archive is damaged: {error}") from error
     except (NotImplementedError, RuntimeError) as error:
         raise TraceError(f"{archive}: the archive cannot be unpacked here: {error}; use --from on its files") from error
@@ -104,7 +111,7 @@ class _Room:
 
 def _members(archive: Path, room: _Room) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
     """The regular files of an archive in its order: name and how to open it."""
-    if zipfile.is_zipfile(archive):
+    if _is_zip(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():
                 # The upper half is the mode of Unix: 0o120000 is a link, 0 is not said.
@@ -145,5 +152,5 @@ def _unpacked(archive: Path) -> IO[bytes]:
     return archive.open("rb")
 
 
-def _tar_like(path: Path) -> bool:
-    return bool(re.search(r"\.(tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", path.name))
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)

@@ -29,6 +29,7 @@ Statistics = dict[str, Any]
 BATCH = 1 << 17
 """Rows looked at together: few enough for a processor's cache."""
 
+HIGHEST_BIT_S = 1e12
 OUTLINE = 120
 QUANTILES = np.linspace(0, 1, 51)
 
@@ -102,8 +103,10 @@ def _rates(
     found: Rates | None = None
     for batch in batches:
         at, bit_s = batch["at_ns"].to_numpy(), batch["bit_s"].to_numpy()
-        if batch["bit_s"].null_count() or not bool(np.isfinite(bit_s).all()) or bool((bit_s < 0).any()):
-            raise TraceError(f"{series.path}: the column bit_s has a rate that is negative or no number")
+        if batch["bit_s"].null_count() or not bool(((bit_s >= 0) & (bit_s <= HIGHEST_BIT_S)).all()):
+            raise TraceError(
+                f"{series.path}: the column bit_s has a rate that is negative, above 1 Tbit/s or no number"
+            )
         if found is None:
             spacing = float(np.median(np.diff(at))) if len(at) > 1 else float(series.duration_ns)
             found = Rates(series.duration_ns, silences, definition.outage_bit_s, spacing)
@@ -141,7 +144,10 @@ def _round_trips(
 ) -> Analysis:
     found = RoundTrips(series.duration_ns, silences, MOST_STEPS // 4, starts_at_s or 0.0)
     for batch in batches:
-        found.add(batch["at_ns"].to_numpy(), batch["round_trip_ns"].cast(float).fill_null(float("nan")).to_numpy())
+        trips = batch["round_trip_ns"].cast(float).fill_null(float("nan")).to_numpy()
+        if bool((trips < 0).any()) or bool((trips > LONGEST_NS).any()):
+            raise TraceError(f"{series.path}: the column round_trip_ns has a time below 0 or above 400 days")
+        found.add(batch["at_ns"].to_numpy(), trips)
     found.finish(series.duration_ns)
     seconds = found.seconds
     # Seconds without an answer are left out.
@@ -199,8 +205,9 @@ def _batches(series: Series, told: Told) -> Iterator[pl.DataFrame]:
                     )
                 yield batch
                 told(len(batch))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise TraceError(f"{series.path}: cannot read this series: {str(error).splitlines()[0]}") from None
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise TraceError(f"{series.path}: cannot read this series: {reason}") from None
 
 
 def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 MOST_VALUES = 100_000
 """Different values held exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
-_PENDING = 1 << 16
+_PENDING = 1 << 19
 _TALLIED = 1 << 20
 
 
@@ -84,7 +84,7 @@ class Distribution:
 
 
 def _joined(values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     values, counts = values[order], counts[order]
     begins = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
     return values[begins], np.add.reduceat(counts, begins)

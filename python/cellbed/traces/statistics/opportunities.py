@@ -104,8 +104,11 @@ class Opportunities:
 
     def _count_bursts(self, sizes: Times, silences: Times) -> None:
         self._bursts.add_whole(sizes, 1.0)
-        silences = np.where(sizes > 1, np.minimum(silences // (_MS // 10), _LONGEST_BATCHING), 0)
-        self._batching += np.bincount(silences, sizes, _LONGEST_BATCHING + 1)
+        several = sizes > 1
+        gathered = sizes[several]
+        steps = np.minimum(silences[several] // (_MS // 10), _LONGEST_BATCHING)
+        self._batching += np.bincount(steps, gathered, _LONGEST_BATCHING + 1)
+        self._batching[0] += sizes.sum() - gathered.sum()
 
     def _add_bins(self, instants: Times, sizes: Times) -> None:
         bins = instants // (self.bins.finest_ns // _MS)

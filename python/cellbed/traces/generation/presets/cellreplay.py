@@ -24,6 +24,6 @@ MODELS = (
         cited="Published: the saturated downlink. Ours: the rest of the profile lowband-good (docs/radio.md).",
         duration="120 s",
         make=saturating(RadioLink("lowband-good")),
-        figures=(Figure("downlink", "mean rate", "60", *about(60e6, 0.05), MBIT, "§3.2", mean),),
+        figures=(Figure("downlink", "mean rate", "60 Mbit/s", *about(60e6, 0.05), MBIT, "§3.2", mean),),
     ),
 )

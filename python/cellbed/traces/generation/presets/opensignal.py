@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from cellbed.traces.generation.daily import Daily
 from cellbed.traces.generation.making import each_way
 from cellbed.traces.generation.measures import of_hours
@@ -15,6 +18,11 @@ QUIETEST_HOUR = 3.5
 """The middle of the hour that begins at 03:00, when the surveyed countries are fastest."""
 
 
+def _hour(which: str, mbit: float, choose: Callable[[Any], float]) -> Figure:
+    low, high = about(mbit * 1e6, 0.05)
+    return Figure("downlink", f"{which} hour", f"{mbit:g} Mbit/s", low, high, MBIT, "text", of_hours(choose))
+
+
 def _day(name: str, where: str, busiest: float, quietest: float, hour: float, source: str, when: str) -> Model:
     process = Daily(quietest * 1e6, busiest * 1e6, QUIETEST_HOUR, hour + 0.5)
     return Model(
@@ -26,14 +34,7 @@ def _day(name: str, where: str, busiest: float, quietest: float, hour: float, so
         "rate wanders within an hour. They are means over all users of a country or city; no place is like that.",
         duration="24 h",
         make=each_way(None, process, SLOT_LTE, content=Content.RATE),
-        figures=(
-            Figure(
-                "downlink", "quietest hour", f"{quietest:g}", *about(quietest * 1e6, 0.05), MBIT, "text", of_hours(max)
-            ),
-            Figure(
-                "downlink", "busiest hour", f"{busiest:g}", *about(busiest * 1e6, 0.05), MBIT, "text", of_hours(min)
-            ),
-        ),
+        figures=(_hour("quietest", quietest, max), _hour("busiest", busiest, min)),
     )  # fmt: skip
 
 

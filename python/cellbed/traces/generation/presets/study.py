@@ -24,19 +24,19 @@ _MEMORY = 2_000_000_000
 def up_to(part: Part, mbit: float, place: str, tolerance: float = 0.1) -> Figure:
     """A highest rate."""
     low, high = about(mbit * 1e6, tolerance)
-    return Figure(part, "highest second", f"up to {mbit:g}", low, high, MBIT, place, highest)
+    return Figure(part, "highest second", f"up to {mbit:g} Mbit/s", low, high, MBIT, place, highest)
 
 
 def _down_to(part: Part, mbit: float, place: str) -> Figure:
     low, high = about(mbit * 1e6, 0.1)
-    return Figure(part, "lowest second", f"down to {mbit:g}", low, high, MBIT, place, lowest)
+    return Figure(part, "lowest second", f"down to {mbit:g} Mbit/s", low, high, MBIT, place, lowest)
 
 
 def _round_trips(mean_ms: float, deviation_ms: float) -> tuple[Figure, Figure]:
     (low, high), (least, most) = about(mean_ms / 1e3, 0.05), about(deviation_ms / 1e3, 0.2)
     return (
-        Figure("round-trip", "mean", f"{mean_ms:g}", low, high, MS, "table II", round_trip_mean),
-        Figure("round-trip", "deviation", f"± {deviation_ms:g}", least, most, MS, "table II", round_trip_deviation),
+        Figure("round-trip", "mean", f"{mean_ms:g} ms", low, high, MS, "table II", round_trip_mean),
+        Figure("round-trip", "deviation", f"± {deviation_ms:g} ms", least, most, MS, "table II", round_trip_deviation),
     )
 
 

@@ -57,7 +57,7 @@ _MOVING = (
 )
 
 
-def spells() -> tuple[tuple[int, int], ...]:
+def _still() -> tuple[tuple[int, int], ...]:
     """The whole seconds (from, to) in which an obstacle stands still."""
     return tuple((at // 10**9 + 1, (at + _LASTS) // 10**9 - 1) for at in _TIMES)
 
@@ -89,15 +89,15 @@ def _blocked(name: str, what: str, obstacle: str, behind: Obstacle, published: s
         ),
         figures=(
             Figure("downlink", "mean without it", "2 Gbit/s", *clear, MBIT, "§VI-A", around),
-            Figure("downlink", "mean behind it", published, low, high, MBIT, "§VI-A", mean_within(spells())),
-            Figure("round-trip", "mean without it", "21", *trip, MS, "§VI-A", round_trip_outside(_around())),
+            Figure("downlink", "mean behind it", published, low, high, MBIT, "§VI-A", mean_within(_still())),
+            Figure("round-trip", "mean without it", "21 ms", *trip, MS, "§VI-A", round_trip_outside(_around())),
         ),
     )  # fmt: skip
 
 
 def _every(seconds: float) -> Figure:
     low, high = about(seconds, 0.1)
-    return Figure("downlink", "time between handovers", f"{seconds:g}", low, high, SECONDS, "§VI-B", handover_every)
+    return Figure("downlink", "time between handovers", f"{seconds:g} s", low, high, SECONDS, "§VI-B", handover_every)
 
 
 MODELS = (

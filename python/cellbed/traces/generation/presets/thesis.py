@@ -26,7 +26,7 @@ _CITED = (
 
 def _up_to(part: Part, mbit: float, tolerance: float = 0.1) -> Figure:
     low, high = about(mbit * 1e6, tolerance)
-    return Figure(part, "highest second", f"up to {mbit:g}", low, high, MBIT, "§5.3", highest)
+    return Figure(part, "highest second", f"up to {mbit:g} Mbit/s", low, high, MBIT, "§5.3", highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ MODELS = (
         duration="120 s",
         make=each_way(Wander(17e6, 4e6, 9e6, 25e6, 2_500_000_000, 0.02, 125_000_000), _5G_DOWN, SLOT_MIDBAND),
         figures=(
-            Figure("uplink", "highest second", "does not exceed 25", 22e6, 25.2e6, MBIT, "§5.3", highest),
+            Figure("uplink", "highest second", "does not exceed 25 Mbit/s", 22e6, 25.2e6, MBIT, "§5.3", highest),
             Figure(
                 "uplink", "share of seconds from 10 to 25 Mbit/s", "“largely”", 0.9, 1.0, SHARE, "§5.3",
                 share_between(10e6, 25.2e6),
@@ -100,7 +100,7 @@ PROJECTED = (
         figures=(
             Figure("uplink", "mean rate", "100 Gbit/s", 100e9, 100e9, MBIT, "§6.7", mean),
             Figure("downlink", "mean rate", "100 Gbit/s", 100e9, 100e9, MBIT, "§6.7", mean),
-            Figure("round-trip", "mean", "0.1 + 0.1", 0.0002, 0.0002, MS, "§6.7", round_trip_mean),
+            Figure("round-trip", "mean", "0.1 + 0.1 ms", 0.0002, 0.0002, MS, "§6.7", round_trip_mean),
             Figure("round-trip", "deviation", "negligible jitter", 0.0, 0.0, MS, "§6.7", round_trip_deviation),
         ),
     ),
