@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from archive_examples import MS, SECOND, write_opportunities
+from archive_examples import MS, SECOND, write_opportunities, write_rates
 from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
 from cellbed.gallery.page import gallery_page, picture_page
@@ -371,3 +371,14 @@ def test_pictures_cost_nothing_at_start_up() -> None:
 )
 def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -> None:
     assert rate_words(bit_s) == words
+
+
+def test_a_days_load_is_drawn_by_hour(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded", date="2026-04-01T22:30")) as draft:
+        write_rates(draft, "downlink", [(hour * 3600 * SECOND, (hour + 1) * 1e7) for hour in range(4)], 14_400 * SECOND)
+        entry = archive.keep(draft, "evening")
+    picture = portrait("evening", entry.about, analysed(archive, "evening"))
+    (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
+    assert (hours.title, hours.y_label) == ("Mean rate by hour of the day", "rate, Mbit/s")
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
+    assert hours.curves[0].y.tolist() == pytest.approx([25, 35, 40, 10, 15])

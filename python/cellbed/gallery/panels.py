@@ -25,12 +25,13 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_OF_DAY: Final = {True: "of the day", False: "since the start"}
 
 
 def portrait(name: str, about: About, parts: Parts) -> Picture:
     """The picture of one entry."""
     panels = []
-    capacity = {part: found for part, found in parts.items() if part != "round-trip"}
+    capacity: dict[Part, Analysis] = {part: found for part, found in parts.items() if part != "round-trip"}
     if capacity:
         colours = [(part.capitalize(), COLOURS[part], found) for part, found in capacity.items()]
         panels += [_rates(colours, "Rate over time"), _outages(colours)]
@@ -41,6 +42,8 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
         panels.append(_rate_distribution(colours, both_scales=True))
     if len(capacity) == 2 and all(len(found.seconds) for found in capacity.values()):
         panels.append(_asymmetry(capacity["uplink"], capacity["downlink"]))
+    if any(len(found.statistics.get("hours", [])) > 2 for found in capacity.values()):
+        panels.append(_rates_by_hour(capacity))
     if trips is not None and trips.distributions:
         panels.append(_trip_distribution([("Round-trip time", COLOURS["round-trip"], trips)]))
     if trips is not None and "hours" in trips.statistics:
@@ -162,6 +165,27 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
     )
 
 
+def _rates_by_hour(capacity: Parts) -> Panel:
+    having = {part: found.statistics for part, found in capacity.items() if "hours" in found.statistics}
+    unit = rate_unit(max(max(figures["hourly_mean_bit_s"]) for figures in having.values()))
+    known = all(figures["hours_known"] for figures in having.values())
+    return Panel(
+        "hours",
+        f"Mean rate by hour {_OF_DAY[known]}",
+        f"hour {_OF_DAY[known]}",
+        f"rate, {unit.name}",
+        [
+            Curve(
+                part.capitalize(),
+                COLOURS[part],
+                np.array(figures["hours"], float),
+                np.array(figures["hourly_mean_bit_s"]) * unit.factor,
+            )
+            for part, figures in having.items()
+        ],
+    )
+
+
 def _trips_over_time(drawn: _Drawn) -> Panel:
     curves, notes = [], []
     end_s = _end(drawn)
@@ -212,8 +236,8 @@ def _hours(found: Analysis) -> Panel:
     known = found.statistics["hours_known"]
     return Panel(
         "hours",
-        "Round-trip time by hour of the day" if known else "Round-trip time by hour since the start, of 24",
-        "hour of the day" if known else "hour since the start",
+        f"Round-trip time by hour {_OF_DAY[known]}",
+        f"hour {_OF_DAY[known]}",
         "round-trip time, ms",
         [
             Curve("median", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p50_ms"])),

@@ -47,7 +47,8 @@ def surveyed(archive: Archive, names: Iterable[str], definition: Definition, aga
     from cellbed.traces import TraceError
     from cellbed.traces.survey import plan, survey
 
-    todo = plan(archive, names, definition, again)
+    with waiting("looking for series without statistics"):
+        todo = plan(archive, names, definition, again)
     found = Surveyed(there=todo.done, bytes=todo.size, problems=dict(todo.problems))
     bar = Progress(
         TextColumn("{task.description}"),
