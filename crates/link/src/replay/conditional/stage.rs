@@ -408,11 +408,7 @@ impl<P> Conditional<P> {
 
     /// What waits to be sent.
     pub(crate) fn level(&self) -> QueueLevel {
-        let waiting = self.queue.level();
-        match &self.serving {
-            Some(item) => waiting.plus(item.size),
-            None => waiting,
-        }
+        self.queue.level().and_serving(self.serving.as_ref())
     }
 
     /// What the saturated link was offered, used or not.
