@@ -3,9 +3,11 @@
 All in virtual time. Each profile of the reference network is recorded for each seed, by the plan of each method, and
 replayed by every method and by the conditional one without one of its ingredients. Round trips, trains, downloads and
 pages then run over reference and replays for the length of the recording. Errors are those of the means over all seeds,
-of round trips those of the median and of the 95th percentile.
+of round trips those of the median and of the 95th percentile. With ``--readings`` it is CellReplay's method instead, by
+its readings where the paper leaves open which is meant.
 
     python benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…] [--json]
+    python benches/replay_ablation.py --readings [--profiles NAME,…] [--seeds N] [--seconds N] [--json]
 """
 
 from __future__ import annotations
@@ -112,6 +114,31 @@ VARIANTS: dict[str, Callable[[Model], None]] = {
 }
 
 
+READINGS: dict[str, dict[str, str]] = {
+    f"{idle_at}, {anchor}": {"idle_at": idle_at, "anchor": anchor}
+    for idle_at, anchor in (("link", "base-delay"), ("queue", "base-delay"), ("link", "first-packet"))
+}
+"""Where F is told, and from when on light opportunities count."""
+
+
+def read(reading: dict[str, str]) -> Method:
+    """CellReplay's method by one of its readings."""
+    method = METHODS["cellreplay"]
+
+    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
+        stages = method.direction(recording, way, folder)
+        return [{**stage, **reading} for stage in stages]
+
+    return replace(method, direction=direction)
+
+
+def variant(name: str) -> Method:
+    """A method by its name, one of its readings, or ours without an ingredient."""
+    if name in READINGS:
+        return read(READINGS[name])
+    return varied(VARIANTS[name]) if name in VARIANTS else METHODS[name]
+
+
 def varied(change: Callable[[Model], None]) -> Method:
     """The conditional method with a change to what it has learnt."""
     method = METHODS["conditional"]
@@ -200,9 +227,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--variants", default=",".join(("saturation", "cellreplay", *VARIANTS)))
+    parser.add_argument("--readings", action="store_true", help="of CellReplay's method, instead of the variants")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    variants = arguments.variants.split(",")
+    variants = list(READINGS) if arguments.readings else arguments.variants.split(",")
     recorder, results = VirtualRecorder(), {}
     for profile in arguments.profiles.split(","):
         truth, replays = Samples(), {name: Samples() for name in variants}
@@ -213,8 +241,7 @@ def main() -> None:
                 calibration = recorder.calibrate(network.at(arguments.seconds * SECOND), seed)
                 recordings: dict[str, Recording] = {}
                 for name in variants:
-                    method = METHODS.get(name) if name not in VARIANTS else varied(VARIANTS[name])
-                    assert method is not None, name
+                    method = variant(name)
                     plan = method.plan(calibration, profile.endswith(("walking", "driving")))
                     if (key := plan.model_dump_json()) not in recordings:
                         folder = Folder(scratch, str(len(recordings)))

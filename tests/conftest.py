@@ -1,5 +1,6 @@
 """Fixtures of several files."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,3 +59,9 @@ def archive(bare_archive: Archive, archive_of_examples: Path) -> Archive:
     """An archive that has been looked into."""
     shutil.copytree(archive_of_examples, bare_archive.folder)
     return bare_archive
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what this machine cannot run, before its fixtures."""
+    if item.get_closest_marker("needs_tun") and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        pytest.skip("/dev/net/tun cannot be opened")

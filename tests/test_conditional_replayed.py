@@ -25,7 +25,6 @@ from cellbed.testbed.prove_links import prove_links
 from recording_examples import MS, SECOND, calibrated, pair, walk
 
 ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
-needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
 SCENARIO = """
 name = "walk"
 duration = "1 s"
@@ -146,7 +145,7 @@ def test_a_scenario_says_how_it_is_played(folder: Path) -> None:
     assert Scenario.model_validate(scenario.resolved(), context={"folder": folder}) == scenario
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_links_that_replay_it_are_proved(folder: Path) -> None:
     asked = make_plan(read(folder))
     emulator = Emulator.start(asked.emulator_config(None, None))
@@ -157,7 +156,7 @@ def test_links_that_replay_it_are_proved(folder: Path) -> None:
     assert {f"mobile-0.{way} {what}" for way in WAYS for what in ("delay", "rate")} <= proved
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_a_program_runs_behind_it(folder: Path) -> None:
     ask = (
         "import os, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 0));"

@@ -48,8 +48,6 @@ rate = "10 /s"
 drain = "1 s"
 """
 
-needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
-
 
 def environment(folder: Path) -> dict[str, str]:
     """A registry of its own: what others run on this machine is not seen."""
@@ -110,7 +108,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return Finished(run, said, description, packets)
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_a_rate_drops_when_the_scenario_says_so(finished: Finished) -> None:
     uplink = finished.packets["mobile-0.uplink"]
     uplink = uplink[(uplink["drop"] == 0) & (uplink["bytes"] > 1000)]
@@ -125,7 +123,7 @@ def test_a_rate_drops_when_the_scenario_says_so(finished: Finished) -> None:
     assert (late - sizes[since_s >= 1.0] * 8e9 / 2e6).min() >= -2
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_the_report_knows_the_changes_of_the_scenario(finished: Finished) -> None:
     up, down = finished.description["directions"][:2]
     assert up["changes"] == [{"at_ns": 1000 * MS, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
@@ -135,7 +133,7 @@ def test_the_report_knows_the_changes_of_the_scenario(finished: Finished) -> Non
     assert "off" not in proofs.values()
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_links_change_by_hand(finished: Finished) -> None:
     assert finished.said.returncode == 0, finished.said.stderr
     (done,) = json.loads(finished.said.stdout)
@@ -149,7 +147,7 @@ def test_links_change_by_hand(finished: Finished) -> None:
     assert set(delay_ns[downlink["arrived"] >= entry["time_ns"]].tolist()) == {40 * MS}
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
     (warning,) = [text for text in finished.description["warnings"] if "by hand" in text]
     assert "mobile-0.downlink from 5 ms one way to 40 ms one way" in warning
@@ -157,7 +155,7 @@ def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
     assert "changed by hand" in (finished.folder / "report.html").read_text()
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_counts_of_the_links_are_in_the_summary(finished: Finished) -> None:
     summary = json.loads((finished.folder / "summary.json").read_text())
     for each in summary["directions"]:
@@ -183,7 +181,7 @@ WRONG = (
 )
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_the_link_of_a_shell_changes(tmp_path: Path) -> None:
     script = tmp_path / "ask.py"
     script.write_text(ROUND_TRIPS)

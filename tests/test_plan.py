@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -145,9 +144,8 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
     assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1)]
 
 
+@pytest.mark.needs_tun
 def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        pytest.skip("/dev/net/tun cannot be opened")
     write_recordings(tmp_path)
     every = [up(make_plan(read(line, tmp_path))) for line in EXAMPLES]
     directions: list[dict[str, Any]] = [

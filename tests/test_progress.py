@@ -99,7 +99,7 @@ def test_in_a_pipe_the_links_are_a_line_a_second(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+@pytest.mark.needs_tun
 def test_a_real_run_with_a_meter_and_its_log(tmp_path: Path) -> None:
     scenario = (Path(__file__).parent.parent / "scenarios" / "smoke.toml").read_text().replace('"5 s"', '"3 s"')
     (tmp_path / "smoke.toml").write_text(scenario)

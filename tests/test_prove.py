@@ -56,10 +56,7 @@ def group() -> Iterator[Group]:
     groups.remove()
 
 
-needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
-
-
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize("up", ["12 Mbit/s", "lte-suburban.up", "unlimited"])
 def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
     asked = plan(tmp_path, up=up)
@@ -71,7 +68,7 @@ def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
     assert {"mobile-0.uplink delay", "mobile-0.downlink rate", "core-edge-0.downlink delay"} <= named
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize(
     ("real", "wrong"),
     [
@@ -90,7 +87,7 @@ def test_a_link_that_is_off_is_noticed(tmp_path: Path, real: dict[str, str], wro
     assert wrong in {proof.what for proof in proofs if not proof.ok}
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, group: Group) -> None:
     asked = plan(tmp_path)
     emulator = Emulator.start(asked.emulator_config(None, None))
@@ -149,7 +146,7 @@ def plan_of(folder: Path, link: str) -> Plan:
     return make_plan(load(path))
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize("link", KINDS.values(), ids=KINDS)
 def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: str) -> None:
     asked = plan_of(tmp_path, link)
@@ -161,7 +158,7 @@ def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: 
         assert proof.proved or proof.note
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize(
     ("asked", "real", "wrong"),
     [
@@ -197,7 +194,7 @@ def recording(folder: Path, heavy_ms: int) -> str:
     return f'up = {up}\ndown = "unlimited"'
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize("kind", ["cellreplay", "radio"])
 def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path, kind: str) -> None:
     link = recording(tmp_path, 2) if kind == "cellreplay" else 'kind = "radio"\nprofile = "lowband-good"'
@@ -209,7 +206,7 @@ def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path,
     assert "held against the model" in proofs["mobile-0.uplink rate"].note
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> None:
     emulator = Emulator.start(plan_of(tmp_path, recording(tmp_path, 3)).emulator_config(None, None))
     asked = plan_of(tmp_path, recording(tmp_path, 2))
@@ -218,7 +215,7 @@ def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> 
     assert [proof.what for proof in proofs if not proof.ok] == ["mobile-0.uplink rate"]
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) -> None:
     link = 'up = "12 Mbit/s"\n[[links.mobile.changes]]\nat = "100 ms"\nup = "1 Mbit/s"\n'
     asked = plan_of(tmp_path, 'down = "unlimited"\n' + link)

@@ -30,7 +30,6 @@ from recording_examples import MS, SECOND, calibrated, walk
 from scenario_text import GOOD
 
 ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
-needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
 MOBILE = '\n[links.mobile]\nkind = "recording"\npath = "walk"\n'
 NOBODY = 65534
 
@@ -257,7 +256,7 @@ print(os.access({str(folder)!r}, os.R_OK), replay({str(there)!r}))
     assert [made.stat().st_uid for made in (home / ".cache" / "cellbed" / "replay").iterdir()] == [NOBODY]
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize("method", ["cellreplay", "saturation"])
 def test_a_program_runs_behind_a_recording(folder: Path, method: str) -> None:
     ask = (

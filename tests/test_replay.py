@@ -26,7 +26,6 @@ from scenario_text import GOOD
 MS = 1_000_000
 ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
 """In place of the machine's network one with nothing in it."""
-needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_mm_cellular_says_what_is_wrong(recording: Path, arguments: list[str], m
         cellular.parse(arguments, recording)
 
 
-@needs_tun
+@pytest.mark.needs_tun
 @pytest.mark.parametrize("program", ["shell", "mm-cellular"])
 def test_programs_run_behind_a_recording(recording: Path, program: str) -> None:
     log = recording / "packets.bin"

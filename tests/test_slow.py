@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ COMMAND = [sys.executable, "-P", "-m", "cellbed"]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
+    pytest.mark.needs_tun,
 ]
 
 

@@ -111,6 +111,7 @@ pub(crate) enum Stage<P> {
 
 /// A packet on its way.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(C)]
 pub(crate) struct Item<P> {
     pub(crate) packet: P,
     pub(crate) size: Bytes,
@@ -118,11 +119,11 @@ pub(crate) struct Item<P> {
     pub(crate) released: Time,
     /// When it reached the queue that it is in.
     pub(crate) entered: Time,
-    // These are few bytes, apart from each other so that an item is no longer than it must be: it is moved a lot.
     pub(crate) flow: u64,
-    pub(crate) corrupt: Option<NonZero<u32>>,
-    pub(crate) ecn: Ecn,
+    // An option of an item is told by this byte: what is before it is moved in whole words for that reason.
     pub(crate) marked: bool,
+    pub(crate) ecn: Ecn,
+    pub(crate) corrupt: Option<NonZero<u32>>,
 }
 
 impl<P> Item<P> {
@@ -271,6 +272,7 @@ impl<P> Stage<P> {
     }
 
     /// What waits for its turn, in a stage where packets do.
+    #[inline]
     pub(crate) fn level(&self) -> Option<QueueLevel> {
         match self {
             Self::Bottleneck(bottleneck) => Some(bottleneck.level()),

@@ -8,6 +8,7 @@ mod event;
 mod fetcher;
 mod path;
 mod run;
+mod server_saturation;
 mod session;
 mod thread;
 mod traffic;

@@ -7,12 +7,15 @@ mod description;
 mod journal;
 mod pack;
 mod parquet_file;
+mod run;
+mod settling;
 mod stamp;
 
-pub use collector::{Collector, RunPlan, RunRecords};
+pub use collector::Collector;
 pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, SignalSample};
 pub use journal::{Entry, JournalWriter, RecordingError, has_journal};
 pub use pack::{Packed, pack};
+pub use run::{RunPlan, RunRecords};
 pub use stamp::rfc3339;
 
 #[cfg(test)]

@@ -254,11 +254,7 @@ impl<P> Bottleneck<P> {
 
     #[inline]
     pub(crate) fn level(&self) -> QueueLevel {
-        let waiting = self.queue.level();
-        match &self.serving {
-            Some(item) => waiting.plus(item.size),
-            None => waiting,
-        }
+        self.queue.level().and_serving(self.serving.as_ref())
     }
 
     /// What the schedule offers, used or not.

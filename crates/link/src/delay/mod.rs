@@ -94,6 +94,7 @@ impl DelaySeries {
 }
 
 /// The value at `position` on the line through two points, rounded down.
+#[inline]
 pub(crate) fn interpolate(
     before: (Duration, Duration),
     after: (Duration, Duration),
@@ -105,6 +106,7 @@ pub(crate) fn interpolate(
 }
 
 /// The same for any numbers.
+#[inline]
 pub(crate) fn on_line(before: (u64, i128), after: (u64, i128), position: u64) -> i128 {
     let width = i128::from(after.0) - i128::from(before.0);
     let rise = after.1 - before.1;

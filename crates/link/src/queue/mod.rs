@@ -122,6 +122,12 @@ impl QueueLevel {
         }
     }
 
+    /// With the packet in service, which is not in the queue any more.
+    #[inline]
+    pub(crate) fn and_serving<P>(self, serving: Option<&Item<P>>) -> Self {
+        serving.map_or(self, |item| self.plus(item.size))
+    }
+
     pub(crate) fn less(self, size: Bytes) -> Self {
         Self {
             packets: Packets(self.packets.0.saturating_sub(1)),

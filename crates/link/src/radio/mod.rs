@@ -168,11 +168,8 @@ impl<P> Radio<P> {
 
     /// What waits for slots, a packet of which a part is sent included.
     pub(crate) fn level(&self) -> QueueLevel {
-        let waiting = self.queue.level();
-        match &self.serving {
-            Some((item, _)) => waiting.plus(item.size),
-            None => waiting,
-        }
+        let serving = self.serving.as_ref().map(|(item, _)| item);
+        self.queue.level().and_serving(serving)
     }
 
     /// What the slots could carry for a device that the scheduler is warm to, used or not.

@@ -1,5 +1,7 @@
 //! The stage: a delay and a bottleneck that share a state.
 
+use std::collections::VecDeque;
+
 use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
 use crate::delay::Flight;
@@ -15,7 +17,12 @@ use crate::units::Packets;
 pub(crate) struct WorkloadDependent<P> {
     config: WorkloadDependentConfig,
     /// On the way to the queue.
-    flight: Flight<(Item<P>, Option<Head>)>,
+    flight: Flight<Item<P>>,
+    /// How many packets have reached the queue, and how many have come.
+    entered: u64,
+    come: u64,
+    /// Activations on the way to the queue, each with the number of its packet. There are few, so that they wait apart.
+    activations: VecDeque<(u64, Head)>,
     bottleneck: Bottleneck<P>,
     state: State,
     /// When the last packet left, if there is none.
@@ -36,6 +43,9 @@ impl<P> WorkloadDependent<P> {
             bottleneck: Bottleneck::new(&config.bottleneck(), zero),
             config,
             flight: Flight::new(false),
+            entered: 0,
+            come: 0,
+            activations: VecDeque::new(),
             state: State::Inactive,
             empty_since: Time::ZERO,
             spliced: None,
@@ -60,7 +70,6 @@ impl<P> WorkloadDependent<P> {
 
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
         let shift = self.config.compensation.of(item.size);
-        let mut head = None;
         let delay = match self.state {
             State::Active { delay } if !self.is_cold(now, shift) => delay,
             _ => {
@@ -69,13 +78,14 @@ impl<P> WorkloadDependent<P> {
                     Anchor::BaseDelay => now + delay,
                     Anchor::FirstPacket => now + shift.applied_to(delay),
                 };
-                head = Some(Head::new(&self.config.light, position, base));
+                let head = Head::new(&self.config.light, position, base);
+                self.activations.push_back((self.come, head));
                 self.state = State::Active { delay };
                 delay
             }
         };
-        self.flight
-            .push(now + shift.applied_to(delay), (item, head));
+        self.come += 1;
+        self.flight.push(now + shift.applied_to(delay), item);
     }
 
     pub(crate) fn next_event(&self) -> Option<Time> {
@@ -94,8 +104,8 @@ impl<P> WorkloadDependent<P> {
         let step = if departs {
             self.bottleneck.step(now)
         } else {
-            let (item, head) = self.flight.pop()?;
-            Some(self.enter(now, item, head))
+            let item = self.flight.pop()?;
+            Some(self.enter(now, item))
         };
         if self.is_empty() {
             self.empty_since = now;
@@ -103,8 +113,15 @@ impl<P> WorkloadDependent<P> {
         step
     }
 
-    fn enter(&mut self, now: Time, item: Item<P>, head: Option<Head>) -> Step<P> {
-        if let Some(head) = head {
+    fn enter(&mut self, now: Time, item: Item<P>) -> Step<P> {
+        let number = self.entered;
+        self.entered += 1;
+        if self
+            .activations
+            .front()
+            .is_some_and(|&(first, _)| first == number)
+            && let Some((_, head)) = self.activations.pop_front()
+        {
             self.spliced = Some(head.base().max(now));
             self.bottleneck.splice(now, head);
         }
@@ -159,8 +176,9 @@ impl<P> WorkloadDependent<P> {
             return Some(self.empty_since);
         }
         let (mut service, mut free) = self.bottleneck.drained(self.empty_since)?;
-        for (entry, (item, head)) in self.flight.in_line() {
-            if let Some(head) = head {
+        let mut activations = self.activations.iter().peekable();
+        for (number, (entry, item)) in (self.entered..).zip(self.flight.in_line()) {
+            if let Some((_, head)) = activations.next_if(|(first, _)| *first == number) {
                 service.splice(entry, head.clone());
             }
             if entry > free {

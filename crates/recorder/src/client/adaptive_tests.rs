@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cellbed_link::{
-    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Duration, Fate, RateSeries, Schedule,
-    Time,
+    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Discipline, Duration, Fate, Profile,
+    RadioConfig, RateSeries, Schedule, StageConfig, Time, Way,
 };
 
 use super::*;
 use crate::packet::PacketRecord;
 use crate::plan::Saturation;
-use crate::recording::{Collector, RunPlan};
+use crate::recording::{Collector, RunPlan, RunRecords};
 use crate::secure::Secret;
 use crate::server::{Limits, Server};
 use crate::socket::Outbox;
@@ -24,6 +24,14 @@ const PACKET: u16 = 1400;
 /// What the server's clock is ahead.
 const AHEAD: Duration = Duration::from_secs(1_000);
 
+type Stages = Vec<StageConfig>;
+
+/// A queue in front of a schedule, and 25 ms.
+fn wired(schedule: Schedule) -> Stages {
+    let delay = DelayConfig::Fixed(Duration::from_millis(25));
+    vec![BottleneckConfig::new(schedule).into(), delay.into()]
+}
+
 struct Device {
     path: Path,
     address: SocketAddr,
@@ -32,16 +40,11 @@ struct Device {
 }
 
 impl Device {
-    fn new(number: u8, secret: &Secret, uplink: Schedule, downlink: Schedule) -> Self {
+    fn new(number: u8, secret: &Secret, uplink: Stages, downlink: Stages) -> Self {
         let mut draws = 0;
         let draw = move || {
             draws += 1;
             [16 * number + draws; 32]
-        };
-        let direction = |schedule| {
-            let delay = DelayConfig::Fixed(Duration::from_millis(25));
-            let stages = vec![BottleneckConfig::new(schedule).into(), delay.into()];
-            Direction::new(stages, Time::ZERO)
         };
         Self {
             path: Path::new(
@@ -51,8 +54,8 @@ impl Device {
                 Time::ZERO,
             ),
             address: SocketAddr::from(([198, 51, 100, number], 40_000)),
-            uplink: direction(uplink),
-            downlink: direction(downlink),
+            uplink: Direction::new(uplink, Time::ZERO),
+            downlink: Direction::new(downlink, Time::ZERO),
         }
     }
 }
@@ -67,9 +70,9 @@ struct World {
 
 impl World {
     /// The light device has 10 Mbit/s each way; the heavy one what is given.
-    fn new(uplink: Schedule, downlink: Schedule, limits: Limits) -> Self {
+    fn new(uplink: Stages, downlink: Stages, limits: Limits) -> Self {
         let secret = Secret::new([7; 32]);
-        let light = || Schedule::Constant(BitRate(10_000_000));
+        let light = || wired(Schedule::Constant(BitRate(10_000_000)));
         let mut devices = [
             Device::new(1, &secret, light(), light()),
             Device::new(2, &secret, uplink, downlink),
@@ -150,8 +153,8 @@ impl World {
         self.now += Duration::from_millis(1);
     }
 
-    /// Saturates the heavy device for so long; its packets, uplink and downlink.
-    fn saturate(mut self, workload: &Workload, seconds: u64) -> [Vec<PacketRecord>; 2] {
+    /// Saturates the heavy device for so long.
+    fn saturate(mut self, workload: &Workload, seconds: u64) -> RunRecords {
         self.collector.plan(RunPlan::new(1, Role::Heavy, workload));
         self.devices[HEAVY].path.run(
             RunRequest {
@@ -170,8 +173,7 @@ impl World {
         let end = self.ended.take().unwrap();
         assert!(end.complete && end.refusal.is_none(), "{end:?}");
         let clock = self.collector.clock();
-        let records = self.collector.finish(1, clock.as_ref()).unwrap();
-        [records.uplink, records.downlink]
+        self.collector.finish(1, clock.as_ref()).unwrap()
     }
 }
 
@@ -235,12 +237,67 @@ fn assert_saturated(packets: &[PacketRecord], from: f64, to: f64, rate: f64, wit
 
 #[test]
 fn both_ways_keep_their_queue_between_the_bounds_whatever_the_rate() {
-    let constant = |rate| Schedule::Constant(BitRate(rate));
+    let constant = |rate| wired(Schedule::Constant(BitRate(rate)));
     for (uplink, downlink) in [(5_000_000, 50_000_000), (50_000_000, 5_000_000)] {
         let world = World::new(constant(uplink), constant(downlink), Limits::default());
-        let [up, down] = world.saturate(&adaptive(), 12);
-        assert_saturated(&up, 8.0, 12.0, uplink as f64, 1.0);
-        assert_saturated(&down, 8.0, 12.0, downlink as f64, 1.0);
+        let records = world.saturate(&adaptive(), 12);
+        let settled = starts_settled(&records);
+        let whole = settled.ceil();
+        for (packets, rate) in [(&records.uplink, uplink), (&records.downlink, downlink)] {
+            assert_saturated(packets, whole, 12.0, rate as f64, 0.9);
+            assert_saturated(packets, 8.0, 12.0, rate as f64, 1.0);
+        }
+    }
+}
+
+/// When the only span begins, s: a while after the run did.
+fn starts_settled(records: &RunRecords) -> f64 {
+    let [(start, _)] = records.spans[..] else {
+        panic!("{:?}", records.spans);
+    };
+    assert!(!records.unsettled);
+    let start = start as f64 * 1e-9;
+    assert!((1.0..8.0).contains(&start), "{start}");
+    start
+}
+
+/// What an endless queue in front of a radio link delivers between two times when it is never empty, bit/s.
+fn overloaded(link: Stages, offered: BitRate, from: f64, to: f64) -> f64 {
+    let mut direction = Direction::new(link, Time::ZERO);
+    let size = Bytes(PACKET.into());
+    let spacing = offered.time_for(size).unwrap();
+    let (mut now, mut bits) = (Time::ZERO, 0.0);
+    while now.as_nanos() as f64 * 1e-9 < to {
+        direction.accept(now, (), size);
+        while let Some(outcome) = direction.poll(now) {
+            let at = outcome.departed.as_nanos() as f64 * 1e-9;
+            if (from..to).contains(&at) {
+                bits += size.0 as f64 * 8.0;
+            }
+        }
+        now += spacing;
+    }
+    bits / (to - from)
+}
+
+#[test]
+fn a_radio_link_is_found_to_carry_what_it_carries_from_the_spans_start_on() {
+    let ways = [Way::Uplink, Way::Downlink];
+    let link = |way| {
+        let radio = RadioConfig {
+            queue: Discipline::Infinite,
+            ..Profile::LOWBAND_WEAK.config(way)
+        };
+        vec![radio.into()]
+    };
+    let [uplink, downlink] = ways.map(link);
+    let records = World::new(uplink, downlink, Limits::default()).saturate(&adaptive(), 15);
+    let settled = starts_settled(&records);
+    for (way, packets) in ways.into_iter().zip([&records.uplink, &records.downlink]) {
+        let seen = seen(packets, settled, 15.0);
+        let real = overloaded(link(way), BitRate(50_000_000), settled, 15.0);
+        println!("{way:?} from {settled} s, of {real}: {seen:?}");
+        assert!((seen.rate / real - 1.0).abs() < 0.02, "{seen:?}, {real}");
     }
 }
 
@@ -256,8 +313,9 @@ fn stepped() -> Schedule {
 
 #[test]
 fn a_step_of_the_rate_leaves_the_queue_neither_empty_nor_endless() {
-    let [up, down] = World::new(stepped(), stepped(), Limits::default()).saturate(&adaptive(), 50);
-    for packets in [&up, &down] {
+    let stepped = || wired(stepped());
+    let records = World::new(stepped(), stepped(), Limits::default()).saturate(&adaptive(), 50);
+    for packets in [&records.uplink, &records.downlink] {
         assert_saturated(packets, 8.0, 15.0, 12e6, 1.0);
         // What was on its way when the rate fell to a third, two seconds of it, takes six, whoever sends.
         assert_saturated(packets, 16.0, 35.0, 4e6, 0.5);
@@ -273,8 +331,8 @@ fn the_server_is_asked_for_no_more_than_it_offers() {
         rate: BitRate(3_000_000),
         ..Limits::default()
     };
-    let constant = || Schedule::Constant(BitRate(20_000_000));
-    let [_, down] = World::new(constant(), constant(), limits).saturate(&adaptive(), 10);
-    let rate = seen(&down, 6.0, 10.0).rate;
+    let constant = || wired(Schedule::Constant(BitRate(20_000_000)));
+    let records = World::new(constant(), constant(), limits).saturate(&adaptive(), 10);
+    let rate = seen(&records.downlink, 6.0, 10.0).rate;
     assert!((2.8e6..=3.05e6).contains(&rate), "{rate}");
 }

@@ -4,26 +4,15 @@ use std::collections::VecDeque;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::errand::{Errands, same_saturation};
+use super::errand::Errands;
 use super::event::{Event, RunEnd};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
+use super::server_saturation::ServerSaturation;
 use super::session::Session;
-use super::traffic::{Burst, Traffic, Workload, keeper};
-use crate::plan::{Saturation, Train};
+use super::traffic::{Burst, Traffic, Workload};
+use crate::plan::Train;
 use crate::socket::Outbox;
 use crate::wire::{Kind, Probe, Refusal, Report, Request, SessionId};
-use crate::workload::QueueKeeper;
-
-/// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well before.
-const SATURATION_LASTS: Duration = Duration::from_secs(30);
-const RENEWED_AFTER: Duration = Duration::from_secs(5);
-
-/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is chosen so often, and
-/// the server is told of a change of more than this share.
-const STEERED_LASTS: Duration = Duration::from_secs(10);
-const STEERED_AGAIN: Duration = Duration::from_secs(2);
-const STEER: Duration = Duration::from_millis(100);
-const CHANGE: f64 = 0.03;
 
 /// Arrivals that are told of later tell nothing of the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);
@@ -74,16 +63,10 @@ pub(super) struct Run {
     traffic: Traffic,
     /// Packets of an adaptive saturation that were sent of late, in order, and when.
     recent: VecDeque<(u32, Time)>,
-    /// Of the server's saturation, if it is steered; when its rate is to be chosen, and what the server was told last.
-    keeper: Option<QueueKeeper>,
-    steer_at: Time,
-    told: BitRate,
+    saturation: Option<ServerSaturation>,
     fetcher: Fetcher,
     /// When a packet of it was last known to have arrived.
     heard: Time,
-    /// When the server's saturation was last asked for, and until when it goes on.
-    renewed: Option<Time>,
-    saturated_until: Option<Time>,
     end: RunEnd,
 }
 
@@ -127,13 +110,9 @@ impl Run {
             phase: Phase::Asking,
             traffic: Traffic::Silence,
             recent: VecDeque::new(),
-            keeper: None,
-            steer_at: now,
-            told: BitRate(0),
+            saturation: None,
             fetcher: Fetcher::new(run, poll),
             heard: now,
-            renewed: None,
-            saturated_until: None,
             end: RunEnd {
                 at: now,
                 complete: false,
@@ -155,7 +134,11 @@ impl Run {
 
     /// Whether the server saturates the downlink.
     pub(super) fn is_saturated(&self) -> bool {
-        self.saturated_until.is_some() && matches!(self.phase, Phase::Sending { .. })
+        let granted = self
+            .saturation
+            .as_ref()
+            .is_some_and(ServerSaturation::is_granted);
+        granted && matches!(self.phase, Phase::Sending { .. })
     }
 
     /// How it ended, or stands when the session is lost.
@@ -168,7 +151,8 @@ impl Run {
         match self.phase {
             Phase::Asking | Phase::Stopping | Phase::Over => Time::MAX,
             Phase::Sending { end } => {
-                let renewal = self.renewal_due(end).unwrap_or(Time::MAX);
+                let saturation = self.saturation.as_ref();
+                let renewal = saturation.and_then(|it| it.due(end)).unwrap_or(Time::MAX);
                 let traffic = self.traffic.next_event().unwrap_or(Time::MAX);
                 let over = if self.is_out_of_trains() {
                     Time::ZERO
@@ -198,49 +182,16 @@ impl Run {
         self.end.at = now;
         self.phase = Phase::Draining;
         self.traffic = Traffic::Silence;
-        self.forget_saturation(session);
-        if self.keeper.is_some() || self.saturated_until.is_some_and(|until| until > now) {
-            self.saturate(BitRate(0), Duration::ZERO, session, errands, now);
-        }
-    }
-
-    fn forget_saturation(&self, session: &mut Session) {
-        if let Some(of) = session.id() {
-            session.forget(|request| same_saturation(request, of, self.number()));
-        }
-    }
-
-    /// Has the server saturate at this rate for so long, in place of all that it was asked before.
-    fn saturate(
-        &self,
-        rate: BitRate,
-        span: Duration,
-        session: &mut Session,
-        errands: &mut Errands,
-        now: Time,
-    ) {
-        let (Some(of), Workload::Saturation { bytes, .. }) = (session.id(), &self.request.workload)
-        else {
-            return;
-        };
-        self.forget_saturation(session);
-        let request = Request::Saturate {
-            of,
-            run: self.number(),
-            rate_bps: rate.0,
-            bytes: *bytes,
-            for_ns: span.as_nanos(),
-        };
-        if errands.relies(now) {
-            errands.outgoing.push(request);
-        } else {
-            session.request(request, now);
+        if let Some(saturation) = &mut self.saturation {
+            saturation.stop(session, errands, now);
         }
     }
 
     pub(super) fn step(&mut self, now: Time, sender: &mut Sender<'_>) {
         if let Phase::Sending { end } = self.phase {
-            self.renew(now, end, sender);
+            if let Some(saturation) = &mut self.saturation {
+                saturation.renew(now, end, sender);
+            }
             self.send_what_is_due(now, end, sender);
             if now >= end || self.is_out_of_trains() {
                 self.finish_sending(sender.session, sender.errands, now);
@@ -263,66 +214,6 @@ impl Run {
     fn is_drained(&self, now: Time) -> bool {
         let quiet = self.heard.max(self.end.at) + self.request.quiet;
         now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_news_of(quiet))
-    }
-
-    /// When the server's saturation is to be asked for again.
-    fn renewal_due(&self, end: Time) -> Option<Time> {
-        let Workload::Saturation {
-            downlink: Some(_), ..
-        } = self.request.workload
-        else {
-            return None;
-        };
-        if self.keeper.is_some() {
-            return Some(self.steer_at);
-        }
-        match (self.renewed, self.saturated_until) {
-            (None, _) => Some(Time::ZERO),
-            (Some(_), Some(until)) if until >= end => None,
-            (Some(asked), _) => Some(asked + RENEWED_AFTER),
-        }
-    }
-
-    fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
-        if let Some(keeper) = &mut self.keeper {
-            if now >= self.steer_at {
-                self.steer_at = now + STEER;
-                let rate = keeper.choose(now);
-                self.steer(rate, end, now, sender);
-            }
-            return;
-        }
-        let Workload::Saturation {
-            downlink: Some(Saturation::Fixed { rate_bps }),
-            ..
-        } = self.request.workload
-        else {
-            return;
-        };
-        if self.renewal_due(end).is_none_or(|due| due > now) {
-            return;
-        }
-        self.renewed = Some(now);
-        let ours = |request: &Request| matches!(request, Request::Saturate { run, .. } if *run == self.number());
-        if sender.session.is_asking(ours) {
-            return; // it is repeated until there is an answer
-        }
-        let span = SATURATION_LASTS.min(end - now);
-        self.saturate(BitRate(rate_bps), span, sender.session, sender.errands, now);
-    }
-
-    /// Tells the server the rate, if it is another one or was told long ago.
-    fn steer(&mut self, rate: BitRate, end: Time, now: Time, sender: &mut Sender<'_>) {
-        let stale = self
-            .renewed
-            .is_none_or(|renewed| now.since(renewed) >= STEERED_AGAIN);
-        let change = (rate.0 as f64 - self.told.0 as f64).abs();
-        if stale || change > CHANGE * self.told.0 as f64 {
-            self.renewed = Some(now);
-            self.told = rate;
-            let span = STEERED_LASTS.min(end - now);
-            self.saturate(rate, span, sender.session, sender.errands, now);
-        }
     }
 
     fn send_what_is_due(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
@@ -444,8 +335,9 @@ impl Run {
                         ..
                     } = &self.request.workload
                     {
-                        self.keeper = keeper(downlink, *bytes, self.fastest, now);
-                        self.steer_at = now;
+                        let (run, fastest) = (self.number(), self.fastest);
+                        let saturation = ServerSaturation::new(run, downlink, *bytes, fastest, now);
+                        self.saturation = Some(saturation);
                     }
                     self.phase = Phase::Sending { end };
                     events.push(Event::Began {
@@ -460,14 +352,13 @@ impl Run {
                 }
             },
             (Request::Saturate { for_ns, .. }, _) if *for_ns > 0 => {
-                if let Some(from) = self.saturated_until.filter(|until| *until < now) {
-                    events.push(Event::Paused {
-                        run: self.number(),
-                        from,
-                        until: now,
-                    });
+                let run = self.number();
+                let saturation = self.saturation.as_mut();
+                let span = Duration::from_nanos(*for_ns);
+                if let Some(from) = saturation.and_then(|it| it.granted(span, now)) {
+                    let until = now;
+                    events.push(Event::Paused { run, from, until });
                 }
-                self.saturated_until = Some(now + Duration::from_nanos(*for_ns));
             }
             (Request::Stop { .. }, Phase::Stopping) => {
                 self.phase = Phase::Fetching { since: now };
@@ -480,8 +371,8 @@ impl Run {
     pub(super) fn take_report(&mut self, report: Report, now: Time, events: &mut Vec<Event>) {
         self.end.saturation_sent = self.end.saturation_sent.max(report.saturation_sent);
         self.end.withheld = self.end.withheld.max(report.withheld);
-        if let Some(keeper) = &mut self.keeper {
-            keeper.sent(report.saturation_sent);
+        if let Some(saturation) = &mut self.saturation {
+            saturation.sent(report.saturation_sent);
         }
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
         for report in self.fetcher.take(report) {
@@ -527,8 +418,8 @@ impl Run {
         events: &mut Vec<Event>,
     ) {
         self.heard = self.heard.max(at);
-        if let Some(keeper) = &mut self.keeper {
-            keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);
+        if let Some(saturation) = &mut self.saturation {
+            saturation.arrived(probe, at);
         }
         events.push(Event::ArrivedDownlink {
             run: self.number(),

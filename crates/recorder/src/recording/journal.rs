@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use cellbed_link::Time;
 
-use super::collector::RunPlan;
 use super::description::{Head, SignalSample};
+use super::run::RunPlan;
 use crate::client::{Event, RunEnd};
 use crate::wire::Arrival;
 

@@ -83,6 +83,7 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
             next_train += trains.next_multiple_of(run.rotation);
         }
         notes.add(run.end.as_ref());
+        notes.unsettled |= run.unsettled;
         spans.extend(run.spans.iter().map(|(start_ns, end_ns)| Span {
             workload: run.role,
             start_ns: *start_ns,
@@ -220,6 +221,7 @@ struct Notes {
     overflows: u64,
     withheld: u64,
     unrecorded: u64,
+    unsettled: bool,
     broken_off: bool,
 }
 
@@ -254,6 +256,11 @@ impl Notes {
                 "{} uplink packets count as lost though they arrived: the server had no memory left to record them.",
                 self.unrecorded
             ));
+        }
+        if self.unsettled {
+            sentences.push(
+                "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, in which the path may have been able to carry more.".into(),
+            );
         }
         if self.broken_off {
             sentences.push(

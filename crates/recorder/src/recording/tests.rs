@@ -44,6 +44,8 @@ fn plan(number: u32) -> Entry {
         role: Role::Light,
         trains: vec![train],
         bytes: 0,
+        uplink_wait_ns: None,
+        downlink_wait_ns: None,
     })
 }
 

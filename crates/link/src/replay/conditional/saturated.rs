@@ -56,10 +56,13 @@ impl Saturated {
         cycle * self.arrivals.len() as u64 + through as u64
     }
 
-    /// Position of an opportunity, counted from the first start.
-    fn position(&self, index: u64) -> u64 {
+    /// Where an opportunity is, counted from the first start.
+    fn place(&self, index: u64) -> Place {
         let count = self.arrivals.len() as u64;
-        (index / count).saturating_mul(self.period) + self.arrivals[(index % count) as usize]
+        Place {
+            begin: (index / count).saturating_mul(self.period),
+            within: (index % count) as usize,
+        }
     }
 }
 
@@ -70,6 +73,23 @@ impl std::fmt::Debug for Saturated {
     }
 }
 
+/// An opportunity of a recording that is played again and again.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Where the pass through the recording begins that holds it, ns.
+    begin: u64,
+    /// Its number in that pass.
+    within: usize,
+}
+
+/// An opportunity set against the clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opportunity {
+    place: Place,
+    /// When it comes.
+    pub(super) at: Time,
+}
+
 /// A recording set against the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct SaturatedPlayback {
@@ -78,6 +98,8 @@ pub(crate) struct SaturatedPlayback {
     zero: Time,
     /// Position in the recording at `zero`, ns.
     start: u64,
+    /// Where the pass through the recording began that was played last, ns.
+    pass: u64,
 }
 
 impl SaturatedPlayback {
@@ -92,35 +114,58 @@ impl SaturatedPlayback {
                 Repeat::Looped => offset % config.model.saturated.period,
                 Repeat::Once => offset,
             },
+            pass: 0,
         }
     }
 
     /// The position in the recording, below its length where it is looped.
-    pub(super) fn position(&self, now: Time) -> Duration {
+    #[inline]
+    pub(super) fn position(&mut self, now: Time) -> Duration {
         let position = self.unrolled(now);
-        Duration::from_nanos(match self.repeat {
-            Repeat::Looped => position % self.model.saturated.period,
-            Repeat::Once => position,
+        if self.repeat == Repeat::Once {
+            return Duration::from_nanos(position);
+        }
+        let period = self.model.saturated.period;
+        if position < self.pass || position - self.pass >= period {
+            self.pass = position - position % period;
+        }
+        Duration::from_nanos(position - self.pass)
+    }
+
+    /// The first opportunity at or after an instant; `None` past the end.
+    pub(super) fn first_at(&self, now: Time) -> Option<Opportunity> {
+        let index = self.count_before(now);
+        self.at(self.model.saturated.place(index))
+    }
+
+    /// The opportunity after another one; `None` past the end.
+    #[inline]
+    pub(super) fn after(&self, opportunity: Opportunity) -> Option<Opportunity> {
+        let Place { begin, within } = opportunity.place;
+        let saturated = &self.model.saturated;
+        self.at(if within + 1 < saturated.arrivals.len() {
+            Place {
+                begin,
+                within: within + 1,
+            }
+        } else {
+            Place {
+                begin: begin.saturating_add(saturated.period),
+                within: 0,
+            }
         })
     }
 
-    /// Number of the first opportunity at or after an instant.
-    pub(super) fn first_at(&self, now: Time) -> u64 {
-        self.model.saturated.before(self.unrolled(now))
-    }
-
-    /// The instant of an opportunity; `None` past the end.
-    pub(super) fn time_of(&self, index: u64) -> Option<Time> {
-        if self.repeat == Repeat::Once && index >= self.model.saturated.count() as u64 {
+    #[inline]
+    fn at(&self, place: Place) -> Option<Opportunity> {
+        if self.repeat == Repeat::Once && place.begin > 0 {
             return None;
         }
-        let since = self
-            .model
-            .saturated
-            .position(index)
-            .saturating_sub(self.start);
+        let position = place.begin + self.model.saturated.arrivals[place.within];
+        let since = position.saturating_sub(self.start);
         let nanos = self.zero.as_nanos().checked_add(since)?;
-        Some(Time::from_nanos(nanos)).filter(|&instant| instant < Time::MAX)
+        let at = Some(Time::from_nanos(nanos)).filter(|&at| at < Time::MAX)?;
+        Some(Opportunity { place, at })
     }
 
     /// Bytes of the opportunities from `from` up to but excluding `to`.
@@ -133,10 +178,15 @@ impl SaturatedPlayback {
             if at < self.zero {
                 return self.model.saturated.before(self.start);
             }
-            self.first_at(at).min(most)
+            self.count_before(at).min(most)
         };
         let opportunities = count(to).saturating_sub(count(from));
         Bytes(opportunities.saturating_mul(self.model.saturated.each.0))
+    }
+
+    /// Opportunities before an instant, from the recording's start on.
+    fn count_before(&self, now: Time) -> u64 {
+        self.model.saturated.before(self.unrolled(now))
     }
 
     fn unrolled(&self, now: Time) -> u64 {

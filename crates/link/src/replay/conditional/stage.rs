@@ -1,8 +1,8 @@
 //! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind it.
 
 use super::ConditionalConfig;
-use super::saturated::SaturatedPlayback;
-use super::trains::TrainSet;
+use super::saturated::{Opportunity, SaturatedPlayback};
+use super::trains::Families;
 use super::warmup::{Share, Warmth};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
@@ -22,8 +22,10 @@ pub(crate) struct Conditional<P> {
     playback: SaturatedPlayback,
     random: Random,
     queue: Queue<P>,
-    /// The packet of which a part has been sent, and the bytes that have not.
-    serving: Option<(Item<P>, f64)>,
+    /// The packet of which a part has been sent.
+    serving: Option<Item<P>>,
+    /// Its bytes that have not been sent.
+    owed: f64,
     flight: Flight<Item<P>>,
     /// When the last packet was sent.
     sent: Time,
@@ -33,6 +35,7 @@ pub(crate) struct Conditional<P> {
     /// Up to when the warmth is told.
     told: Time,
     source: Source,
+    families: Families,
     /// When the train that is played was sent.
     anchor: Time,
     /// How much longer than at the least its packet is underway that found nothing before it.
@@ -43,17 +46,23 @@ pub(crate) struct Conditional<P> {
     cold: bool,
     /// By how much the first packet was late, where the trains' were not.
     late: Option<Duration>,
-    /// The next opportunity of the saturated link: its number and instant. Not looked up before something waits for it.
-    next: Option<(u64, Time)>,
+    /// The next opportunity of the saturated link. Not looked up before something waits for it.
+    next: Option<Opportunity>,
     /// The share of its opportunities, for as long as the warmth is about the same.
     share: Share,
     /// Size of the last packet that was sent, and the least that it took more than the trend.
     floor: (Bytes, Shift),
+    /// Points of the trend before it.
+    trend: usize,
     /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
     /// What the last opportunity was one of, bytes.
     each: f64,
+    /// When the next bytes can be sent.
+    service: Option<Time>,
+    /// When something happens within, or a packet leaves: asked for more often than it changes.
+    event: Option<Time>,
     dropped: Dropped<P>,
 }
 
@@ -75,6 +84,7 @@ impl<P> Conditional<P> {
             random: Random::new(config.seed),
             queue: Queue::new(&config.queue, zero),
             serving: None,
+            owed: 0.0,
             flight: Flight::new(false),
             sent: zero,
             busy_since: Time::ZERO,
@@ -89,9 +99,13 @@ impl<P> Conditional<P> {
             next: None,
             share: Share::default(),
             floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
+            trend: 0,
             credit: 0.0,
             instant: Time::ZERO,
             each: 0.0,
+            service: None,
+            event: None,
+            families: Families::of(&config.model.trains),
             dropped: Dropped::new(),
             config,
         }
@@ -107,6 +121,7 @@ impl<P> Conditional<P> {
             self.sent = zero; // idle for as long as a new link
         }
         self.saturate(now);
+        self.look_ahead();
     }
 
     /// Goes on as `config` says from `now` on.
@@ -128,7 +143,10 @@ impl<P> Conditional<P> {
         self.playback = SaturatedPlayback::new(config, zero, offset);
         self.share = Share::default();
         self.floor = (Bytes(0), config.model.delays.floor(Bytes(0)));
+        self.trend = 0;
+        self.families = Families::of(&config.model.trains);
         self.saturate(now);
+        self.look_ahead();
     }
 
     /// Events up to and including `now` must have been taken.
@@ -138,34 +156,47 @@ impl<P> Conditional<P> {
         let size = item.size;
         let surcharge = self.surcharge();
         if let Err((item, reason)) = self.queue.push(now, item, surcharge, &mut self.dropped) {
+            self.look_ahead();
             return Admission::Refused(item, reason);
         }
         if alone {
             self.wake(now, size);
         }
         let waiting = self.waiting();
-        if waiting > self.warmth.peak {
+        let most = waiting > self.warmth.peak;
+        if most {
             self.warmth.peak = waiting;
             self.choose(now);
+        }
+        if alone || most || self.has_dropped() {
+            self.look_ahead();
         }
         Admission::Queued
     }
 
     /// When something happens within, or a packet leaves.
+    #[inline]
     pub(crate) fn next_event(&self) -> Option<Time> {
-        match (self.flight.next(), self.next_service()) {
-            (Some(arrival), Some(service)) => Some(arrival.min(service)),
-            (arrival, service) => arrival.or(service),
-        }
+        self.event
     }
 
     /// Lets happen what happens at `now`, the [next event](Self::next_event).
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         if self.flight.next().is_some_and(|arrival| arrival <= now) {
-            return self.flight.pop().map(Step::Left);
+            let step = self.flight.pop().map(Step::Left);
+            self.event = earlier(self.flight.next(), self.service);
+            return step;
         }
         self.serve(now);
+        self.look_ahead();
         Some(Step::Within)
+    }
+
+    /// What is queued, or when it is served, has changed.
+    #[inline]
+    fn look_ahead(&mut self) {
+        self.service = self.next_service();
+        self.event = earlier(self.flight.next(), self.service);
     }
 
     /// A packet of `size` bytes finds nothing before it.
@@ -193,7 +224,8 @@ impl<P> Conditional<P> {
             return;
         }
         let (peak, trains) = (self.warmth.peak, &self.config.model.trains);
-        let Some((first, last)) = alike(trains, self.waiting() / packets as f64) else {
+        let mean = self.waiting() / packets as f64;
+        let Some((first, last)) = self.families.nearest(mean) else {
             return;
         };
         let bytes = |set: usize| trains[set].bytes().0 as f64;
@@ -228,6 +260,7 @@ impl<P> Conditional<P> {
     }
 
     /// When the next bytes can be sent.
+    #[inline]
     fn next_service(&self) -> Option<Time> {
         if self.is_empty() {
             return None;
@@ -240,7 +273,7 @@ impl<P> Conditional<P> {
             Source::Train(set, train, next) => {
                 self.anchor + self.config.model.trains[set].train(train)[next]
             }
-            Source::Saturated => self.next?.1,
+            Source::Saturated => self.next?.at,
         };
         Some(at.max(self.instant))
     }
@@ -249,37 +282,54 @@ impl<P> Conditional<P> {
         if self.credit <= 0.0 {
             self.earn(now);
         }
+        // A packet leaves with the opportunity that carries most of it.
         let slack = 0.5 * self.each;
-        let trend = self.config.model.delays.trend(self.playback.position(now));
         while self.credit > 0.0 {
-            let Some((mut item, owed)) = self.serving.take().or_else(|| {
-                let item = self.queue.pop(now, &mut self.dropped)?;
+            if self.serving.is_some() {
+                if self.owed > self.credit + slack {
+                    self.owed -= self.credit;
+                    self.credit = 0.0;
+                    break;
+                }
+                self.credit -= self.owed;
+                if let Some(item) = self.serving.take() {
+                    self.send(now, item);
+                }
+            } else if let Some(item) = self.queue.pop(now, &mut self.dropped) {
                 let owed = item.size.0 as f64;
-                Some((item, owed))
-            }) else {
-                break;
-            };
-            // It leaves with the opportunity that carries most of it.
-            if owed > self.credit + slack {
-                self.serving = Some((item, owed - self.credit));
-                self.credit = 0.0;
+                if owed > self.credit + slack {
+                    self.owed = owed - self.credit;
+                    self.serving = Some(item);
+                    self.credit = 0.0;
+                    break;
+                }
+                self.credit -= owed;
+                self.send(now, item);
+            } else {
                 break;
             }
-            self.credit -= owed;
-            if self.floor.0 != item.size {
-                self.floor = (item.size, self.config.model.delays.floor(item.size));
-            }
-            let delay = self.floor.1.applied_to(trend);
-            item.released = now;
-            self.sent = now;
-            let hold = std::mem::take(&mut self.hold);
-            self.flight.push(now + delay + hold, item);
         }
         if self.is_empty() {
             self.credit = 0.0;
         } else if self.source == Source::Saturated && self.next.is_none() {
             self.seek(now);
         }
+    }
+
+    /// All of a packet has been sent.
+    #[inline]
+    fn send(&mut self, now: Time, item: Item<P>) {
+        let delays = &self.config.model.delays;
+        if self.floor.0 != item.size {
+            self.floor = (item.size, delays.floor(item.size));
+        }
+        let trend = delays.trend(self.playback.position(now), &mut self.trend);
+        let hold = std::mem::take(&mut self.hold);
+        let delay = self.floor.1.applied_to(trend);
+        self.sent = now;
+        let released = now;
+        self.flight
+            .push(now + delay + hold, Item { released, ..item });
     }
 
     /// Bytes of the next opportunity.
@@ -305,7 +355,7 @@ impl<P> Conditional<P> {
                 }
             }
             Source::Saturated => {
-                self.advance();
+                self.next = self.next.and_then(|next| self.playback.after(next));
                 earned *= self
                     .config
                     .model
@@ -344,15 +394,7 @@ impl<P> Conditional<P> {
     }
 
     fn seek(&mut self, now: Time) {
-        let next = self.playback.first_at(now + Duration::from_nanos(1));
-        self.next = self.playback.time_of(next).map(|at| (next, at));
-    }
-
-    fn advance(&mut self) {
-        if let Some((number, _)) = self.next {
-            let next = self.playback.time_of(number + 1);
-            self.next = next.map(|at| (number + 1, at));
-        }
+        self.next = self.playback.first_at(now + Duration::from_nanos(1));
     }
 
     fn is_empty(&self) -> bool {
@@ -360,17 +402,13 @@ impl<P> Conditional<P> {
     }
 
     fn waiting(&self) -> f64 {
-        let rest = self.serving.as_ref().map_or(0.0, |(_, owed)| *owed);
+        let rest = self.serving.as_ref().map_or(0.0, |_| self.owed);
         self.queue.level().bytes.0 as f64 + rest
     }
 
     /// What waits to be sent.
     pub(crate) fn level(&self) -> QueueLevel {
-        let waiting = self.queue.level();
-        match &self.serving {
-            Some((item, _)) => waiting.plus(item.size),
-            None => waiting,
-        }
+        self.queue.level().and_serving(self.serving.as_ref())
     }
 
     /// What the saturated link was offered, used or not.
@@ -390,7 +428,7 @@ impl<P> Conditional<P> {
     fn surcharge(&self) -> Surcharge {
         let serving = self.serving.as_ref();
         Surcharge {
-            serving: serving.map_or_else(QueueLevel::default, |(item, _)| {
+            serving: serving.map_or_else(QueueLevel::default, |item| {
                 QueueLevel::default().plus(item.size)
             }),
             overhead: Bytes(0),
@@ -398,16 +436,11 @@ impl<P> Conditional<P> {
     }
 }
 
-/// The first and the last set of those whose packets are the nearest to a size, in proportion.
-fn alike(trains: &[TrainSet], size: f64) -> Option<(usize, usize)> {
-    let off = |set: &TrainSet| (set.packet().0 as f64 / size).ln().abs();
-    let nearest = trains
-        .iter()
-        .min_by(|a, b| off(a).total_cmp(&off(b)))?
-        .packet();
-    let first = trains.iter().position(|set| set.packet() == nearest)?;
-    let last = trains.iter().rposition(|set| set.packet() == nearest)?;
-    Some((first, last))
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 /// Up to here a link that has been busy is cold all the same.

@@ -134,10 +134,19 @@ impl Delays {
         self.neighbours
     }
 
-    /// The trend at a position, constant beyond its ends.
-    pub(super) fn trend(&self, position: Duration) -> Duration {
-        let after = self.trend.partition_point(|&(time, _)| time <= position);
-        match (after.checked_sub(1), self.trend.get(after)) {
+    /// The trend at a position, constant beyond its ends. `after` is the number of points up to the last position that was asked
+    /// for: the next one mostly lies beside it.
+    #[inline]
+    pub(super) fn trend(&self, position: Duration, after: &mut usize) -> Duration {
+        let before = |&(time, _): &(Duration, Duration)| time <= position;
+        let holds = after
+            .checked_sub(1)
+            .is_none_or(|last| before(&self.trend[last]))
+            && !self.trend.get(*after).is_some_and(before);
+        if !holds {
+            *after = self.trend.partition_point(before);
+        }
+        match (after.checked_sub(1), self.trend.get(*after)) {
             (Some(before), Some(&after)) => interpolate(self.trend[before], after, position),
             (Some(last), None) => self.trend[last].1,
             (None, _) => self.trend[0].1,

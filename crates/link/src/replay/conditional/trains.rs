@@ -70,6 +70,44 @@ impl std::fmt::Debug for TrainSet {
     }
 }
 
+/// The sets of a model by the size of their packets.
+#[derive(Clone, Debug)]
+pub(super) struct Families(Vec<Family>);
+
+#[derive(Clone, Copy, Debug)]
+struct Family {
+    packet: Bytes,
+    /// Numbers of the first and the last set.
+    sets: (usize, usize),
+}
+
+impl Families {
+    pub(super) fn of(trains: &[TrainSet]) -> Self {
+        let mut families: Vec<Family> = Vec::new();
+        for (number, set) in trains.iter().enumerate() {
+            let packet = set.packet;
+            match families.iter_mut().find(|family| family.packet == packet) {
+                Some(family) => family.sets.1 = number,
+                None => families.push(Family {
+                    packet,
+                    sets: (number, number),
+                }),
+            }
+        }
+        Self(families)
+    }
+
+    /// The first and the last set of those whose packets are the nearest to a size, in proportion.
+    pub(super) fn nearest(&self, size: f64) -> Option<(usize, usize)> {
+        let off = |family: &&Family| (family.packet.0 as f64 / size).ln().abs();
+        let nearest = match &self.0[..] {
+            [only] => only,
+            families => families.iter().min_by(|a, b| off(a).total_cmp(&off(b)))?,
+        };
+        Some(nearest.sets)
+    }
+}
+
 /// Index of one of the `neighbours` entries about a position, all alike; the entries are in order of time and not empty.
 pub(super) fn draw<T>(
     entries: &[T],

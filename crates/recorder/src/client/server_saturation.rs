@@ -1,0 +1,177 @@
+//! The saturation that the server sends: asked for again before it ends and, if it is adaptive, steered.
+
+use cellbed_link::{BitRate, Duration, Time};
+
+use super::errand::{Errands, same_saturation};
+use super::run::Sender;
+use super::session::Session;
+use super::traffic::keeper;
+use crate::plan::Saturation;
+use crate::wire::{Probe, Request};
+use crate::workload::QueueKeeper;
+
+/// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well before.
+const LASTS: Duration = Duration::from_secs(30);
+const RENEWED_AFTER: Duration = Duration::from_secs(5);
+
+/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is chosen so often, and
+/// the server is told of a change of more than this share.
+const STEERED_LASTS: Duration = Duration::from_secs(10);
+const STEERED_AGAIN: Duration = Duration::from_secs(2);
+const STEER: Duration = Duration::from_millis(100);
+const CHANGE: f64 = 0.03;
+
+/// That of one run.
+pub(super) struct ServerSaturation {
+    run: u32,
+    /// IP length of its packets.
+    bytes: u16,
+    rate: Rate,
+    /// When it was last asked for, and until when it goes on.
+    asked: Option<Time>,
+    until: Option<Time>,
+}
+
+enum Rate {
+    Fixed(BitRate),
+    Steered {
+        keeper: Box<QueueKeeper>,
+        /// When the rate is to be chosen, and what the server was told last.
+        at: Time,
+        told: BitRate,
+    },
+}
+
+impl ServerSaturation {
+    /// As `saturation` says, at no more than `fastest` if it is adaptive.
+    pub(super) fn new(
+        run: u32,
+        saturation: &Saturation,
+        bytes: u16,
+        fastest: BitRate,
+        now: Time,
+    ) -> Self {
+        let rate = match (keeper(saturation, bytes, fastest, now), saturation) {
+            (Some(keeper), _) => Rate::Steered {
+                keeper: Box::new(keeper),
+                at: now,
+                told: BitRate(0),
+            },
+            (None, Saturation::Fixed { rate_bps }) => Rate::Fixed(BitRate(*rate_bps)),
+            (None, Saturation::Adaptive { .. }) => Rate::Fixed(BitRate(0)), // it has a keeper
+        };
+        Self {
+            run,
+            bytes,
+            rate,
+            asked: None,
+            until: None,
+        }
+    }
+
+    /// Whether the server has agreed to send.
+    pub(super) fn is_granted(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// When it is to be asked for again or steered, in a run that ends at `end`.
+    pub(super) fn due(&self, end: Time) -> Option<Time> {
+        if let Rate::Steered { at, .. } = self.rate {
+            return Some(at);
+        }
+        match (self.asked, self.until) {
+            (None, _) => Some(Time::ZERO),
+            (Some(_), Some(until)) if until >= end => None,
+            (Some(asked), _) => Some(asked + RENEWED_AFTER),
+        }
+    }
+
+    /// Asks for it, and steers it, where that is due.
+    pub(super) fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
+        if self.due(end).is_none_or(|due| due > now) {
+            return;
+        }
+        let (rate, span) = match &mut self.rate {
+            Rate::Fixed(rate) => {
+                self.asked = Some(now);
+                let run = self.run;
+                let ours = |request: &Request| matches!(request, Request::Saturate { run: other, .. } if *other == run);
+                if sender.session.is_asking(ours) {
+                    return; // it is repeated until there is an answer
+                }
+                (*rate, LASTS.min(end - now))
+            }
+            Rate::Steered { keeper, at, told } => {
+                *at = now + STEER;
+                let rate = keeper.choose(now);
+                let again = |asked| now.since(asked) >= STEERED_AGAIN;
+                let change = (rate.0 as f64 - told.0 as f64).abs();
+                if !self.asked.is_none_or(again) && change <= CHANGE * told.0 as f64 {
+                    return;
+                }
+                self.asked = Some(now);
+                *told = rate;
+                (rate, STEERED_LASTS.min(end - now))
+            }
+        };
+        self.ask(rate, span, sender.session, sender.errands, now);
+    }
+
+    /// Has the server end it.
+    pub(super) fn stop(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
+        let goes_on = self.until.is_some_and(|until| until > now);
+        if goes_on || matches!(self.rate, Rate::Steered { .. }) {
+            self.ask(BitRate(0), Duration::ZERO, session, errands, now);
+        } else if let Some(of) = session.id() {
+            session.forget(|request| same_saturation(request, of, self.run));
+        }
+    }
+
+    /// Has the server saturate at this rate for so long, in place of all that it was asked before.
+    fn ask(
+        &self,
+        rate: BitRate,
+        span: Duration,
+        session: &mut Session,
+        errands: &mut Errands,
+        now: Time,
+    ) {
+        let Some(of) = session.id() else {
+            return;
+        };
+        session.forget(|request| same_saturation(request, of, self.run));
+        let request = Request::Saturate {
+            of,
+            run: self.run,
+            rate_bps: rate.0,
+            bytes: self.bytes,
+            for_ns: span.as_nanos(),
+        };
+        if errands.relies(now) {
+            errands.outgoing.push(request);
+        } else {
+            session.request(request, now);
+        }
+    }
+
+    /// The server sends for so long from now on. Returns since when it had not.
+    pub(super) fn granted(&mut self, span: Duration, now: Time) -> Option<Time> {
+        let paused = self.until.filter(|until| *until < now);
+        self.until = Some(now + span);
+        paused
+    }
+
+    /// The server has sent so many packets.
+    pub(super) fn sent(&mut self, count: u32) {
+        if let Rate::Steered { keeper, .. } = &mut self.rate {
+            keeper.sent(count);
+        }
+    }
+
+    /// One of them has arrived.
+    pub(super) fn arrived(&mut self, probe: &Probe, at: Time) {
+        if let Rate::Steered { keeper, .. } = &mut self.rate {
+            keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! From what happened in a run to what became of each of its packets.
+
+use std::collections::BTreeMap;
+
+use cellbed_link::{Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use super::settling::Settling;
+use crate::calibration::TimedTrain;
+use crate::client::{Role, RunEnd, Workload};
+use crate::clock::{ClockEstimate, ClockEstimator};
+use crate::packet::PacketRecord;
+use crate::plan::{Saturation, Train, TrainPlan};
+
+/// Of a run that was broken off the last packets are left out: they may have been underway.
+const UNDERWAY: Duration = Duration::from_millis(800);
+
+/// More packets of one saturation are not believed.
+const MOST_PACKETS: u32 = 1 << 29;
+
+/// What is to be known of a run to understand its events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunPlan {
+    /// Its number.
+    pub number: u32,
+    /// Which workload it is of.
+    pub role: Role,
+    /// Its trains; none in a saturation.
+    pub trains: Vec<Train>,
+    /// IP length of the packets of its saturation.
+    pub bytes: u16,
+    /// For how long packets of its adaptive saturation are to wait at the least, ns.
+    #[serde(default)]
+    pub uplink_wait_ns: Option<u64>,
+    /// The same of the server's.
+    #[serde(default)]
+    pub downlink_wait_ns: Option<u64>,
+}
+
+impl RunPlan {
+    /// That of a workload. Trains after the last one are the first ones again.
+    pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
+        let (trains, bytes) = match workload {
+            Workload::Trains(TrainPlan { rotation, .. }) => (rotation.clone(), 0),
+            Workload::Timed(trains) => (
+                trains
+                    .iter()
+                    .map(|TimedTrain { train, .. }| *train)
+                    .collect(),
+                0,
+            ),
+            Workload::Saturation { bytes, .. } => (Vec::new(), *bytes),
+        };
+        let (uplink, downlink) = match workload {
+            Workload::Saturation {
+                uplink, downlink, ..
+            } => (*uplink, *downlink),
+            _ => (None, None),
+        };
+        let wait = |saturation| match saturation {
+            Some(Saturation::Adaptive { least_delay_ns, .. }) => Some(least_delay_ns),
+            _ => None,
+        };
+        Self {
+            number,
+            role,
+            trains,
+            bytes,
+            uplink_wait_ns: wait(uplink),
+            downlink_wait_ns: wait(downlink),
+        }
+    }
+
+    fn train(&self, number: u32) -> Option<&Train> {
+        let position = (number as usize).checked_rem(self.trains.len())?;
+        self.trains.get(position)
+    }
+}
+
+/// A run, as far as it is known.
+pub(super) struct Run {
+    plan: RunPlan,
+    pub(super) began: Option<Time>,
+    pub(super) paused: Vec<(Time, Time)>,
+    /// In order of (train, index), as they were sent.
+    uplink: Vec<Sent>,
+    /// Where each train begins in `uplink`.
+    starts: Vec<usize>,
+    /// Packets of the server, by train; a saturation is train 0.
+    downlink: BTreeMap<u32, Vec<Slot>>,
+    pub(super) end: Option<RunEnd>,
+}
+
+/// A packet of the client.
+#[derive(Clone, Copy)]
+pub(super) struct Sent {
+    train: u32,
+    index: u32,
+    bytes: u16,
+    at: Time,
+    /// On the server's clock.
+    pub(super) arrived: Option<u64>,
+    pub(super) copies: u8,
+}
+
+/// A packet of the server.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slot {
+    pub(super) bytes: u16,
+    /// On the server's clock.
+    pub(super) sent: u64,
+    pub(super) arrived: Option<Time>,
+    pub(super) copies: u8,
+}
+
+/// What became of a run's packets.
+pub struct RunRecords {
+    /// Which workload it is of.
+    pub role: Role,
+    /// How long its rotation is; 1 of a saturation.
+    pub rotation: u32,
+    /// From the client.
+    pub uplink: Vec<PacketRecord>,
+    /// From the server.
+    pub downlink: Vec<PacketRecord>,
+    /// When it ran; of an adaptive saturation without the start-up, in which there was no queue yet.
+    pub spans: Vec<(i64, i64)>,
+    /// Whether the packets of an adaptive saturation never waited for as long as they were to: then the spans have the start-up.
+    pub unsettled: bool,
+    /// How it ended; `None` if it was broken off.
+    pub end: Option<RunEnd>,
+}
+
+impl Run {
+    pub(super) fn new(plan: RunPlan) -> Self {
+        Self {
+            plan,
+            began: None,
+            paused: Vec::new(),
+            uplink: Vec::new(),
+            starts: Vec::new(),
+            downlink: BTreeMap::new(),
+            end: None,
+        }
+    }
+
+    /// What became of its packets, by what had happened up to `last`; `None` if it never began.
+    pub(super) fn records(
+        self,
+        last: Time,
+        zero: Time,
+        clock: Option<&ClockEstimate>,
+    ) -> Option<RunRecords> {
+        let began = self.began?;
+        let cut = self.cut(last);
+        let ended = match &self.end {
+            Some(end) if end.complete => end.at,
+            _ => cut,
+        };
+        let to_client = |server: u64| clock.map(|clock| clock.to_client(server as i64));
+        let uplink: Vec<PacketRecord> = self
+            .uplink
+            .iter()
+            .take_while(|packet| packet.at <= cut)
+            .map(|packet| {
+                let arrived_ns = packet.arrived.and_then(to_client);
+                PacketRecord {
+                    train: packet.train,
+                    index: packet.index,
+                    bytes: packet.bytes,
+                    sent_ns: Some(since(zero, packet.at)),
+                    arrived_ns,
+                    copies: if arrived_ns.is_some() {
+                        packet.copies
+                    } else {
+                        0
+                    },
+                }
+            })
+            .collect();
+        let downlink = self.downlink_records(cut, zero, to_client);
+        let ways = [
+            (&uplink, self.plan.uplink_wait_ns),
+            (&downlink, self.plan.downlink_wait_ns),
+        ];
+        let settling = Settling::new(ways);
+        let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
+        for span in &mut spans {
+            match settling.settled(*span) {
+                Some(start) => span.0 = start,
+                None => unsettled = true,
+            }
+        }
+        Some(RunRecords {
+            role: self.plan.role,
+            rotation: self.plan.trains.len().max(1) as u32,
+            uplink,
+            downlink,
+            spans,
+            unsettled,
+            end: self.end,
+        })
+    }
+
+    pub(super) fn sent(&mut self, train: u32, index: u32, bytes: u16, at: Time) {
+        if index == 0 && self.starts.len() == train as usize {
+            self.starts.push(self.uplink.len());
+        }
+        self.uplink.push(Sent {
+            train,
+            index,
+            bytes,
+            at,
+            arrived: None,
+            copies: 0,
+        });
+    }
+
+    pub(super) fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
+        let start = *self.starts.get(train as usize)?;
+        let packet = self.uplink.get_mut(start + index as usize)?;
+        (packet.train == train && packet.index == index).then_some(packet)
+    }
+
+    pub(super) fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
+        if index >= MOST_PACKETS {
+            return None;
+        }
+        let slots = self.downlink.entry(train).or_default();
+        if slots.len() <= index as usize {
+            slots.resize(index as usize + 1, Slot::default());
+        }
+        slots.get_mut(index as usize)
+    }
+
+    pub(super) fn tell_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
+        for packet in &self.uplink {
+            if let Some(arrived) = packet.arrived {
+                estimator.uplink(since(zero, packet.at), arrived as i64);
+            }
+        }
+        for slot in self.downlink.values().flatten() {
+            if let Some(arrived) = slot.arrived {
+                estimator.downlink(slot.sent as i64, since(zero, arrived));
+            }
+        }
+    }
+
+    /// The fate of packets that were sent later is not known: never, if the run was ended properly.
+    fn cut(&self, last: Time) -> Time {
+        if self.end.as_ref().is_some_and(|end| end.complete) {
+            return Time::MAX;
+        }
+        let known = self
+            .uplink
+            .iter()
+            .rev()
+            .find(|packet| packet.arrived.is_some());
+        let horizon = match known {
+            Some(packet) => packet.at,
+            None if self.uplink.is_empty() => Time::MAX,
+            None => Time::ZERO,
+        };
+        horizon.min(last - UNDERWAY)
+    }
+
+    fn downlink_records(
+        &self,
+        cut: Time,
+        zero: Time,
+        to_client: impl Fn(u64) -> Option<i64>,
+    ) -> Vec<PacketRecord> {
+        let record = |train: u32, index: usize, bytes: u16, slot: &Slot| PacketRecord {
+            train,
+            index: index as u32,
+            bytes: if slot.copies > 0 { slot.bytes } else { bytes },
+            sent_ns: (slot.copies > 0).then(|| to_client(slot.sent)).flatten(),
+            arrived_ns: slot.arrived.map(|at| since(zero, at)),
+            copies: slot.copies,
+        };
+        if self.plan.trains.is_empty() {
+            let nothing = Vec::new();
+            let slots = self.downlink.get(&0).unwrap_or(&nothing);
+            let sent = self.end.as_ref().map_or(0, |end| end.saturation_sent) as usize;
+            let none = Slot::default();
+            return (0..slots.len().max(sent))
+                .map(|index| (index, slots.get(index).unwrap_or(&none)))
+                .take_while(|(_, slot)| slot.arrived.is_none_or(|at| at <= cut + UNDERWAY))
+                .map(|(index, slot)| record(0, index, self.plan.bytes, slot))
+                .collect();
+        }
+        let mut records = Vec::new();
+        for (number, start) in (0u32..).zip(&self.starts) {
+            let Some(plan) = self.plan.train(number) else {
+                break;
+            };
+            if self.uplink[*start].at > cut {
+                break;
+            }
+            let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
+            let reached = packets
+                .take_while(|packet| packet.train == number)
+                .any(|packet| packet.arrived.is_some());
+            let slots = self.downlink.get(&number);
+            if !reached && slots.is_none() {
+                continue; // nobody asked the server to answer
+            }
+            for index in 0..usize::from(plan.down) {
+                let slot = slots
+                    .and_then(|slots| slots.get(index))
+                    .copied()
+                    .unwrap_or_default();
+                records.push(record(number, index, plan.down_bytes, &slot));
+            }
+        }
+        records
+    }
+
+    fn spans(&self, began: Time, ended: Time, zero: Time) -> Vec<(i64, i64)> {
+        let mut spans = Vec::new();
+        let mut start = began;
+        for (from, until) in &self.paused {
+            spans.push((start, *from));
+            start = *until;
+        }
+        spans.push((start, ended));
+        spans
+            .into_iter()
+            .filter(|(start, end)| start < end)
+            .map(|(start, end)| (since(zero, start), since(zero, end)))
+            .collect()
+    }
+}
+
+pub(super) fn since(zero: Time, at: Time) -> i64 {
+    at.as_nanos() as i64 - zero.as_nanos() as i64
+}
