@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Train, TrainPlan, Way
+from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
@@ -46,6 +47,7 @@ _EDGES = np.array(
 """Where the steps of the warm-up begin."""
 _COLD = (20 * _MS, 190 * _MS)
 """An idleness after which a link is cold but awake."""
+_DRIFT = Drift()
 _FEWEST = 12
 """Samples below which there is no telling."""
 _USUAL = 80
@@ -53,28 +55,14 @@ _USUAL = 80
 which holds nobody up: some tenth of the blocks is to fail (TS 38.214, §5.2.2.1)."""
 _TOGETHER = 50_000
 """Arrivals this close, ns, are of one transmission."""
-_TREND_STEP = 250 * _MS
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """How the trend of the delays is told from chance.
-
-    quantile: of the delays, which the trend follows. What packets wait for is added to what the way itself takes: their
-    delays have a sharp lower edge, which a few of them show better than they show the middle. widths: ns; of windows,
-    of which the recording chooses one.
-    """
-
-    quantile: float = 0.1
-    widths: tuple[int, ...] = (500 * _MS, 1000 * _MS, 2000 * _MS, 4000 * _MS, 8000 * _MS, 16_000 * _MS)
 
 
 def conditional_plan() -> TrainPlan:
     """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
     and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
 
-    A scheduler that sees more waiting serves faster, so a train that the next one runs into is not what it is alone: but
-    for the pairs that are to show a warm link, the pause behind a train is longer than most trains of its length take.
+    A scheduler that sees more waiting serves faster, so a train that the next one runs into is not what it is alone.
+    But for the pairs that are to show a warm link, the pause behind a train is longer than most of its length take.
     """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
@@ -105,8 +93,10 @@ def model_text(recording: Recording, way: Way) -> str:
     return json.dumps(derive(recording, way), separators=(",", ":")) + "\n"
 
 
-def derive(recording: Recording, way: Way, drift: Drift = Drift()) -> dict[str, Any]:
+def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
     """What :func:`model_text` writes.
+
+    drift: how the trend of the delays is told from chance.
 
     Times are ns since the recording's time zero, at the sender's side: the least delay of the packet's size before its
     arrival.
@@ -174,16 +164,6 @@ class _Firsts:
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Trend:
-    times: Int64
-    delays: Floats
-
-    def at(self, times: Int64) -> Floats:
-        found: Floats = np.interp(times, self.times, self.delays)
-        return found
-
-
 def _firsts(packets: pl.DataFrame) -> _Firsts | None:
     """Trains whose packets all arrived: of one that lost some, position and burst are not known."""
     trains = (
@@ -221,42 +201,12 @@ def _whole(points: Points) -> list[list[int]]:
     return [[size, round(value)] for size, value in points]
 
 
-def _trend(firsts: _Firsts, drift: Drift) -> _Trend:
-    """How the delay of cold packets drifts: a running low quantile, sizes brought together.
-
-    The window is the one by which half of the packets foretell the quantile of the other half best. A wide one cannot
-    follow the drift, a narrow one takes chance for it: where single packets wait for long, as for a grant, it would put
-    more into the trend than there is.
-    """
+def _trend(firsts: _Firsts, drift: Drift) -> Trend:
+    """How the delay of cold packets drifts, sizes brought together."""
     cold = firsts.cold()
-    quantile = drift.quantile
-    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), lambda values: np.quantile(values, quantile))
-    sent = firsts.sent[cold]
+    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), drift.edge)
     delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]
-    halves = [np.arange(len(sent)) % 2 == half for half in (0, 1)]
-
-    def surprise(width: int) -> float:
-        """Koenker and Bassett, "Regression quantiles", Econometrica 46, 1978."""
-        errors = np.concatenate(
-            [delay[~half] - _running(sent[half], delay[half], width, quantile).at(sent[~half]) for half in halves]
-        )
-        return float(np.where(errors >= 0, quantile * errors, (quantile - 1) * errors).sum())
-
-    return _running(sent, delay, min(drift.widths, key=surprise), quantile)
-
-
-def _running(sent: Int64, delay: Floats, width: int, quantile: float) -> _Trend:
-    """The quantile of the delays in a window of a width, ns, but of no fewer than eight."""
-    grid = np.arange(0, sent[-1] + _TREND_STEP, _TREND_STEP)
-    found = []
-    for middle in grid:
-        begin, end = np.searchsorted(sent, [middle - width // 2, middle + width // 2])
-        if end - begin < 8:
-            near = int(np.searchsorted(sent, middle))
-            begin, end = max(0, near - 4), min(len(sent), near + 4)
-            begin = min(begin, max(0, end - 8))
-        found.append(float(np.quantile(delay[begin:end], quantile)))
-    return _Trend(grid.astype(np.int64), np.maximum(np.array(found), 0))
+    return drift.trend(firsts.sent[cold], delay)
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:
