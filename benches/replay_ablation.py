@@ -29,8 +29,9 @@ from cellbed.evaluation.methods import METHODS, Method
 from cellbed.evaluation.network import Network, reference
 from cellbed.evaluation.pages import pages
 from cellbed.evaluation.recorder import VirtualRecorder
-from cellbed.recordings import Recording, Way, read_recording
-from cellbed.recordings.conditional import derive
+from cellbed.recordings import Recording, TrainPlan, Way, read_recording
+from cellbed.recordings.conditional import conditional_plan, derive
+from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.simulation import Path
 
@@ -111,6 +112,8 @@ VARIANTS: dict[str, Callable[[Model], None]] = {
     "no trains": no_trains,
     "no warm-up": no_warm_up,
     "neither": saturated,
+    "trend of medians over 1 s": whole,
+    "trains into each other": whole,
 }
 
 
@@ -133,19 +136,39 @@ def read(reading: dict[str, str]) -> Method:
 
 
 def variant(name: str) -> Method:
-    """A method by its name, one of its readings, or ours without an ingredient."""
+    """A method by its name, one of its readings, or ours as a variant."""
     if name in READINGS:
         return read(READINGS[name])
-    return varied(VARIANTS[name]) if name in VARIANTS else METHODS[name]
+    return varied(name) if name in VARIANTS else METHODS[name]
 
 
-def varied(change: Callable[[Model], None]) -> Method:
-    """The conditional method with a change to what it has learnt."""
-    method = METHODS["conditional"]
+def crowded_plan() -> TrainPlan:
+    """Trains that the next ones run into: of 25 packets after 20 ms, of 400 after 240 ms."""
+    plan = conditional_plan()
+    shorter = {25: 20_000_000, 400: 240_000_000}
+    first = {length: [each.down for each in plan.rotation].index(length) for length in shorter}
+    rotation = [
+        each.model_copy(update={"gap_ns": shorter[each.down]}) if number in first.values() else each
+        for number, each in enumerate(plan.rotation)
+    ]
+    return plan.model_copy(update={"rotation": tuple(rotation)})
+
+
+DRIFTS = {"trend of medians over 1 s": Drift(quantile=0.5, widths=(SECOND,))}
+"""Variants in how the trend of the delays is found."""
+PLANS = {"trains into each other": crowded_plan()}
+"""Variants in the trains of the recording."""
+
+
+def varied(name: str) -> Method:
+    """The conditional method as a variant."""
+    method, change = METHODS["conditional"], VARIANTS[name]
+    if name in PLANS:
+        method = replace(method, plan=lambda *_: PLANS[name])
 
     def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
         stages = method.direction(recording, way, folder)
-        model = deepcopy(derive(recording, way))
+        model = deepcopy(derive(recording, way, DRIFTS.get(name, Drift())))
         change(model)
         Folder(stages[0]["model"]).write_text(json.dumps(model))
         return stages

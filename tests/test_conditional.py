@@ -14,6 +14,7 @@ from cellbed import Link
 from cellbed.evaluation.network import reference
 from cellbed.recordings import WAYS, Fixed, Recording, RecordingError
 from cellbed.recordings.conditional import conditional_plan, derive, model_text
+from cellbed.recordings.drift import Drift
 from cellbed.recordings.virtual import record_virtually
 from cellbed.simulation import Path as Simulated
 
@@ -74,6 +75,18 @@ def test_a_model_is_the_same_each_time_and_its_draws_are_those_of_the_seed(
     one, same, other = (Link.of_stages(stages(model, seed)).run(times, 200).departed for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("drift_ms", [0.0, 3.0])
+def test_a_trend_is_what_a_delay_drifts_and_not_what_packets_wait_for(drift_ms: float) -> None:
+    random = np.random.default_rng(3)
+    sent = np.sort(random.uniform(0, 120 * SECOND, 2400)).astype(np.int64)
+    own = (20 + drift_ms * np.sin(2 * np.pi * sent / (20 * SECOND))) * 1e6
+    trend = Drift().trend(sent, own + random.uniform(0, 10e6, len(sent)))
+    off = trend.at(sent) - own
+    assert np.std(off) < 0.7e6
+    if drift_ms == 0:
+        assert np.std(off) < 0.3e6
 
 
 def test_a_recording_without_trains_or_saturation_is_refused(recording: Recording) -> None:

@@ -227,7 +227,7 @@ def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) ->
     assert proofs["mobile-0.downlink delay"].state == "holds"
 
 
-@needs_tun
+@pytest.mark.needs_tun
 def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     text = SCENARIO.format(cpus=0.5, memory="256 MiB", up="12 Mbit/s", delay="10 ms")

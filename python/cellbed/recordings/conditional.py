@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Train, TrainPlan, Way
+from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
@@ -46,6 +47,7 @@ _EDGES = np.array(
 """Where the steps of the warm-up begin."""
 _COLD = (20 * _MS, 190 * _MS)
 """An idleness after which a link is cold but awake."""
+_DRIFT = Drift()
 _FEWEST = 12
 """Samples below which there is no telling."""
 _USUAL = 80
@@ -53,12 +55,15 @@ _USUAL = 80
 which holds nobody up: some tenth of the blocks is to fail (TS 38.214, §5.2.2.1)."""
 _TOGETHER = 50_000
 """Arrivals this close, ns, are of one transmission."""
-_TREND_STEP, _TREND_WIDTH = 250 * _MS, 1000 * _MS
 
 
 def conditional_plan() -> TrainPlan:
     """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
-    and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s."""
+    and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
+
+    A scheduler that sees more waiting serves faster, so a train that the next one runs into is not what it is alone.
+    But for the pairs that are to show a warm link, the pause behind a train is longer than most of its length take.
+    """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
         return Train(up=up, down=down, up_bytes=up_bytes, down_bytes=down_bytes, gap_ns=int(gap_ms * _MS))
@@ -70,9 +75,9 @@ def conditional_plan() -> TrainPlan:
     acknowledgements = [down(1, 3, 100)] * 7 + [down(1, 45, 100)]
     asleep = [train(1, 1, 100, 100, 300), down(1, 45, 100)]
     rotation = [
-        single, down(10, 55), single, down(25, 20), down(25, 55, 100), train(20, 1, 1400, 100, 55), *asleep,
+        single, down(10, 55), single, down(25, 55), down(25, 55, 100), train(20, 1, 1400, 100, 55), *asleep,
         *acknowledgements, single, down(60, 85), train(1, 1, 300, 400, 300), down(1, 45), single, down(150, 130),
-        *asleep, train(5, 1, 1400, 100, 55), single, down(5, 55, 100), down(400, 240), train(60, 1, 1400, 100, 85),
+        *asleep, train(5, 1, 1400, 100, 55), single, down(5, 55, 100), down(400, 400), train(60, 1, 1400, 100, 85),
         train(8, 1, 100, 100, 55), down(1, 300, 700), single, down(1, 8), down(1, 8), down(1, 8), down(1, 4),
         down(1, 4), down(1, 15), down(1, 15, 100), down(60, 25), down(25, 55), *asleep, train(8, 1, 100, 100, 55),
         single,
@@ -88,8 +93,10 @@ def model_text(recording: Recording, way: Way) -> str:
     return json.dumps(derive(recording, way), separators=(",", ":")) + "\n"
 
 
-def derive(recording: Recording, way: Way) -> dict[str, Any]:
+def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
     """What :func:`model_text` writes.
+
+    drift: how the trend of the delays is told from chance.
 
     Times are ns since the recording's time zero, at the sender's side: the least delay of the packet's size before its
     arrival.
@@ -101,7 +108,7 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
         )
     duration = recording.description.duration_ns
     packet = recording.description.packet_bytes
-    trend = _trend(firsts)
+    trend = _trend(firsts, drift)
     over = firsts.delay - trend.at(firsts.sent)
     floor = _floor(firsts, over)
     least = trend.at(firsts.sent) + _on(floor, firsts.bytes)
@@ -157,16 +164,6 @@ class _Firsts:
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Trend:
-    times: Int64
-    delays: Floats
-
-    def at(self, times: Int64) -> Floats:
-        found: Floats = np.interp(times, self.times, self.delays)
-        return found
-
-
 def _firsts(packets: pl.DataFrame) -> _Firsts | None:
     """Trains whose packets all arrived: of one that lost some, position and burst are not known."""
     trains = (
@@ -204,22 +201,12 @@ def _whole(points: Points) -> list[list[int]]:
     return [[size, round(value)] for size, value in points]
 
 
-def _trend(firsts: _Firsts) -> _Trend:
-    """How the delay of cold packets drifts: their running median, sizes brought together."""
+def _trend(firsts: _Firsts, drift: Drift) -> Trend:
+    """How the delay of cold packets drifts, sizes brought together."""
     cold = firsts.cold()
-    mean = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float))
-    sent = firsts.sent[cold]
-    delay = firsts.delay[cold] - _on(mean, firsts.bytes[cold]) + mean[-1][1]
-    grid = np.arange(0, sent[-1] + _TREND_STEP, _TREND_STEP)
-    medians = []
-    for middle in grid:
-        begin, end = np.searchsorted(sent, [middle - _TREND_WIDTH // 2, middle + _TREND_WIDTH // 2])
-        if end - begin < 8:
-            near = int(np.searchsorted(sent, middle))
-            begin, end = max(0, near - 4), min(len(sent), near + 4)
-            begin = min(begin, max(0, end - 8))
-        medians.append(float(np.median(delay[begin:end])))
-    return _Trend(grid.astype(np.int64), np.maximum(np.array(medians), 0))
+    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), drift.edge)
+    delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]
+    return drift.trend(firsts.sent[cold], delay)
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:

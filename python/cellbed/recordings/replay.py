@@ -14,7 +14,7 @@ import cellbed
 from cellbed import user_folders
 from cellbed.recordings.cellreplay import LightRow, derive
 from cellbed.recordings.conditional import conditional_plan, model_text
-from cellbed.recordings.description import Description, Way
+from cellbed.recordings.description import Description, Train, TrainPlan, Way
 from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
 from cellbed.recordings.saturation import opportunities
@@ -29,7 +29,7 @@ half the least round-trip time, as Mahimahi does (Netravali et al., ATC 2015). c
 same situation met (:mod:`cellbed.recordings.conditional`).
 """
 
-_REVISION = 1
+_REVISION = 2
 """To be raised when the same recording gives other files than before."""
 
 _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
@@ -50,8 +50,13 @@ class ReplayFiles:
 
 
 def is_conditional(description: Description) -> bool:
-    """Whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`."""
-    return description.light.plan is not None and description.light.plan.rotation == conditional_plan().rotation
+    """Whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, at any gaps."""
+    plan = description.light.plan
+    return plan is not None and _trains(plan) == _trains(conditional_plan())
+
+
+def _trains(plan: TrainPlan) -> list[Train]:
+    return [train.model_copy(update={"gap_ns": None}) for train in plan.rotation]
 
 
 def replay_files(
