@@ -79,6 +79,9 @@ def run(options: Options, output: TextIO) -> int:
     """
     plan = options.plan()
     until = time.monotonic() + _duration("--budget", options.budget) / 1e9 if options.budget else math.inf
+    cores = len(os.sched_getaffinity(0))
+    if not plan.virtual and options.jobs > max(1, cores // 2):
+        print(f"--jobs {options.jobs} on {cores} cores: programs of steps will wait for each other", file=sys.stderr)
     kind = "virtual" if plan.virtual else "real"
     folder = options.results or Path(f"evaluation-{kind}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     clean()

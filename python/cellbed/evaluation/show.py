@@ -13,7 +13,7 @@ from cellbed.evaluation.statistics import Estimate
 from cellbed.evaluation.table import ALL, Row, Table, Target
 from cellbed.report.formats import NOTHING
 
-LINE = 240
+LINE = 300
 """Width in characters where nobody is watching."""
 
 
