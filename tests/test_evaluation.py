@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -301,3 +304,24 @@ def test_pages_are_told_one_by_one_and_together() -> None:
     assert means["every page HTTP/2", "here"] == pytest.approx(0.06)
     assert means["every page HTTP/2", ALL] == pytest.approx(0.06)
     assert {target.measure: target.reached for target in found.targets}["every page HTTP/2"] is False
+
+
+@pytest.mark.parametrize("call", ["run_first", "prefer_session"])
+def test_programs_that_measure_go_first_where_they_may(call: str) -> None:
+    program = f"from cellbed.evaluation.programs import priority; import os; priority.{call}(); "
+    program += "print(os.sched_getscheduler(0), open('/proc/self/autogroup').read().split()[-1])"
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    except PermissionError:
+        allowed = False
+    else:
+        allowed = True
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel shares the processor among processes, not among sessions")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, start_new_session=True
+    )
+    scheduler, nice = map(int, done.stdout.split())
+    assert (scheduler == os.SCHED_RR) == (allowed and call == "run_first")
+    assert nice == 0 or (nice < 0 and call == "prefer_session")
