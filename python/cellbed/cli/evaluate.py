@@ -53,6 +53,18 @@ def replay(
         ),
     ] = False,
     conditions: Annotated[bool, typer.Option("--conditions", help="Show each condition for itself, too.")] = False,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, max=256, help="How many steps at once, each over a link of its own; with cores to spare for all."
+        ),
+    ] = 1,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin nothing after this long, such as '50 min', and tell what is known; go on another time."
+        ),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="Folder of samples and table; one that is there already goes on where it was."),
@@ -66,6 +78,7 @@ def replay(
       cellbed evaluate replay --virtual
       cellbed evaluate replay --quick --applications round-trips,downloads
       cellbed evaluate replay --results evaluation --trials 20
+      cellbed evaluate replay --results evaluation --jobs 4 --budget '50 min'    # and again, until all is done
     """
     from cellbed.evaluation.command import Options, run
 
@@ -81,6 +94,8 @@ def replay(
             record_virtually=record_virtually,
             quick=quick,
             conditions=conditions,
+            jobs=jobs,
+            budget=budget,
             results=results,
             as_json=as_json,
         ),

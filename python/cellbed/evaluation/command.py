@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +17,7 @@ from typing import TextIO
 from rich.console import Console
 
 from cellbed.errors import CellbedError
-from cellbed.evaluation import site
+from cellbed.evaluation import pace, site
 from cellbed.evaluation.applications import APPLICATIONS, Application, quick
 from cellbed.evaluation.evaluate import Evaluation, Plan, tools
 from cellbed.evaluation.methods import METHODS
@@ -34,7 +36,7 @@ QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; lists as texts with commas, ``None`` for all."""
+    """What the command line says; lists as texts with commas, ``None`` for all; budget: ``None`` for no end."""
 
     profiles: str | None
     applications: str | None
@@ -46,6 +48,8 @@ class Options:
     record_virtually: bool
     quick: bool
     conditions: bool
+    jobs: int
+    budget: str | None
     results: Path | None
     as_json: bool
 
@@ -53,10 +57,7 @@ class Options:
         """Errors: :class:`CellbedError` that names the option and what there is."""
         chosen = _chosen("--applications", self.applications, APPLICATIONS)
         made = [quick(APPLICATIONS[name]) if self.quick else APPLICATIONS[name]() for name in chosen]
-        try:
-            course = int(DURATION.parse(self.length))
-        except ValueError as error:
-            raise CellbedError(f"--length: {error}") from None
+        course = _duration("--length", self.length)
         return Plan(
             profiles=_chosen("--profiles", self.profiles, QUICK_PROFILES if self.quick else PROFILES, PROFILES),
             methods=_chosen("--methods", self.methods, (*METHODS, ITSELF)),
@@ -77,6 +78,10 @@ def run(options: Options, output: TextIO) -> int:
     Errors: :class:`CellbedError`.
     """
     plan = options.plan()
+    until = time.monotonic() + _duration("--budget", options.budget) / 1e9 if options.budget else math.inf
+    cores = len(os.sched_getaffinity(0))
+    if not plan.virtual and options.jobs > max(1, cores // 2):
+        print(f"--jobs {options.jobs} on {cores} cores: programs of steps will wait for each other", file=sys.stderr)
     kind = "virtual" if plan.virtual else "real"
     folder = options.results or Path(f"evaluation-{kind}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     clean()
@@ -87,7 +92,7 @@ def run(options: Options, output: TextIO) -> int:
         try:
             with tools(plan) as (recorder, perform):
                 evaluation.prepare(recorder)
-                evaluation.run(perform)
+                evaluation.run(perform, options.jobs, until)
         except KeyboardInterrupt:
             interrupted = True
         interruption.shield()
@@ -102,6 +107,8 @@ def run(options: Options, output: TextIO) -> int:
         what = "interrupted" if interrupted else f"{evaluation.failed} steps failed"
         print(f"{what}; go on with --results {folder} and the same options", file=sys.stderr)
         return 130 if interrupted else 1
+    if left := len(evaluation.missing()):
+        print(f"{left} steps are left; go on with --results {folder} and the same options", file=sys.stderr)
     print(folder.absolute(), file=sys.stderr)
     return 0
 
@@ -120,8 +127,9 @@ class _Lines:
     def note(self, text: str) -> None:
         self._say(f"  {text}")
 
-    def progress(self, done: int, total: int, step: Step) -> None:
-        where = f"{done} of {total} steps: trial {step.trial + 1}, {step.profile}"
+    def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
+        ahead = "" if left_s is None else f", {pace.words(left_s)} left"
+        where = f"{begun} of {total} steps{ahead}: trial {step.trial + 1}, {step.profile}"
         if self._redrawn:
             print(f"\r\x1b[K{where}, {step.application.name} on {step.network}", end="", file=sys.stderr, flush=True)
             self._open = True
@@ -134,6 +142,13 @@ class _Lines:
             print("\r\x1b[K", end="", file=sys.stderr)
             self._open = False
         print(text, file=sys.stderr, flush=True)
+
+
+def _duration(option: str, text: str) -> int:
+    try:
+        return int(DURATION.parse(text))
+    except ValueError as error:
+        raise CellbedError(f"{option}: {error}") from None
 
 
 def _possible(applications: Iterable[Application], virtual: bool) -> Iterable[Application]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,10 +20,12 @@ from cellbed.evaluation.applications import Application, Measured, Pages, descri
 from cellbed.evaluation.methods import METHODS
 from cellbed.evaluation.network import ITSELF, REFERENCE, Network, itself, reference
 from cellbed.evaluation.order import Step, steps
+from cellbed.evaluation.pace import Pace
 from cellbed.evaluation.recorder import Recorder, VirtualRecorder
 from cellbed.evaluation.results import Results
 from cellbed.evaluation.socket_recorder import SocketRecorder
 from cellbed.evaluation.table import Table, table
+from cellbed.evaluation.workers import Perform, carry_out
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.description import Calibration
 from cellbed.testbed.state import Record
@@ -81,13 +86,10 @@ class Listener(Protocol):
         """Something that is not as it was asked for."""
         ...
 
-    def progress(self, done: int, total: int, step: Step) -> None:
-        """A step begins, with `done` of `total` behind it."""
+    def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
+        """A step begins, after `begun` of the `total` that were missing. left_s: how long they will take from now on,
+        about."""
         ...
-
-
-Perform = Callable[[Step, Network], list[Measured]]
-"""Runs the application of a step on a network that begins where the step does."""
 
 
 @dataclass(slots=True)
@@ -113,21 +115,38 @@ class Evaluation:
                     continue
                 self._networks[profile, name] = self._replayed(recorder, profile, name)
 
-    def run(self, perform: Perform) -> None:
-        """Make every step that is not done. A step that fails is told and left for the next time."""
-        every = self.plan.steps()
-        for number, step in enumerate(every):
-            if self.results.has(step):
-                continue
-            self.listener.progress(number, len(every), step)
-            network = self._networks[step.profile, step.network].at(step.position_ns)
-            try:
-                samples = perform(step, network)
-            except CellbedError as error:
+    def run(self, perform: Perform, jobs: int = 1, until: float = math.inf) -> None:
+        """Make every step that is not done. A step that fails is told and left for the next time.
+
+        jobs: how many at once. until: monotonic time after which none begins.
+        """
+        missing = self.missing()
+        pace = Pace(virtual=self.plan.virtual)
+        for application, seconds in self.results.durations():
+            pace.took(application, seconds)
+        done = 0
+
+        def due() -> Iterator[tuple[Step, Network]]:
+            for number, step in enumerate(missing):
+                if time.monotonic() >= until:
+                    return
+                left = pace.left((each.application for each in missing[done:]), jobs)
+                self.listener.progress(number, len(missing), step, left)
+                yield step, self._networks[step.profile, step.network].at(step.position_ns)
+
+        for outcome in carry_out(due(), perform, jobs):
+            done += 1
+            step = outcome.step
+            if outcome.error is not None:
                 self.failed += 1
-                self.listener.note(f"{step.application.name} on {step.network}, {step.profile}: {error}")
+                self.listener.note(f"{step.application.name} on {step.network}, {step.profile}: {outcome.error}")
                 continue
-            self.results.add(step, samples)
+            pace.took(step.application.name, outcome.took_s)
+            self.results.add(step, outcome.samples, outcome.took_s)
+
+    def missing(self) -> list[Step]:
+        """The steps that are not done, in the order they are made."""
+        return [step for step in self.plan.steps() if not self.results.has(step)]
 
     def table(self) -> Table:
         """The table of all samples so far."""
@@ -201,14 +220,15 @@ def tools(plan: Plan) -> Iterator[tuple[Recorder, Perform]]:
         recorder: Recorder = SocketRecorder(record.identifier, scratch)
         if plan.recorded_virtually:
             recorder = VirtualRecorder()
-
-        def perform(step: Step, network: Network) -> list[Measured]:
-            return site.perform(step.application, network, step.seed, around)
-
-        yield recorder, perform
+        yield recorder, partial(_perform, around)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         record.remove()
+
+
+def _perform(around: site.Surroundings, step: Step, network: Network) -> list[Measured]:
+    with tempfile.TemporaryDirectory(dir=around.scratch, prefix="", ignore_cleanup_errors=True) as scratch:
+        return site.perform(step.application, network, step.seed, replace(around, scratch=Path(scratch)))
 
 
 def _certificate(plan: Plan, scratch: Path) -> certificate.Certificate | None:

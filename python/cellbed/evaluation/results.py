@@ -85,8 +85,8 @@ class Results:
         """Whether the step is done."""
         return step.key in self._lines
 
-    def add(self, step: Step, samples: Iterable[Measured]) -> None:
-        """Note what a step measured."""
+    def add(self, step: Step, samples: Iterable[Measured], took_s: float) -> None:
+        """Note what a step measured, and how many seconds that took."""
         profile, trial, network, application = step.key
         line = {
             "profile": profile,
@@ -95,6 +95,7 @@ class Results:
             "application": application,
             "position_ns": step.position_ns,
             "seed": step.seed,
+            "took_s": round(took_s, 3),
             "samples": [list(sample) for sample in samples],
         }
         file = os.open(self.folder / SAMPLES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -103,6 +104,10 @@ class Results:
         finally:
             os.close(file)
         self._lines[step.key] = line
+
+    def durations(self) -> Iterable[tuple[str, float]]:
+        """Application and seconds of each step that is done."""
+        return [(line["application"], line["took_s"]) for line in self._lines.values() if "took_s" in line]
 
     def samples(self) -> pl.DataFrame:
         """All samples so far, with the columns of :data:`COLUMNS`."""

@@ -13,7 +13,7 @@ import polars as pl
 
 from cellbed.evaluation.applications import Application, Downloads, Pages, RoundTrips, every_page, measures, page
 from cellbed.evaluation.network import REFERENCE
-from cellbed.evaluation.statistics import Difference, Estimate, Samples, difference, estimate
+from cellbed.evaluation.statistics import Difference, Estimate, Samples, Seed, difference, estimate
 
 ALL = "all"
 """In place of a condition: the mean over all of them."""
@@ -97,13 +97,13 @@ def table(
             there = [(profile, by_measure.get((measure, profile))) for profile in profiles]
             found = [
                 (profile, each)
-                for profile, of_profile in there
-                if of_profile is not None and (each := _difference(of_profile, method, seed)) is not None
+                for place, (profile, of_profile) in enumerate(there)
+                if of_profile is not None and (each := _difference(of_profile, method, (seed, place))) is not None
             ]
             names = application.name, measure, method
             rows += [_row(*names, *each) for each in found]
             if found:
-                rows.append(_together(*names, ALL, [each for _, each in found]))
+                rows.append(_together(*names, ALL, [each for _, each in found], len(found)))
             together.setdefault((application.name, measure, method), []).extend(found)
         if isinstance(application, Pages):
             rows += _pages_together(application, methods, together)
@@ -117,7 +117,7 @@ class _Found:
     lost: tuple[int, int]
 
 
-def _difference(samples: pl.DataFrame, method: str, seed: int) -> _Found | None:
+def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None:
     both = [samples.filter(pl.col("network") == name) for name in (REFERENCE, method)]
     trials = sorted(set(both[0]["trial"]) & set(both[1]["trial"]))
     by_trial = [
@@ -134,8 +134,8 @@ def _difference(samples: pl.DataFrame, method: str, seed: int) -> _Found | None:
 def _row(application: str, measure: str, method: str, profile: str, found: _Found) -> Row:
     of = found.difference
 
-    def each(values: Samples) -> Estimate:
-        return estimate(values, of.trials)
+    def each(values: Samples, least: float = -1.0) -> Estimate:
+        return estimate(values, of.trials, least=least)
 
     return Row(
         application=application,
@@ -146,8 +146,8 @@ def _row(application: str, measure: str, method: str, profile: str, found: _Foun
         bias=each(of.mean),
         median=each(of.median),
         p95=each(of.p95),
-        wasserstein=each(of.relative_wasserstein),
-        distance=each(of.wasserstein),
+        wasserstein=each(of.relative_wasserstein, least=0),
+        distance=each(of.wasserstein, least=0),
         trials=of.trials,
         samples=found.samples,
         lost=found.lost,
@@ -161,17 +161,20 @@ def _pages_together(
     for protocol, method in product(pages.protocols, methods):
         each = [one for name in pages.names for one in found.get((pages.name, page(name, protocol), method), [])]
         for profile in (*dict.fromkeys(profile for profile, _ in each), ALL):
-            there = [one for where, one in each if profile in (where, ALL)]
+            there = [(where, one) for where, one in each if profile in (where, ALL)]
             if there:
-                yield _together(pages.name, every_page(protocol), method, profile, there)
+                found_here, conditions = [one for _, one in there], len({where for where, _ in there})
+                yield _together(pages.name, every_page(protocol), method, profile, found_here, conditions)
 
 
-def _together(application: str, measure: str, method: str, profile: str, found: Sequence[_Found]) -> Row:
+def _together(
+    application: str, measure: str, method: str, profile: str, found: Sequence[_Found], conditions: int
+) -> Row:
     differences = [each.difference for each in found]
     trials = min(each.trials for each in differences)
 
-    def each(values: Callable[[Difference], Samples]) -> Estimate:
-        return estimate(np.mean([values(one) for one in differences], axis=0), trials)
+    def each(values: Callable[[Difference], Samples], least: float = 0) -> Estimate:
+        return estimate(np.mean([values(one) for one in differences], axis=0), trials, conditions, least)
 
     return Row(
         application=application,
@@ -179,7 +182,7 @@ def _together(application: str, measure: str, method: str, profile: str, found: 
         profile=profile,
         method=method,
         mean=each(lambda one: np.abs(one.mean)),
-        bias=each(lambda one: one.mean),
+        bias=each(lambda one: one.mean, least=-1),
         median=each(lambda one: np.abs(one.median)),
         p95=each(lambda one: np.abs(one.p95)),
         wasserstein=each(lambda one: one.relative_wasserstein),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.evaluation.applications import Downloads, Measured, Pages, Player, RoundTrips, Trains, told
+from cellbed.evaluation.programs import priority
 
 
 def _client(address: str, task: dict[str, Any]) -> Callable[[], Iterator[Measured]]:
@@ -58,8 +59,13 @@ def main() -> None:
     what, address, text = sys.argv[1:4]
     task = json.loads(text)
     if what == "serve":
+        priority.run_first()
         _serve(address, task)
         return
+    if isinstance(told(task["application"]), Pages):
+        priority.prefer_session()  # a browser computes, too
+    else:
+        priority.run_first()
     run = _client(address, task)
     _say({"ready": True})
     sys.stdin.readline()
