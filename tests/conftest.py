@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from cellbed.traces import Archive, open_archive
 from shell_world import World, open_world
 
+# A loaded machine is no fault of what is tested.
+settings.register_profile("cellbed", deadline=None)
+settings.load_profile("cellbed")
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

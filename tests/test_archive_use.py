@@ -120,6 +120,18 @@ def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, 
     assert bare_archive.names() == ["5g-midband", "lte-suburban"]
 
 
+def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tmp_path: Path) -> None:
+    add(archive, "walk", every_ms=4, parts=("uplink", "downlink"))
+    _run("traces", "export", "walk", "--format", "mahimahi", "-o", str(tmp_path / "mm"))
+    assert (tmp_path / "mm" / "walk.up").read_text().split() == [str(ms) for ms in range(4, 1001, 4)]
+    _run("traces", "export", "walk", "--format", "rate", "--bin", "500 ms", "-o", str(tmp_path / "rates"))
+    rates = (tmp_path / "rates" / "rate-downlink.csv").read_text().splitlines()
+    assert rates == ["time_s,rate_bit_s", "0.0,3000000.0", "0.5,3000000.0"]
+    done = CliRunner().invoke(app, ["traces", "export", "walk", "--format", "rtt", "-o", str(tmp_path / "rtt")])
+    assert "'walk' has no round-trip times" in str(done.exception)
+    assert not (tmp_path / "rtt").exists()
+
+
 def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Path) -> None:
     for name in ("Walk 1.up", "Walk 1.down", "bus.up", "tram.down"):
         (tmp_path / name).write_text("1\n2\n5\n")

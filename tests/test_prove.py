@@ -228,3 +228,21 @@ def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) ->
     assert proofs["mobile-0.uplink rate"].state == "not proved"
     assert "changes after 0.1 s" in str(proofs["mobile-0.uplink rate"])
     assert proofs["mobile-0.downlink delay"].state == "holds"
+
+
+@needs_tun
+def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    text = SCENARIO.format(cpus=0.5, memory="256 MiB", up="12 Mbit/s", delay="10 ms")
+    path.write_text(
+        text.replace('edge = "base-edge"', 'edge = { kind = "place", name = "base-edge", rate = "1 Gbit/s" }')
+    )
+    planned = make_plan(load(path))
+    emulator = Emulator.start(planned.emulator_config(None, None))
+    proofs = {proof.what: proof for proof in prove_links(planned, emulator, lambda text: None)}
+    emulator.stop()
+    assert all(proof.ok for proof in proofs.values()), proofs
+    assert proofs["mobile-0.uplink rate"].proved
+    core = proofs["core-edge-0.uplink rate"]
+    assert not core.proved
+    assert "mobile-0.uplink lets less through" in core.note

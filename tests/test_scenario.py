@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.scenario import Scenario, ScenarioError, load, parse
-from cellbed.scenario.fields import ConstantRate, CoreDelay, QueueLimit, Unlimited
+from cellbed.scenario.core import CoreDelay
+from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.forms import Ways
-from cellbed.scenario.presets import PRESETS
+from cellbed.scenario.places import PLACES
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
 from cellbed.traces import TraceSource
 from scenario_text import GOOD
@@ -142,7 +143,7 @@ def test_core_delay_is_a_preset_or_a_one_way_delay(written: str, one_way: int) -
     core = _parse(GOOD.replace('edge = "base-edge"', f'edge = "{written}"')).links.core
     assert core.edge is not None
     assert core.edge.one_way == one_way
-    assert core.edge.preset == (written if written in PRESETS else None)
+    assert core.edge.place == (written if written in PLACES else None)
 
 
 def test_trace_by_path_is_relative_to_the_scenario_file(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cellbed.scenario.losses import GilbertElliott, LossSeries, OnOff
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.queues import CoDel, DropTail, DualPi2, FqCoDel, Pie, Red
 from cellbed.scenario.series import advanced
-from cellbed.scenario.units import BIT_RATE, DURATION
+from cellbed.units import BIT_RATE, DURATION
 from link_examples import EXAMPLES, PAGE, REPLACED, read, write_recordings
 from scenario_text import GOOD
 
@@ -54,7 +54,7 @@ def error(line: str, folder: Path = Path()) -> str:
 
 def test_the_page_has_an_example_of_every_kind() -> None:
     kinds = {const for table in json_schema()["$defs"].values() if (const := _kind(table))}
-    assert kinds - {"image-classification", "radio", "recording"} == {
+    assert kinds - {"image-classification", "radio", "recording", "place", "round-trips"} == {
         kind for line in EXAMPLES for kind in re.findall(r'kind = "(\S+)"', line)
     }
 

@@ -12,11 +12,11 @@ import pytest
 
 from cellbed.scenario import load
 from cellbed.scenario.json_schema import json_schema
-from cellbed.scenario.presets import PRESETS
-from cellbed.scenario.units import DURATION
+from cellbed.scenario.places import PLACES
 from cellbed.traces import ARCHIVE, resolve
 from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.summary import summarise
+from cellbed.units import DURATION
 from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:
 
 def test_documentation_lists_presets_traces_and_the_example() -> None:
     page = (ROOT / "docs" / "scenario.md").read_text()
-    for preset in PRESETS.values():
+    for preset in PLACES.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
         assert DURATION.format(preset.one_way) in row
     for trace in (summarise(resolve(name, Path())) for name in ARCHIVE):

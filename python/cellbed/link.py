@@ -24,9 +24,9 @@ from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings, read_texts
-from cellbed.scenario.units import DURATION
 from cellbed.testbed.setting import changed
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.units import DURATION
 
 Value = str | float | Mapping[str, Any]
 """A value as the scenario file has it: text such as ``"20 ms"``, a number, or a table as a mapping."""

@@ -23,6 +23,8 @@ pub struct Radio {
     signal_db: Option<f64>,
     /// Mean share of the cell, in place of the profile's.
     share: Option<f64>,
+    /// Standard deviation of that share, in place of one in proportion to the profile's.
+    share_deviation: Option<f64>,
     /// Mean one-way delay behind the base station, in place of the profile's.
     delay_ns: Option<u64>,
     /// In place of the profile's, which may have none.
@@ -155,6 +157,14 @@ impl Radio {
             }
             config.cell.deviation *= share / config.cell.share;
             config.cell.share = share;
+        }
+        if let Some(deviation) = self.share_deviation {
+            if !(0.0..=1.0).contains(&deviation) {
+                return Err(format!(
+                    "a deviation of the share of {deviation} is outside 0 to 1"
+                ));
+            }
+            config.cell.deviation = deviation;
         }
         if let Some(delay) = self.delay_ns {
             config.path.delay = Duration::from_nanos(delay);

@@ -398,7 +398,7 @@ mod tests {
         let stage = r#"{"kind":"radio","profile":"midband-good","way":"downlink","seed":3,
             "handover":{"every_ns":14000000000,"least_ns":1,"most_ns":2,"spread_db":3},
             "carrier":{"blocks":264,"layers":2,"overhead":0.18,"slot_ns":125000,"symbols":[14,0]},
-            "fading":{"deviation_db":4,"memory_ns":5}}"#;
+            "fading":{"deviation_db":4,"memory_ns":5},"share_deviation":0.25}"#;
         let StageConfig::Radio(radio) = read(stage).unwrap() else {
             panic!("another kind");
         };
@@ -406,7 +406,10 @@ mod tests {
         assert_eq!((radio.carrier.blocks, radio.carrier.layers), (264, 2));
         assert_eq!(radio.slots.length, Duration::from_micros(125));
         assert_eq!(radio.slots.symbols, [14, 0]);
-        assert_eq!(radio.channel.deviation_db, 4.0);
+        assert_eq!(
+            (radio.channel.deviation_db, radio.cell.deviation),
+            (4.0, 0.25)
+        );
     }
 
     #[test]

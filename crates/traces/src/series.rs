@@ -115,7 +115,8 @@ impl Row for Rate {
 
     fn fault(&self) -> Option<String> {
         let rate = self.bit_s;
-        (!(0.0..=HIGHEST_BIT_S).contains(&rate)).then(|| format!("a rate of {rate} bit/s cannot be"))
+        (!(0.0..=HIGHEST_BIT_S).contains(&rate))
+            .then(|| format!("a rate of {rate} bit/s cannot be"))
     }
 
     fn write<W: Write + Send>(

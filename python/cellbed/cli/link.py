@@ -92,7 +92,7 @@ def set_link(
 
 
 def _figures(counts: dict[str, Any]) -> list[str]:
-    from cellbed.scenario.units import SIZE
+    from cellbed.units import SIZE
 
     if not counts:
         return ["", "", ""]

@@ -22,6 +22,7 @@ VERBS = {
     "evaluate": "Hold replays of a recorded network against the network itself.",
     "meter": "Show what the links of live runs and shells do.",
     "record": "Record a live network, or serve those who record.",
+    "ping-record": "Record round-trip times to hosts, over days.",
     "calibrate": "Find out what a network does to packet trains and under saturation.",
     "traces": "The archive of traces and recordings: find, show, export.",
     "schema": "Print the JSON Schemas of scenarios and recordings.",

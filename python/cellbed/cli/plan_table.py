@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellbed.scenario.units import DURATION, SIZE
 from cellbed.testbed.plan import Plan
 from cellbed.traces import TraceSource
+from cellbed.units import DURATION, SIZE
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from cellbed.evaluation.order import Step
 from cellbed.evaluation.results import Results, write_json
 from cellbed.evaluation.show import show
 from cellbed.scenario.radio import PROFILES
-from cellbed.scenario.units import DURATION
 from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
+from cellbed.units import DURATION
 
 QUICK_PROFILES = ("midband-good", "lowband-driving")
 QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10

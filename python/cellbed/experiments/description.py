@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                     }
                     if isinstance(direction.capacity, TraceSource)
                     else None,
+                    "round_trips": asdict(direction.round_trips) if direction.round_trips else None,
                 }
                 for index, direction in enumerate(plan.directions)
             ],

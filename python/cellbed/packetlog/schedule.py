@@ -8,9 +8,9 @@ from typing import Any
 
 from cellbed.packetlog.log import LogError, PacketLog
 from cellbed.packetlog.mahimahi import Opportunities
-from cellbed.scenario.units import DURATION
 from cellbed.testbed.by_hand import manual_changes
 from cellbed.traces import TraceError, resolve
+from cellbed.units import DURATION
 
 
 def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities | None:

@@ -8,10 +8,10 @@ MARKS: dict[State, str] = {"holds": "âœ“", "not reached": "!", "not proved": "â€
 
 
 def traces(description: dict[str, Any]) -> str | None:
-    """``"lte-suburban (synthetic)"``: every trace of the run once, both directions of a link as one; None without."""
+    """``"lte-suburban (synthetic)"``: every trace and record once, both directions of a link as one; None without."""
     found: dict[str, bool] = {}
     for direction in description.get("directions") or []:
-        if trace := direction.get("trace"):
+        for trace in filter(None, (direction.get("trace"), direction.get("round_trips"))):
             name = str(trace["name"]).removesuffix(".up").removesuffix(".down")
             found[name] = found.get(name, False) or bool(trace.get("synthetic"))
     return ", ".join(f"{name} (synthetic)" if synthetic else name for name, synthetic in found.items()) or None

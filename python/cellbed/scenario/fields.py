@@ -13,9 +13,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.scenario.presets import PRESETS
-from cellbed.scenario.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
+from cellbed.units import BIT_RATE, SIZE, Quantity, UnitError, parse_probability
 
 
 def refusal(text: str) -> PydanticCustomError:
@@ -165,40 +164,6 @@ CAPACITY = TextField(
     _show_capacity,
     {"minLength": 1, "examples": [*ARCHIVE, "recordings/train.up", "12 Mbit/s", "unlimited"]},
     lambda number: f"'{number} Mbit/s'" if number else f"a trace such as '{ARCHIVE[0]}', or '12 Mbit/s'",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CoreDelay:
-    """One-way delay between the tower and a remote class, nanoseconds; preset: the name it was given by, if any."""
-
-    one_way: int
-    preset: str | None = None
-
-
-def _read_core(text: str, _folder: Path) -> CoreDelay:
-    if text in PRESETS:
-        return CoreDelay(PRESETS[text].one_way, text)
-    if not text[:1].isdigit() and text[:1] not in "+-.":
-        raise UnitError(f"{plainly(text)} is not a preset: write {_core_hint()}")
-    one_way = DURATION.parse(text)
-    if one_way > 60 * 10**9:
-        raise UnitError(f"'{text}' is too much: write at most '60 s'")
-    return CoreDelay(int(one_way))
-
-
-def _core_hint(number: str | None = None) -> str:
-    if number is not None:
-        return f"a one-way delay with its unit, '{number} ms'"
-    presets = ", ".join(f"'{preset.name}' ({DURATION.format(preset.one_way)})" for preset in PRESETS.values())
-    return f"one of {presets}, or a one-way delay such as '3 ms'"
-
-
-CORE_DELAY = TextField(
-    _read_core,
-    lambda delay: delay.preset or DURATION.format(delay.one_way),
-    {"anyOf": [{"enum": list(PRESETS)}, {"pattern": DURATION.pattern()}], "examples": ["eu-west-3", "3 ms"]},
-    _core_hint,
 )
 
 

@@ -14,7 +14,7 @@ from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
-from cellbed.scenario.units import DURATION
+from cellbed.units import DURATION
 
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 

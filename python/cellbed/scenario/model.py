@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from cellbed.scenario.congestion import objection
-from cellbed.scenario.fields import CORE_DELAY, FILE, CoreDelay, quantity, refusal
+from cellbed.scenario.core import CORE_LINK, CoreLink
+from cellbed.scenario.fields import FILE, quantity, refusal
 from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
-from cellbed.scenario.units import DURATION, FREQUENCY, SIZE
+from cellbed.units import DURATION, FREQUENCY, SIZE
 
 RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
@@ -42,13 +43,13 @@ class Nodes(Table):
 
 
 class CoreLinks(Table):
-    """Links from the tower to the remote nodes: one-way delay without a bottleneck."""
+    """Links from the tower to the remote nodes: a one-way delay, or round-trip times that vary."""
 
-    edge: Annotated[CoreDelay, CORE_DELAY] | None = Field(
-        None, description="Between tower and edge: a preset or a one-way delay."
+    edge: Annotated[CoreLink, CORE_LINK] | None = Field(
+        None, description="Between tower and edge: a preset, a one-way delay, or a table."
     )
-    cloud: Annotated[CoreDelay, CORE_DELAY] | None = Field(
-        None, description="Between tower and cloud: a preset or a one-way delay."
+    cloud: Annotated[CoreLink, CORE_LINK] | None = Field(
+        None, description="Between tower and cloud: a preset, a one-way delay, or a table."
     )
 
 

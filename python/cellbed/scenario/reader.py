@@ -14,9 +14,9 @@ from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import Problem, ScenarioError, problems
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path as KeyPath
-from cellbed.scenario.units import DURATION
 from cellbed.traces import TraceError, TraceSource
 from cellbed.traces.files import kind_of
+from cellbed.units import DURATION
 
 _LARGEST = 1 << 20
 """Bytes of a scenario file; what is larger, or endless, was not meant."""

@@ -19,9 +19,9 @@ from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
-from cellbed.scenario.units import DURATION
 from cellbed.traces import TraceError, TraceSource, find_folder, obstacle, open_archive
 from cellbed.traces.replay import latency_offsets, light_rows
+from cellbed.units import DURATION
 
 if TYPE_CHECKING:
     from cellbed.recordings.description import CalibratedDirection, Description

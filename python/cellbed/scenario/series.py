@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
-from cellbed.scenario.units import DURATION, UnitError
 from cellbed.traces import find_file, obstacle
+from cellbed.units import DURATION, UnitError
 
 Points = tuple[tuple[int, Any], ...]
 """Pairs of a time in ns and a value, in order of time."""
@@ -51,6 +51,7 @@ class Column:
 
     name: what messages call the value. units: what one of the number in a column of this name is in the model's unit.
     lowest, highest: what is allowed, in the model's unit. whole: whether the model has whole numbers.
+    gaps: whether cells may be empty; their rows are left out.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Column:
     lowest: Decimal
     highest: Decimal
     whole: bool = True
+    gaps: bool = False
 
     def read(self, text: str, unit: Decimal) -> int | float:
         """The value of a cell. Raises ValueError with what is wrong."""
@@ -85,19 +87,21 @@ LOSS = Column("loss", {"loss": Decimal(1)}, Decimal(0), Decimal(1), whole=False)
 def recording(column: Column, *, timed: bool = True) -> TextField:
     """The name of a CSV file of recorded values, with a column of times if `timed`."""
 
-    def read(text: str, folder: Path) -> Recording:
-        path = find_file(text, folder)
-        if path is None:
-            why = obstacle(text, folder, "file of recorded values")
-            raise UnitError(f"{why}: write the path of a CSV file")
-        return _load(text, path, column, timed)
-
     return TextField(
-        read,
+        lambda text, folder: read_recording(text, folder, column, timed=timed),
         lambda file: str(file.name),
         {"minLength": 1, "examples": [f"{column.name}.csv"]},
         lambda _number: "the path of a CSV file",
     )
+
+
+def read_recording(text: str, folder: Path, column: Column, *, timed: bool = True) -> Recording:
+    """The recorded values in the CSV file called `text`, relative to `folder`. Raises UnitError."""
+    path = find_file(text, folder)
+    if path is None:
+        why = obstacle(text, folder, "file of recorded values")
+        raise UnitError(f"{why}: write the path of a CSV file")
+    return _load(text, path, column, timed)
 
 
 def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
@@ -125,6 +129,8 @@ def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
                 continue
             if len(cells) <= max(value_at, time_at):
                 raise ValueError(f"{len(cells)} cells where the first line has {len(heading)}")
+            if column.gaps and not cells[value_at]:
+                continue
             value = column.read(cells[value_at], unit)
             if not timed:
                 values.append(value)

@@ -19,8 +19,8 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
-from cellbed.scenario.units import UnitError
 from cellbed.traces import TraceError, TraceSource
+from cellbed.units import UnitError
 
 _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
 

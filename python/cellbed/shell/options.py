@@ -13,11 +13,11 @@ from cellbed.scenario.fields import Unlimited
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import Settings, read_texts
-from cellbed.scenario.units import DURATION, UnitError
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
 from cellbed.testbed.plan import Direction, Way
 from cellbed.testbed.stages import Parameters, Playing
 from cellbed.traces import TraceSource
+from cellbed.units import DURATION, UnitError
 
 
 class OptionError(CellbedError):

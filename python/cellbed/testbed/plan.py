@@ -18,15 +18,18 @@ from typing import Any, Literal
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.core import CoreDelay, CoreLink, Source
+from cellbed.scenario.delays import Delay
+from cellbed.scenario.fields import ConstantRate
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.model import AnyMobileLink
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
-from cellbed.scenario.units import DURATION
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.testbed.words import difference, words
 from cellbed.traces import TraceSource
+from cellbed.units import DURATION
 
 TOWER = "tower"
 CLASSES = ("endpoint", "edge", "cloud")
@@ -55,7 +58,7 @@ class Direction:
     link: name of the link; way: direction seen from the endpoint; source, target: vertices.
     parameters: what it does from the start of the schedule on; changes: what it does from later moments on, ns after
     the start, in order of time. playing: how recordings are played. seed: of the scenario; each random stage gets one
-    of its own.
+    of its own. round_trips: where a core link's delays come from, if they vary.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Direction:
     playing: Playing = field(default_factory=Playing)
     seed: int = 1
     changes: tuple[tuple[int, Parameters], ...] = ()
+    round_trips: Source | None = None
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
@@ -95,7 +99,10 @@ class Direction:
     def description(self) -> str:
         """What the direction does to packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.told_changes]
-        return "; ".join([words(self.stages, self._trace_names), *changes])
+        text = words(self.stages, self._trace_names)
+        if (source := self.round_trips) is not None:
+            text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
+        return "; ".join([text, *changes])
 
     @property
     def told_changes(self) -> list[tuple[int, str]]:
@@ -254,7 +261,7 @@ def make_plan(scenario: Scenario) -> Plan:
         if node.node_class == "endpoint":
             directions += _mobile_link(scenario, mobile, node)
         else:
-            directions += _core_link(getattr(scenario.links.core, node.node_class).one_way, node)
+            directions += _core_link(scenario, getattr(scenario.links.core, node.node_class), node)
     return Plan(scenario, nodes, tuple(directions))
 
 
@@ -309,8 +316,9 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
     return replace(now, **{key: value for key, value in given.items() if value is not None})
 
 
-def _core_link(delay_ns: int, node: Node) -> list[Direction]:
+def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
     link = f"core-{node.name}"
+    delays = core.delays(scenario.seed, scenario.duration)
     ways: list[tuple[Way, str, str]] = [("uplink", TOWER, node.name), ("downlink", node.name, TOWER)]
     return [
         Direction(
@@ -319,7 +327,18 @@ def _core_link(delay_ns: int, node: Node) -> list[Direction]:
             way=way,
             source=source,
             target=target,
-            parameters=Parameters(delay=delay_ns),
+            parameters=_core_parameters(core, way, getattr(delays, way)),
+            seed=scenario.seed,
+            round_trips=core.source,
         )
         for way, source, target in ways
     ]
+
+
+def _core_parameters(core: CoreLink, way: Way, delay: Delay) -> Parameters:
+    if isinstance(core, CoreDelay):
+        return Parameters(delay=delay)
+    loss = getattr(core.loss, way)
+    if core.rate is None:
+        return Parameters(delay=delay, loss=loss)
+    return Parameters(ConstantRate(core.rate), getattr(core.queue, way), delay, loss)

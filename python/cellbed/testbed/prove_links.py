@@ -87,18 +87,23 @@ def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Dire
     ):
         yield from _delay_proofs(path, flow, clock)
     loaded = []
-    for path, direction in [(whole, step) for whole in paths for step in whole]:
-        if isinstance(direction.capacity, Unlimited):
-            continue
+    for path in paths:
+        limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
         why = _unsteady(path)
-        expected = _expected(path, direction, begin_ns) if why is None else 0
-        if why is None and expected < FEWEST * DATAGRAM:
-            why = f"its schedule has room for {expected} bytes in {WINDOW_NS // MILLISECOND} ms"
-        if why is not None:
-            yield _unproved(f"{direction.name} rate", "Mbit/s", why)
-        else:
-            bit_rate = max(200_000, round(OVERLOAD * 8e9 * expected / WINDOW_NS))
-            loaded.append((path, direction, min(HIGHEST_PROBE_RATE, bit_rate)))
+        expected = {step.name: _expected(path, step, begin_ns) if why is None else 0 for step in limited}
+        for direction in limited:
+            reason = why
+            carried = expected[direction.name]
+            narrowest = min(expected, key=expected.__getitem__)
+            if reason is None and direction.name != narrowest:
+                reason = f"{narrowest} lets less through"
+            elif reason is None and carried < FEWEST * DATAGRAM:
+                reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
+            if reason is not None:
+                yield _unproved(f"{direction.name} rate", "Mbit/s", reason)
+            else:
+                bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / WINDOW_NS))
+                loaded.append((path, direction, min(HIGHEST_PROBE_RATE, bit_rate)))
     if not loaded:
         return
     clock = _restart(emulator, begin_ns)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.scenario.units import BIT_RATE, DURATION, SIZE
+from cellbed.units import BIT_RATE, DURATION, SIZE
 
 _QUEUES = {
     "droptail": "drop-tail",
@@ -162,4 +162,4 @@ def _jitter_words(stage: Stage) -> str:
 
 
 def _span(delays: list[int]) -> str:
-    return " to ".join(DURATION.format(delay) for delay in (min(delays), max(delays)))
+    return " to ".join(DURATION.format(round(delay, -3)) for delay in (min(delays), max(delays)))

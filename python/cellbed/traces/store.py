@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -193,8 +194,9 @@ class Archive:
 
         from cellbed.traces.index import refreshed
 
+        may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
         for name in examples.EXAMPLES:
-            if not (self.folder / name / ENTRY_FILE).is_file():
+            if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
         with self._explained():
             table = refreshed(self.folder, told)

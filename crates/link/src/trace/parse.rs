@@ -128,10 +128,25 @@ impl Builder {
     }
 }
 
+/// So many digits are below 2³² whatever they are: no check at each of them.
+const SAFE_DIGITS: usize = 9;
+
 /// The timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
 fn timestamp(line: &[u8]) -> Result<Option<u32>, LineFault> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);
+    }
+    if line.len() <= SAFE_DIGITS {
+        let mut value = 0_u32;
+        let mut odd = false;
+        for byte in line {
+            let digit = byte.wrapping_sub(b'0');
+            odd |= digit > 9;
+            value = value * 10 + u32::from(digit.min(9));
+        }
+        if !odd {
+            return Ok(Some(value));
+        }
     }
     let mut value: u32 = 0;
     for &byte in line {

@@ -271,7 +271,10 @@ impl Flows {
         };
         let rest = match others {
             0 => "which is all there is".into(),
-            others => format!("{share:.1} % of the bytes; another of the other {others} by --flow"),
+            others => format!(
+                "{share:.1} % of the bytes; {} can be chosen by --flow",
+                counted(others, "other flow", "other flows")
+            ),
         };
         format!("taken: {what}, {rest}")
     }

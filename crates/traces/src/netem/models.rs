@@ -264,11 +264,7 @@ impl<'de> Visitor<'de> for Samples<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some((each, rates)) = list.next_element::<(Millis, Vec<Megabits>)>()? {
-            for rate in rates {
-                self.0.step(Step::Bandwidth(rate.0), each.0)?;
-            }
-        }
+        while list.next_element_seed(Sample(self.0.inner()))?.is_some() {}
         Ok(())
     }
 
@@ -278,6 +274,63 @@ impl<'de> Visitor<'de> for Samples<'_, '_> {
                 return Err(de::Error::unknown_field(&key, &["pattern"]));
             }
             map.next_value_seed(Samples(self.0.inner()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A sample: a duration, and the rates that last so long each.
+struct Sample<'a, 'b>(Model<'a, 'b>);
+
+impl<'de> DeserializeSeed<'de> for Sample<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Sample<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration and its rates, such as [\"100ms\", [\"12Mbps\"]]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Some(each) = list.next_element::<Millis>()? else {
+            return Err(de::Error::invalid_length(0, &self));
+        };
+        if list.next_element_seed(Rates(self.0, each.0))?.is_none() {
+            return Err(de::Error::custom(
+                "a sample has a duration and then a list of rates",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The rates of a sample, and how long each lasts, ns.
+struct Rates<'a, 'b>(Model<'a, 'b>, i64);
+
+impl<'de> DeserializeSeed<'de> for Rates<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Rates<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of rates")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(rate) = list.next_element::<Megabits>()? {
+            self.0.step(Step::Bandwidth(rate.0), self.1)?;
         }
         Ok(())
     }

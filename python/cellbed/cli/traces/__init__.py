@@ -14,9 +14,13 @@ VERBS = {
     "plot": "Draw an entry: PNG, SVG or a page to zoom in.",
     "compare": "Put entries on the same axes.",
     "gallery": "Write a page of the whole archive.",
+    "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
+    "fetch": "Download a public data set into the archive.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
-    "export": "Write a recording in the files of other programs.",
+    "export": "Write an entry or a recording in the files of other programs.",
+    "edit": "Make an entry of another: cut, loop, scale, splice, outage, share …",
+    "pair": "Hold an uplink against a downlink; make one entry of two.",
     "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
 }
 """The verbs and their first lines of help."""

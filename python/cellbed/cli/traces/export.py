@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
 
 
 class _Format(StrEnum):
@@ -21,7 +21,14 @@ class _Format(StrEnum):
 
 
 def export(
-    recording: Annotated[Path, typer.Argument(help="The directory of a recording.", show_default=False)],
+    recording: Annotated[
+        str,
+        typer.Argument(
+            help="An entry of the archive, or the directory of a recording.",
+            show_default=False,
+            autocompletion=entries_and_files,
+        ),
+    ],
     to: Annotated[_Format, typer.Option("--format", help="Of which program.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The directory to write, empty or new.", show_default=False)],
     train: Annotated[
@@ -45,7 +52,7 @@ def export(
     parquet: Annotated[bool, typer.Option("--parquet", help="rate, rtt: Parquet instead of CSV.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Write what a recording says in the files of other programs.
+    """Write what an entry or a recording says in the files of other programs.
 
     \b
     mahimahi     traces for mm-link and cellbed, with the delay that belongs beside them
@@ -57,18 +64,27 @@ def export(
     """
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
+    from cellbed.recordings.export_entry import export_entry
+    from cellbed.traces import open_archive
 
-    done = write(
-        read_recording(recording),
-        to.value,
-        out,
-        name=recording.absolute().name,
-        train=train or (None, None),
-        precise=precise,
-        each_packet=each_packet,
-        bin_ns=bin_ns,
-        ending="parquet" if parquet else "csv",
-    )
+    archive = open_archive()
+    ending: Literal["csv", "parquet"] = "parquet" if parquet else "csv"
+    archived = archive.has(recording)
+    if archived and archive.entry(recording).recording is None:
+        done = export_entry(archive, recording, to.value, out, bin_ns=bin_ns, ending=ending)
+    else:
+        folder = archive.recording(recording) if archived else Path(recording)
+        done = write(
+            read_recording(folder),
+            to.value,
+            out,
+            name=recording if archived else folder.absolute().name,
+            train=train or (None, None),
+            precise=precise,
+            each_packet=each_packet,
+            bin_ns=bin_ns,
+            ending=ending,
+        )
     if as_json:
         print(json.dumps({**asdict(done), "folder": str(done.folder)}, indent=2))
         return

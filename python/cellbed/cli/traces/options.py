@@ -11,7 +11,7 @@ AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
 
 def duration(text: str) -> int:
     """A duration in ns."""
-    from cellbed.scenario.units import DURATION, UnitError
+    from cellbed.units import DURATION, UnitError
 
     try:
         return int(DURATION.parse(text))
@@ -19,10 +19,20 @@ def duration(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
+def size(text: str) -> int:
+    """A size in bytes."""
+    from cellbed.units import SIZE, UnitError
+
+    try:
+        return int(SIZE.parse(text))
+    except UnitError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.mahimahi.rates import parse_rate
-    from cellbed.scenario.units import BIT_RATE, UnitError
+    from cellbed.units import BIT_RATE, UnitError
 
     try:
         rate = parse_rate(text)

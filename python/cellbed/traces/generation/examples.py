@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
+from cellbed.traces.generation.randomness import exponential, reflected
+
 PDO_BYTES = 1500
 """Bytes that one delivery opportunity carries."""
 
@@ -162,43 +164,18 @@ def _deliveries(model: Model, uniform: Callable[[], float]) -> Iterator[float]:
     for tick in range(round(model.duration / TICK)):
         start, end = tick * TICK, (tick + 1) * TICK
         if uniform() < model.outage_rate * TICK:
-            outage_ends = max(outage_ends, start + _exponential(uniform) / model.escape_rate)
+            outage_ends = max(outage_ends, start + exponential(uniform) / model.escape_rate)
         if model.placed_outage is not None and start >= model.placed_outage[0] > start - TICK:
             outage_ends = max(outage_ends, sum(model.placed_outage))
         # Opportunities of an exponential process need no memory of the tick before.
         opportunities_per_second = rate / (8 * PDO_BYTES)
         time = max(start, outage_ends)
-        while (time := time + _exponential(uniform) / opportunities_per_second) <= end:
+        while (time := time + exponential(uniform) / opportunities_per_second) <= end:
             yield time
         step = (model.mean - rate) * TICK / model.reversion + volatility * math.sqrt(TICK) * _normal(uniform)
-        rate = _reflected(rate + step, model.low, model.high)
-
-
-def _reflected(value: float, low: float, high: float) -> float:
-    if value < low:
-        return 2 * low - value
-    if value > high:
-        return 2 * high - value
-    return value
+        rate = reflected(rate + step, model.low, model.high)
 
 
 def _normal(uniform: Callable[[], float]) -> float:
     """A standard normal variate to the accuracy that is needed here: twelve uniforms less six (Irwin-Hall)."""
     return sum(uniform() for _ in range(12)) - 6.0
-
-
-def _exponential(uniform: Callable[[], float]) -> float:
-    """An exponential variate of mean 1 (von Neumann, Various Techniques Used in Connection with Random Digits, 1951).
-
-    A descending run of uniforms that starts at x has odd length with probability exp(-x); else one more unit passes.
-    """
-    whole = 0.0
-    while True:
-        first = previous = uniform()
-        odd = True
-        while (drawn := uniform()) <= previous:
-            previous = drawn
-            odd = not odd
-        if odd:
-            return whole + first
-        whole += 1.0

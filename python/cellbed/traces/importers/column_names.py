@@ -85,6 +85,9 @@ def map_columns(
     Raises TraceError that says what to write where they cannot be told.
     """
     values: dict[Part, Column] = {}
+    for what in said:
+        if what not in ("time", *PARTS):
+            raise TraceError(f"--column '{what:.40}=…': what a column can be is time, {', '.join(PARTS)}")
     for part in PARTS:
         if part in said:
             values[part] = _said(part, said[part], names, _value_unit(part))
@@ -103,14 +106,14 @@ def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str]
         return Column(column.name, column.unit or None)
     found = [name for name in names if (words := _words(name)) and (_SAID_TIME & set(words) or words[0] in TIME_UNITS)]
     if not found:
-        raise TraceError(f"no column is called like a time: {_there(names)}: write --time COLUMN:UNIT")
+        raise TraceError(f"no column is called like a time: {_there(names)}: write --column time=COLUMN:UNIT")
     name = found[0]
     if moments(name):
         return Column(name, None)
     size = next((TIME_UNITS[word] for word in reversed(_words(name)) if word in TIME_UNITS), None)
     if size is None:
         raise TraceError(
-            f"the column '{name}' does not tell its unit: write --time '{name}:s', or ms, us, ns, {MOMENT}"
+            f"the column '{name}' does not tell its unit: write --column 'time={name}:s', or ms, us, ns, {MOMENT}"
         )
     return Column(name, size)
 
@@ -122,7 +125,7 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> di
         if part is not None:
             found.setdefault(part, []).append(name)
     if not found:
-        ways = "--uplink COLUMN:UNIT, --downlink COLUMN:UNIT or --round-trip COLUMN:UNIT"
+        ways = "--column downlink=COLUMN:UNIT, or uplink=, or round-trip="
         rates = [name for name in names if name != time and _is_rate(name)]
         if rates:
             raise TraceError(
@@ -133,12 +136,12 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> di
     for part, candidates in found.items():
         if len(candidates) > 1:
             both = " and ".join(f"'{name}'" for name in candidates[:2])
-            raise TraceError(f"{both} may both be the {part}: write --{part} COLUMN:UNIT")
+            raise TraceError(f"{both} may both be the {part}: write --column {part}=COLUMN:UNIT")
         name = candidates[0]
         size = _unit_in(name, part)
         if size is None:
             example = "ms" if part == "round-trip" else "Mbit/s"
-            raise TraceError(f"the column '{name}' does not tell its unit: write --{part} '{name}:{example}'")
+            raise TraceError(f"the column '{name}' does not tell its unit: write --column '{part}={name}:{example}'")
         values[part] = Column(name, size)
     return values
 
@@ -191,18 +194,20 @@ def _said(
         name, _, told = text.rpartition(":")
         size = unit(told)
         if size is None and _found(name, names) is not None:
-            raise TraceError(f"--{what} '{text:.80}': '{told:.20}' is no unit of {_of(what)}")
+            raise TraceError(f"--column '{what}={text:.80}': '{told:.20}' is no unit of {_of(what)}")
     found = _found(name, names)
     if found is None:
         near = difflib.get_close_matches(name or text, names, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
-        raise TraceError(f"--{what} '{text:.80}': there is no such column: {hint}{_there(names)}")
+        raise TraceError(f"--column '{what}={text:.80}': there is no such column: {hint}{_there(names)}")
     if size is None and when_missing is not None:
         size = when_missing(found)
     if size is None:
         size = _unit_in(found, what) if what in PARTS else _time_in(found)
     if size is None:
-        raise TraceError(f"--{what} '{text:.80}': its unit is not told: write '{found}:UNIT', {_of(what)}")
+        raise TraceError(
+            f"--column '{what}={text:.80}': its unit is not told: write '{what}={found}:UNIT', {_of(what)}"
+        )
     return Column(found, size)
 
 

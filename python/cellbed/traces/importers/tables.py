@@ -112,8 +112,8 @@ def _read_parquet(path: Path, draft: Draft, options: Options, tell: Tell | None)
     request = _request(mapped, options, {name: index for index, name in enumerate(order)})
     request |= {"delimiter": ord(","), "head": 0}
     picked = table.select(
-        _time(mapped, schema).alias("time"),
-        *(_value(column.name, schema).alias(f"value {n}") for n, column in enumerate(mapped.values.values())),
+        _time(path, mapped, schema).alias("time"),
+        *(_value(path, column.name, schema).alias(f"value {n}") for n, column in enumerate(mapped.values.values())),
     )
     rows = int(table.select(pl.len()).collect().item())
     size = path.stat().st_size
@@ -133,7 +133,7 @@ def _read_parquet(path: Path, draft: Draft, options: Options, tell: Tell | None)
         raise TraceError(str(error)) from None
 
 
-def _time(mapped: Mapped, schema: pl.Schema) -> pl.Expr:
+def _time(path: Path, mapped: Mapped, schema: pl.Schema) -> pl.Expr:
     """Times in ns; null for what cannot be one."""
     import polars as pl
 
@@ -146,25 +146,24 @@ def _time(mapped: Mapped, schema: pl.Schema) -> pl.Expr:
     if kind.is_temporal():
         return column.cast(pl.Datetime("ns"), strict=False).dt.epoch("ns")
     if unit is None or not kind.is_numeric():
-        raise TraceError(f"--time: the column '{name}' holds {kind}, which is no time")
+        raise TraceError(f"{path}: the column '{name}' holds {kind}, which is no time")
     if kind.is_integer():
         scaled = column.cast(pl.Int128, strict=False) * int(unit)
         return scaled.cast(pl.Int64, strict=False)
     return (column.cast(pl.Float64) * unit).round().cast(pl.Int64, strict=False)
 
 
-def _value(name: str, schema: pl.Schema) -> pl.Expr:
+def _value(path: Path, name: str, schema: pl.Schema) -> pl.Expr:
     import polars as pl
 
     if not (schema[name].is_numeric() or schema[name] == pl.Boolean):
-        raise TraceError(f"the column '{name}' holds {schema[name]}, which is no number")
+        raise TraceError(f"{path}: the column '{name}' holds {schema[name]}, which is no number")
     return pl.col(name).cast(pl.Float64)
 
 
 def _mapped(path: Path, names: list[str], options: Options, moments: Any) -> Mapped:
-    known = {"time", "uplink", "downlink", "round-trip"}
     try:
-        return map_columns(names, {k: v for k, v in options.columns.items() if k in known}, options.direction, moments)
+        return map_columns(names, options.columns, options.direction, moments)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
 

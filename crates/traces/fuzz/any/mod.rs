@@ -1,0 +1,34 @@
+//! What every importer promises of any bytes.
+
+use std::io::Cursor;
+
+use cellbed_traces::{Imported, Nowhere, Request, import};
+
+/// Reads bytes as a request says: series of some length, or an error of one line.
+pub fn read(bytes: &[u8], request: &str) -> Option<Imported> {
+    let request: Request = serde_json::from_str(request).expect("a request");
+    match import(Cursor::new(bytes), &request, &Nowhere) {
+        Ok(done) => {
+            assert!(!done.parts.is_empty());
+            assert!(
+                done.parts
+                    .iter()
+                    .all(|part| part.rows > 0 && part.duration_ns > 0)
+            );
+            assert!(
+                done.notes
+                    .iter()
+                    .all(|note| !note.contains(char::is_control))
+            );
+            Some(done)
+        }
+        Err(error) => {
+            let told = error.in_file("x".as_ref());
+            assert!(
+                told.starts_with('x') && !told.contains(char::is_control),
+                "{told:?}"
+            );
+            None
+        }
+    }
+}

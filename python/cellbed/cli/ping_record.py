@@ -1,0 +1,57 @@
+"""`cellbed ping-record`: round-trip times to hosts, over days."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, duration
+
+
+def ping_record(
+    hosts: Annotated[list[str], typer.Argument(help="Names or addresses.", show_default=False, metavar="HOST...")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for one file per host; made if it is missing.")
+    ] = Path("pings"),
+    interval: Annotated[
+        int, typer.Option(parser=duration, metavar="TIME", help="Between two probes of a host.")
+    ] = "1 s",  # type: ignore[assignment]
+    timeout: Annotated[
+        int, typer.Option(parser=duration, metavar="TIME", help="After it a probe counts as lost.")
+    ] = "2 s",  # type: ignore[assignment]
+    lasting: Annotated[
+        int | None,
+        typer.Option(
+            "--for", parser=duration, metavar="TIME", help="For how long; left out: until Ctrl-C.", show_default=False
+        ),
+    ] = None,
+    tcp: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="Measure TCP's handshake, where ICMP is not answered.",
+            show_default=False,
+        ),
+    ] = None,
+    family: Annotated[int | None, typer.Option("--family", min=4, max=6, help="4 or 6.", show_default=False)] = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Record round-trip times to hosts for hours or days, as the core network of a scenario.
+
+    The file of a host grows line by line; the same command goes on with it after an interruption.
+
+    \b
+    Examples:
+      cellbed ping-record ec2.eu-west-3.amazonaws.com --for "72 h"
+      cellbed ping-record cloud.example.org edge.example.org --interval "200 ms" -o pings
+      cellbed ping-record example.org --tcp 443
+    In a scenario, under [links.core]:
+      cloud = { kind = "round-trips", record = "pings/example.org.csv" }
+    """
+    from cellbed.pings.command import ping_record as run
+
+    run(hosts, out, interval=interval, timeout=timeout, lasting=lasting, tcp=tcp, family=family, as_json=as_json)

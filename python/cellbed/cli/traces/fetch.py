@@ -1,0 +1,252 @@
+"""``cellbed traces fetch``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON, size
+
+if TYPE_CHECKING:
+    from cellbed.traces.sources import Fetched, Source
+
+
+class _Way(StrEnum):
+    uplink = "uplink"
+    downlink = "downlink"
+
+
+def _names(incomplete: str) -> list[str]:
+    from cellbed.traces.sources import SOURCES
+
+    return [source.name for source in SOURCES if source.name.startswith(incomplete)]
+
+
+def fetch(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Of a data set; left out: list them.", show_default=False, autocompletion=_names),
+    ] = None,
+    given: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", help="A file, archive or folder that you have already (repeatable).", show_default=False
+        ),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Where the data set is now, if it has moved.", show_default=False)
+    ] = None,
+    only: Annotated[str, typer.Option(help="Only entries with such names: '*-driving-*'.", show_default=False)] = "*",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what is usually left out, such as video sessions.")
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, help="So many entries at most.", show_default=False)
+    ] = None,
+    way: Annotated[
+        _Way | None, typer.Option("--as", help="The direction, where nobody says it.", show_default=False)
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Put them in place of entries of their names.")] = False,
+    keep_download: Annotated[bool, typer.Option("--keep-download", help="Leave the downloaded files.")] = False,
+    most_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--most-bytes", parser=size, metavar="SIZE", help="Limit of a download: '2 GB'.", show_default=False
+        ),
+    ] = None,
+    most_unpacked_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--most-unpacked-bytes", parser=size, metavar="SIZE", help="Limit of what is unpacked.", show_default=False
+        ),
+    ] = None,
+    about: Annotated[bool, typer.Option("--about", help="Only say what is known of the data set.")] = False,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Download a public data set and add its recordings to the archive.
+
+    \b
+      cellbed traces fetch                         which there are
+      cellbed traces fetch cork-5g --about         where it is from, under what terms, what becomes of it
+      cellbed traces fetch mahimahi                download, check, convert
+      cellbed traces fetch cork-5g --only '*-driving-*'
+      cellbed traces fetch cellreplay --from ~/Downloads/cellular-traces.zip
+
+    Interrupted, it goes on where it was when it is called again. The data sets belong to their authors: cellbed carries
+    addresses only. docs/sources.md has all of them.
+    """
+    from cellbed.recordings.importing import recognise
+    from cellbed.traces import open_archive
+    from cellbed.traces.sources import SOURCES, Wish, find_source
+    from cellbed.traces.sources import fetch as fetched
+
+    if name is None:
+        _print_all(SOURCES, as_json)
+        return
+    source = find_source(name)
+    if about:
+        _print_source(source, as_json)
+        return
+
+    wish = Wish(
+        given=given or (),
+        address=address,
+        everything=everything,
+        only=only,
+        way=way.value if way else None,
+        replace=replace,
+        keep_download=keep_download,
+        most_entries=most,
+        most_bytes=most_bytes,
+        most_unpacked_bytes=most_unpacked_bytes,
+    )
+    print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
+    try:
+        with _progress() as progress:
+            result = fetched(source, open_archive(), wish, progress, recognise)
+    except KeyboardInterrupt:
+        print("interrupted; what has come is kept: run the command again to go on", file=sys.stderr)
+        raise
+    if as_json:
+        print(json.dumps(asdict(result), indent=2))
+    else:
+        _print_result(source, result)
+
+
+def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    if as_json:
+        print(json.dumps([_as_json(source) for source in sources], indent=2))
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what")
+    table.add_column("download")
+    table.add_column("licence")
+    for source in sources:
+        by_itself = "by hand" if source.remote is None else "yes"
+        table.add_row(source.name, source.title, by_itself, source.licence)
+    Console().print(table)
+    print("cellbed traces fetch NAME --about: address, terms, layout, and what is not certain")
+
+
+def _as_json(source: Source) -> dict[str, object]:
+    from cellbed.traces.sources.source import Listing
+
+    remote = source.remote
+    if isinstance(remote, Listing):
+        files = [{"address": remote.address, "checksum": None}]
+    else:
+        files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in remote or ()]
+    return {
+        "name": source.name,
+        "title": source.title,
+        "status": source.status,
+        "page": source.page,
+        "licence": source.licence,
+        "terms": source.terms,
+        "citation": source.citation,
+        "layout": source.layout,
+        "checked against": source.checked,
+        "not certain": source.doubt,
+        "files": files,
+    }
+
+
+def _print_source(source: Source, as_json: bool) -> None:
+    told = _as_json(source)
+    if as_json:
+        print(json.dumps(told, indent=2))
+        return
+    files = told.pop("files")
+    for key, value in told.items():
+        if value:
+            print(f"{key:16}{value}")
+    assert isinstance(files, list)
+    for file in files:
+        print(f"{'file':16}{file['address']}" + (f"  {file['checksum']}" if file["checksum"] else ""))
+
+
+def _print_result(source: Source, result: Fetched) -> None:
+    for name in result.kept:
+        print(name + "".join(f"; {note}" for note in result.notes.get(name, ())))
+    for of, why in result.left_out.items():
+        print(f"left out: {of}: {why}", file=sys.stderr)
+    if result.there:
+        print(f"{len(result.there)} were in the archive already (--replace puts them there again)", file=sys.stderr)
+    if result.unwanted:
+        print(f"{result.unwanted} more could be made of it (--all, --only, --most)", file=sys.stderr)
+    print(f"cite: {source.citation}", file=sys.stderr)
+
+
+class _Plain:
+    """A line after two seconds and then every five, for pipes and logs."""
+
+    EVERY_S = 5.0
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + 2.0
+
+    def downloading(self, name: str, done: int, total: int | None) -> None:
+        self._say(f"{name}: {_amount(done, total)}")
+
+    def unpacking(self, name: str) -> None:
+        self._say(f"unpacking {name}")
+
+    def kept(self, count: int) -> None:
+        self._say(f"{count} entries")
+
+    def _say(self, text: str) -> None:
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + self.EVERY_S
+            print(f"  {text}", file=sys.stderr, flush=True)
+
+
+class _Live:
+    """A bar that is redrawn in place."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
+        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self.bars.add_task("looking", total=None, amount="")
+
+    def downloading(self, name: str, done: int, total: int | None) -> None:
+        self.bars.update(self._task, description=name[-40:], completed=done, total=total, amount=_amount(done, total))
+
+    def unpacking(self, name: str) -> None:
+        self._pulse(f"unpacking {name[-40:]}")
+
+    def kept(self, count: int) -> None:
+        self._pulse(f"{count} entries")
+
+    def _pulse(self, text: str) -> None:
+        self.bars.update(self._task, description=text, total=None, amount="")
+
+
+def _amount(done: int, total: int | None) -> str:
+    return f"{done / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB"
+
+
+@contextmanager
+def _progress() -> Iterator[_Plain | _Live]:
+    if not sys.stderr.isatty():
+        yield _Plain()
+        return
+    live = _Live()
+    with live.bars:
+        yield live

@@ -1,0 +1,51 @@
+"""``cellbed traces pair``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces.options import AS_JSON
+
+
+def pair(
+    uplink: Annotated[str, typer.Argument(help="An entry with an uplink.", show_default=False)],
+    downlink: Annotated[
+        str | None, typer.Argument(help="An entry with a downlink; left out: the same.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Make an entry of both.", show_default=False)] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of an entry of that name.")] = False,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Say whether an uplink and a downlink can be of the same time and place; make one entry of two.
+
+    Exit status 1 if something speaks against it; with --name the entry is made all the same.
+
+    \b
+    Examples:
+      cellbed traces pair lte-suburban
+      cellbed traces pair walk-up walk-down --name walk
+    """
+    from cellbed.traces import TraceError, open_archive
+    from cellbed.traces.operations import check
+    from cellbed.traces.operations import pair as make
+
+    if name is not None and downlink is None:
+        raise TraceError("one entry is a pair already: write the entry with the downlink, too")
+    archive = open_archive()
+    found = check(archive, uplink, downlink)
+    if name is not None and downlink is not None:
+        make(archive, uplink, downlink, name, replace=replace)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        for finding in found.findings:
+            print(finding)
+        for doubt in found.doubts:
+            print(f"warning: {doubt}")
+        if not found.doubts:
+            print("nothing speaks against a pair")
+    raise typer.Exit(1 if found.doubts else 0)

@@ -1,0 +1,172 @@
+"""The core link of a scenario: from the tower to the place of a remote node, as one delay or as round-trip times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from cellbed.scenario.delays import Delay, DelaySeries
+from cellbed.scenario.fields import TextField, plainly, quantity
+from cellbed.scenario.forms import EachWay, PlainOr, Ways
+from cellbed.scenario.impairments import LossEachWay
+from cellbed.scenario.places import PLACES, Hours
+from cellbed.scenario.queues import Queue
+from cellbed.scenario.round_trips import RoundTripRecord, round_trip_record
+from cellbed.scenario.series import Points
+from cellbed.scenario.table import Table, written
+from cellbed.units import BIT_RATE, DURATION, UnitError
+
+_RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
+_QUEUE = {"kind": "droptail"}
+_AFTER = 60 * 10**9
+"""Nanoseconds for which delays go on changing after the workload's end: replies are still under way."""
+_RAMP = 10_000_000
+"""Nanoseconds in which one delay becomes the next, at least: so that no packet is made to wait for one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where varying round-trip times come from. name: in words. sha256: of a record, None without."""
+
+    name: str
+    synthetic: bool
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreDelay:
+    """One-way delay between the tower and a remote class, nanoseconds; place: the name it was given by, if any."""
+
+    one_way: int
+    place: str | None = None
+
+    @property
+    def source(self) -> Source | None:
+        """Of round-trip times that vary: none here."""
+        return None
+
+    def delays(self, _seed: int, _duration: int) -> Ways[Delay]:
+        """The delay of each direction."""
+        return Ways(self.one_way, self.one_way)
+
+
+class CoreTable(Table):
+    """What core links that are more than a delay have in common."""
+
+    split: float = Field(
+        0.5, ge=0, le=1, description="Share of a round trip that is the uplink's; nobody can measure it by echoes."
+    )
+    rate: Annotated[int, _RATE] | None = Field(
+        None, description="Bottleneck of each direction; left out: none.", examples=["1 Gbit/s"]
+    )
+    queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
+        written(_QUEUE), description="Queue in front of the bottleneck, if there is one."
+    )
+    loss: LossEachWay = Field(written(0.0), description="Loss of packets on the way.")
+
+    def delays(self, seed: int, duration: int) -> Ways[Delay]:
+        """The delay of each direction over a workload of `duration` ns."""
+        trips = self._round_trips(seed, duration + _AFTER)
+        uplink = [(at, round(trip * self.split)) for at, trip in trips]
+        downlink = [(at, trip - up) for (at, trip), (_, up) in zip(trips, uplink, strict=True)]
+        return Ways(_series(uplink), _series(downlink))
+
+    @property
+    def source(self) -> Source | None:
+        """Where the round-trip times come from."""
+        raise NotImplementedError
+
+    def _round_trips(self, seed: int, duration: int) -> Sequence[tuple[int, int]]:
+        raise NotImplementedError
+
+
+class CorePlace(CoreTable):
+    """A place with round-trip times that vary around the published one. Synthetic."""
+
+    kind: Literal["place"]
+    name: Literal[tuple(PLACES)] = Field(description="Which place.", examples=["us-east-1"])  # type: ignore[valid-type]
+    hours: Hours = Field("off-peak", description="Queues are longer in peak hours.")
+
+    @property
+    def source(self) -> Source:
+        """The place and the hours."""
+        return Source(f"{self.name} in {self.hours} hours", synthetic=True)
+
+    def _round_trips(self, seed: int, duration: int) -> Sequence[tuple[int, int]]:
+        return PLACES[self.name].round_trips.over(duration, self.hours, Random(f"core {self.name} {seed}"))
+
+
+class CoreRoundTrips(CoreTable):
+    """Recorded round-trip times, each of which holds until the next."""
+
+    kind: Literal["round-trips"]
+    record: Annotated[RoundTripRecord, round_trip_record()] = Field(
+        description="A record of the archive, or a CSV file with a column of times and one of round-trip times."
+    )
+    start: Annotated[int, quantity(DURATION, "0 s", "8760 h")] = Field(
+        written("0 s"), description="Offset into the record at which the workload begins; it starts again at its end."
+    )
+
+    @property
+    def source(self) -> Source:
+        """The record."""
+        return Source(self.record.name, self.record.synthetic, self.record.sha256)
+
+    def _round_trips(self, _seed: int, duration: int) -> Sequence[tuple[int, int]]:
+        return self.record.over(self.start, duration)
+
+
+def _series(delays: Sequence[tuple[int, int]]) -> Delay:
+    """A delay that holds each value until shortly before the next begins."""
+    points: list[tuple[int, int]] = []
+    for (at, delay), (until, after) in pairwise(delays):
+        points.append((at, delay))
+        ramp = min((until - at) // 2, max(_RAMP, 2 * abs(after - delay)))
+        if after != delay and at < until - ramp:
+            points.append((until - ramp, delay))
+    points.append(delays[-1])
+    return DelaySeries.model_construct(kind="series", points=_thinned(points), file=None)
+
+
+def _thinned(points: list[tuple[int, int]]) -> Points:
+    """The points without those between two of the same value."""
+    kept = [
+        point
+        for before, point, after in zip(points, points[1:], points[2:], strict=False)
+        if not before[1] == point[1] == after[1]
+    ]
+    return (points[0], *kept, *points[1:][-1:])
+
+
+def _read(text: str, _folder: Any) -> CoreDelay:
+    if text in PLACES:
+        return CoreDelay(PLACES[text].one_way, text)
+    if not text[:1].isdigit() and text[:1] not in "+-.":
+        raise UnitError(f"{plainly(text)} is not a preset: write {_hint()}")
+    one_way = DURATION.parse(text)
+    if one_way > 60 * 10**9:
+        raise UnitError(f"'{text}' is too much: write at most '60 s'")
+    return CoreDelay(int(one_way))
+
+
+def _hint(number: str | None = None) -> str:
+    if number is not None:
+        return f"a one-way delay with its unit, '{number} ms'"
+    places = ", ".join(f"'{place.name}' ({DURATION.format(place.one_way)})" for place in PLACES.values())
+    return f"one of {places}, or a one-way delay such as '3 ms'"
+
+
+_PLAIN = TextField(
+    _read,
+    lambda delay: delay.place or DURATION.format(delay.one_way),
+    {"anyOf": [{"enum": list(PLACES)}, {"pattern": DURATION.pattern()}], "examples": ["eu-west-3", "3 ms"]},
+    _hint,
+)
+
+CoreLink = CoreDelay | CorePlace | CoreRoundTrips
+CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CorePlace, CoreRoundTrips), _PLAIN.show)

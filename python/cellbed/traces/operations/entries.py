@@ -1,0 +1,100 @@
+"""Entries of the archive that are made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cellbed.traces.errors import TraceError
+from cellbed.traces.operations.apply import Bundle, apply_steps, bundle_of
+from cellbed.traces.operations.pairing import Pairing, pairing
+from cellbed.traces.operations.steps import Step, StepError
+from cellbed.traces.operations.timeline import Timeline, timeline
+from cellbed.traces.series import PARTS, Part, Series
+
+if TYPE_CHECKING:
+    from cellbed.traces.draft import Draft
+    from cellbed.traces.entry import Entry
+    from cellbed.traces.store import Archive
+
+_STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
+"""Steps after which a recording is still one: what they leave was measured."""
+
+
+def edit(
+    archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False
+) -> tuple[Entry, list[str]]:
+    """Make the entry `new` of the entry `name`, and what the steps found, in sentences. Raises TraceError.
+
+    A recording that was scaled, stretched, shared, added to or given an outage is synthetic from then on.
+    """
+    from cellbed.traces import entry as entries
+
+    source = archive.entry(name)
+    used: dict[str, Entry] = {}
+
+    def lookup(other: str) -> Bundle:
+        used[other] = archive.entry(other)
+        return bundle_of(_series(archive, used[other]))
+
+    if not source.parts:
+        raise StepError(f"'{name}' holds no series: there is nothing to edit")
+    bundle = apply_steps(bundle_of(_series(archive, source)), steps, lookup)
+    recorded = all(step.kind in _STILL_RECORDED for step in steps)
+    recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
+    about = source.about.model_copy(update={"origin": "recorded" if recorded else "synthetic"})
+    with archive.draft(about) as draft:
+        _write(draft, bundle.parts)
+        draft.history = [*source.history, entries.Step(what="edited", how={"name": name}, of=_hashes({name: source}))]
+        for step in steps:
+            of = _hashes({step.told["name"]: used[step.told["name"]]}) if step.told.get("name") in used else {}
+            draft.history.append(entries.Step(what=step.kind, how={"step": step.text}, of=of))
+        return archive.keep(draft, new, replace), bundle.notes
+
+
+def check(archive: Archive, uplink: str, downlink: str | None = None) -> Pairing:
+    """Hold the uplink of one entry against the downlink of another, or of the same. Raises TraceError."""
+    up = archive.series(uplink, "uplink")
+    down = archive.series(downlink or uplink, "downlink")
+    return pairing(timeline(up), timeline(down))
+
+
+def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: bool = False) -> Entry:
+    """Make the entry `new` of the uplink of one entry and the downlink of another. Raises TraceError."""
+    from cellbed.traces import entry as entries
+
+    sources = {name: archive.entry(name) for name in (uplink, downlink)}
+    ends: tuple[tuple[str, Part], ...] = ((uplink, "uplink"), (downlink, "downlink"))
+    parts = {part: timeline(archive.series(name, part)) for name, part in ends}
+    recorded = all(each.about.origin == "recorded" for each in sources.values())
+    # What the two do not say alike is not known of the pair.
+    first, second = (sources[name].about.model_dump() for name in (uplink, downlink))
+    alike = {key: value for key, value in first.items() if second.get(key) == value}
+    about = entries.About.model_validate({**alike, "origin": "recorded" if recorded else "synthetic"})
+    with archive.draft(about) as draft:
+        _write(draft, parts)
+        how = {"uplink": uplink, "downlink": downlink}
+        draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources))]
+        return archive.keep(draft, new, replace)
+
+
+def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:
+    return {part: archive.series(entry.name, part) for part in PARTS if part in entry.parts}
+
+
+def _write(draft: Draft, parts: Mapping[Part, Timeline]) -> None:
+    import polars as pl
+
+    for part, line in parts.items():
+        path = draft.folder / f"{part}.parquet"
+        try:
+            line.rows.sink_parquet(path, compression="zstd")
+        except pl.exceptions.PolarsError as error:
+            raise TraceError(f"{part}: {str(error).splitlines()[0]}") from error
+        draft.parts[part] = Series(line.content, path, line.duration)
+
+
+def _hashes(sources: Mapping[str, Entry]) -> dict[str, str]:
+    """SHA-256 of each part of the entries, by ``NAME uplink`` and so on."""
+    items: Iterable[tuple[str, Entry]] = sources.items()
+    return {f"{name} {part}": held.sha256 for name, entry in items for part, held in entry.parts.items()}

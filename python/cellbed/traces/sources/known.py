@@ -1,0 +1,44 @@
+"""The data sets that `cellbed traces fetch` knows."""
+
+from __future__ import annotations
+
+import difflib
+
+from cellbed.traces.errors import TraceError
+from cellbed.traces.sources.by_hand import AWS, EDGE_STUDY
+from cellbed.traces.sources.cellreplay import CELLREPLAY
+from cellbed.traces.sources.commute_logs import BELGIUM, NORWAY
+from cellbed.traces.sources.cork import CORK_4G, CORK_5G
+from cellbed.traces.sources.fcc import FCC
+from cellbed.traces.sources.lumos5g import LUMOS5G
+from cellbed.traces.sources.mahimahi import KPN, MAHIMAHI
+from cellbed.traces.sources.monroe import MONROE
+from cellbed.traces.sources.nyu import NYU
+from cellbed.traces.sources.source import Source
+
+SOURCES: tuple[Source, ...] = (
+    MAHIMAHI,
+    CELLREPLAY,
+    KPN,
+    LUMOS5G,
+    CORK_4G,
+    CORK_5G,
+    NORWAY,
+    BELGIUM,
+    NYU,
+    FCC,
+    MONROE,
+    EDGE_STUDY,
+    AWS,
+)
+
+
+def find_source(name: str) -> Source:
+    """The data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
+    for source in SOURCES:
+        if source.name == name.lower():
+            return source
+    names = [source.name for source in SOURCES]
+    near = [each for each in names if name.lower() in each] or difflib.get_close_matches(name.lower(), names, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    raise TraceError(f"no data set is called '{name[:60]}': {hint}")

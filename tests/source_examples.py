@@ -1,0 +1,201 @@
+"""Small files in the layouts that the publishers of data sets document."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+
+Files = dict[str, bytes]
+
+
+def zipped(files: Mapping[str, bytes | str]) -> bytes:
+    """A zip archive of files."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def tarred(files: Mapping[str, bytes]) -> bytes:
+    """A tar.gz archive of files."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def lines(*rows: object) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+def mahimahi() -> Files:
+    """12 Mbit/s up for 100 ms and 24 Mbit/s down for 50 ms, of two recordings; one has only a downlink."""
+    up, down = lines(*range(1, 101)), lines(*(at for at in range(1, 51) for _ in range(2)))
+    return {
+        "ATT-LTE-driving-2016.up": up,
+        "ATT-LTE-driving-2016.down": down,
+        "TMobile-UMTS-driving.down": down,
+        "README": b"These trace files\n",
+    }
+
+
+def cellreplay() -> bytes:
+    """One recording of two: light rows each 50 ms, heavy opportunities of 1400 bytes each ms."""
+    light = lines(*(f"{at} 20 0 1 2" for at in range(0, 1000, 50)))
+    offsets = lines(*(f"{size} {7 - size // 200}" for size in range(100, 1500, 100)))
+    heavy = lines(*range(0, 1001))
+    files = {f"{way}-delay-light-pdo": light for way in ("up", "down")}
+    files |= {f"{way}-heavy-pdo": heavy for way in ("up", "down")}
+    files |= {f"latency-offset-{way}": offsets for way in ("up", "down")}
+    return zipped({f"tmobile/driving/{name}": content for name, content in files.items()})
+
+
+_LUMOS = ",".join((
+    *("run_num", "seq_num", "abstractSignalStr", "latitude", "longitude", "movingSpeed", "compassDirection"),
+    *("nrStatus", "lte_rssi", "lte_rsrp", "lte_rsrq", "lte_rssnr", "nr_ssRsrp", "nr_ssRsrq", "nr_ssSinr"),
+    *("Throughput", "mobility_mode", "trajectory_direction", "tower_id"),
+))  # fmt: skip
+
+
+def lumos5g() -> bytes:
+    def row(run: int, second: int, status: str, mbit_s: object, mobility: str, way: str) -> str:
+        radio = "-60,-90,-11,2147483647,-85,-11,20"
+        return f"{run},{second},2,44.97,-93.25,1.4,90,{status},{radio},{mbit_s},{mobility},{way},7"
+
+    rows = [_LUMOS]
+    rows += [row(1, 1 + at, "CONNECTED", 600 + at, "walking", "CW") for at in range(10)]
+    rows += [row(2, 1 + at, "NOT_RESTRICTED" if at < 5 else "CONNECTED", 80, "driving", "CW") for at in range(10)]
+    rows[-1] = row(2, 10, "CONNECTED", "", "driving", "CW")
+    return zipped({"Lumos5G-v1.0/Lumos5G-v1.0.csv": lines(*rows), "Lumos5G-v1.0/README.md": b"## OVERVIEW\n"})
+
+
+_CORK = ",".join((
+    *("Timestamp", "Longitude", "Latitude", "Speed", "Operatorname", "CellID", "NetworkMode"),
+    *("RSRP", "RSRQ", "SNR", "CQI", "RSSI", "DL_bitrate", "UL_bitrate", "State"),
+))  # fmt: skip
+
+
+def cork_4g() -> bytes:
+    def log(kbit_s: int) -> bytes:
+        rows = (
+            f"2018.02.05_13.35.{50 + at},-8.49,51.89,20,A,12,LTE,-95,-12,5.0,9,-80,{kbit_s},90,D" for at in range(10)
+        )
+        return lines(_CORK, *rows)
+
+    return zipped(
+        {
+            "Dataset/bus/A_2018.02.05_13.35.50.csv": log(20_000),
+            "Dataset/pedestrian/B_2018.01.17_15.56.48.csv": log(5_000),
+            "Dataset/static/B_2018.01.18_15.56.48.csv": lines(_CORK, "yesterday,,,,,,,,,,,,,,"),
+        }
+    )
+
+
+def cork_5g() -> bytes:
+    header = _CORK + ",PINGAVG,PINGMIN,PINGMAX,PINGSTDEV,PINGLOSS,CELLHEX,NODEHEX,LACHEX,RAWCELLID,NRxRSRP,NRxRSRQ"
+
+    def row(stamp: str, mode: str, kbit_s: int, ping: object) -> str:
+        radio = "-99,-15,6.0,12,-90"
+        cell = "C,A81B,9CBA,11016972,-100.0,-15.0"
+        return f"{stamp},-8.39,51.93,0,B,12,{mode},{radio},{kbit_s},1,D,{ping},-,-,-,-,{cell}"
+
+    # A second with two rows, one that is left out, a clock that is set back.
+    rows = [
+        row("2019.12.14_10.16.30", "5G", 100_000, "-"),
+        row("2019.12.14_10.16.31", "5G", 200_000, 40),
+        row("2019.12.14_10.16.31", "5G", 100_000, "-"),
+        row("2019.12.14_10.16.33", "LTE", 50_000, 74.5),
+        row("2019.12.14_10.16.32", "LTE", 30_000, "-"),
+    ]
+    content = lines(header, *rows)
+    return zipped(
+        {
+            "5G-production-dataset/Download/Driving/B_2019.12.14_10.16.30.csv": content,
+            "__MACOSX/5G-production-dataset/Download/Driving/._B_2019.12.14_10.16.30.csv": b"\0\5\26\7",
+            "5G-production-dataset/Netflix/Static/animated-RickandMorty/B_2019.12.14_10.16.30.csv": content,
+        }
+    )
+
+
+def commute_log(first_of_day: int, step_of_day: int) -> bytes:
+    """8 Mbit/s for a second, then 4 Mbit/s for two; the third line lasts no time."""
+    return lines(
+        f"{first_of_day} 549692 59.851754 10.781778 1000000 1000",
+        f"{first_of_day + step_of_day} 551692 59.85206  10.781969 1000000 2000",
+        f"{first_of_day + step_of_day} 551692 59.85206  10.781969 0 0000",
+        f"{first_of_day + 2 * step_of_day} 552692 59.852 10.78 500000 1000",
+    )
+
+
+def belgium() -> bytes:
+    log = commute_log(1453121790686, 1000)
+    return zipped({"report_bus_0001.log": log, "report_foot_0002.log": log, "report_car_0003.log": b"1 2 3\n"})
+
+
+def norway() -> Files:
+    """The server's pages and logs, by their paths on it."""
+
+    def page(*links: str) -> bytes:
+        links = ("?C=N;O=D", "../", *links)
+        return ("<html>" + "".join(f"<a href='{link}'>x</a>" for link in links)).encode()
+
+    route, name = "bus.ljansbakken-oslo", "report.2010-09-28_1407CEST.log"
+    return {
+        "/logs/": page(f"{route}/", "apache/", "index.html"),
+        f"/logs/{route}/": page(name, "map.png"),
+        f"/logs/{route}/{name}": commute_log(1285675620, 1),
+    }
+
+
+def nyu() -> Files:
+    sample = "".join(f"{rate},{unit}\r\n" for rate, unit in ((0.57, "Mbits/sec"), (512, "Kbits/sec"), (4, "Mbits/sec")))
+    multivariate = gzip.compress(lines("12.6,9,0,102,13,3,7.37,2100", "3.18,9,0,102,13,3,6.51,2100"))
+    return {"7Train1.csv": sample.encode(), "dataset.zip": zipped({"dataset/BB61/BB61txt.gz": multivariate})}
+
+
+_FCC_TESTS = ",".join((
+    *("unit_id", "dtime", "target", "address", "fetch_time", "bytes_total", "bytes_sec", "bytes_sec_interval"),
+    *("warmup_time", "warmup_bytes", "sequence", "threads", "successes", "failures", "location_id"),
+))  # fmt: skip
+_FCC_PINGS = "unit_id,dtime,target,rtt_avg,rtt_min,rtt_max,rtt_std,successes,failures,location_id"
+
+
+def fcc(*, header: bool) -> bytes:
+    """Unit 7 with two tests of three times 5 s at 1, 2 and 3 MB/s, unit 8 with one; unit 7's latencies of 20 ms."""
+
+    def test(unit: int, hour: int) -> list[str]:
+        begins = f"{unit},2016-06-01 {hour:02}:00:01,sp1.mlab,1.2.3.4"
+        return [f"{begins},{5_000_000 * (at + 1)},0,1,{1_000_000 * (at + 1)},1,1,{at},3,1,0,1" for at in range(3)]
+
+    failed = "7,2016-06-01 09:00:01,sp1.mlab,1.2.3.4,0,0,0,0,0,0,0,3,0,1,1"
+    tests = [*test(7, 1), *test(7, 5), *test(8, 1), failed]
+    pings = [f"7,2016-06-01 {hour:02}:30:00,sp1.mlab,20000,19000,30000,500,600,0,1" for hour in range(3)]
+    month = "_2016_06" if not header else ""
+    return tarred(
+        {
+            f"201606/curr_httpgetmt{month}.csv": lines(*([_FCC_TESTS] if header else []), *tests),
+            f"201606/curr_udplatency{month}.csv": lines(*([_FCC_PINGS] if header else []), *pings),
+            f"201606/curr_webget{month}.csv": b"x" * 1000,
+        }
+    )
+
+
+def monroe() -> bytes:
+    """Two operators of a node, three probes each, of which one was lost."""
+    return lines(*(
+        json.dumps({
+            "DataId": "MONROE.EXP.PING", "DataVersion": 1, "InterfaceName": "op0", "SequenceNumber": at, "NodeId": "48",
+            "Rtt": None if at == 1 else 40.5 + at, "Operator": operator, "Host": "8.8.8.8", "Bytes": 84,
+            "TimeStamp": 1463048694.25 + at,
+        })
+        for at in range(3)
+        for operator in ("Telenor", "Telia")
+    ))  # fmt: skip

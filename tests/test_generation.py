@@ -1,0 +1,425 @@
+"""Generators: what they say of themselves is so, equal seeds give equal values, and what is fitted comes close."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from typer.testing import CliRunner, Result
+
+from cellbed.cli.traces import app
+from cellbed.traces import Archive, resolve
+from cellbed.traces.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
+from cellbed.traces.generation.closeness import closeness
+from cellbed.traces.generation.generate import compare, nanoseconds
+from cellbed.traces.generation.like import like
+from cellbed.traces.generation.markov import fit
+from cellbed.traces.generation.model import Model, Order
+from cellbed.traces.generation.models import GENERATORS, PROFILES
+from cellbed.traces.generation.presets import PRESETS, cellreplay, study_moving
+from cellbed.traces.generation.presets.study_moving import DRIVING_NS, SUBWAY_NS
+from cellbed.traces.generation.radio import Handover, RadioLink
+from cellbed.traces.generation.randomness import Stream
+from cellbed.traces.generation.recorded import Recorded
+from cellbed.traces.generation.series import Generated, Written, write
+from cellbed.traces.generation.wander import Wander
+from cellbed.traces.series import Content, Part
+
+SECOND = 1_000_000_000
+ARITHMETIC = [model for model in PRESETS if model not in (*study_moving.MODELS, *cellreplay.MODELS)]
+"""Presets that do without the radio model, and so are made in no time."""
+
+
+def _nothing(part: str, share: float) -> None:
+    assert 0.0 <= share <= 1.0
+
+
+def _made(model: Model, folder: Path, seed: int | None = None, content: Content | None = None) -> dict[Part, Written]:
+    order = Order(model.name, model.seed if seed is None else seed, nanoseconds(model.duration), content)
+    return {
+        part: write(each, folder / f"{seed}-{part}.parquet", part, _nothing) for part, each in model.make(order).items()
+    }
+
+
+def _values(generated: Generated, folder: Path) -> str:
+    path = folder / "values.parquet"
+    path.unlink(missing_ok=True)
+    return write(generated, path, "uplink", _nothing).values_sha256
+
+
+def _times(generated: Generated) -> list[int]:
+    return pl.concat(generated.chunks())["at_ns"].to_list()
+
+
+# --- capacity and opportunities
+
+
+@some.composite
+def _capacities(draw: some.DrawFn) -> Capacity:
+    lengths = draw(some.lists(some.integers(1, 5 * FINEST_NS), min_size=1, max_size=20))
+    rates = draw(some.lists(some.integers(0, 10**11), min_size=len(lengths), max_size=len(lengths)))
+    ends = np.cumsum(np.array(lengths, np.int64))
+    return Capacity(ends - np.array(lengths), np.array(rates, np.int64) // (1 + len(lengths)), int(ends[-1]))
+
+
+@given(
+    _capacities(),
+    some.builds(Grain, some.sampled_from([1, 125_000, 1_000_000]), some.integers(4, 36), some.booleans()),
+)
+@settings(max_examples=60, deadline=None)
+def test_opportunities_are_as_many_as_the_rate_pays_for_and_in_order(capacity: Capacity, grain: Grain) -> None:
+    found = [at for chunk in opportunities(capacity, grain, Stream(1, "test")) for at in chunk.tolist()]
+    lasts = np.append(capacity.at_ns[1:], capacity.end_ns) - capacity.at_ns
+    bits = sum(int(rate) * int(length) for rate, length in zip(capacity.bit_s, lasts, strict=True)) / 1e9
+    # Each piece of a spell loses less than what 1000 bit/s carry in it, and a bit.
+    lost = sum((int(length) // FINEST_NS + 1) * 2 + int(length) * 1e-6 for length in lasts)
+    assert (bits - lost) / OPPORTUNITY_BITS - 1 <= len(found) <= bits / OPPORTUNITY_BITS
+    assert found == sorted(found)
+    assert all(0 < at <= capacity.end_ns for at in found)
+    assert all(at % grain.slot_ns == 0 or at == capacity.end_ns for at in found)
+
+
+def test_an_outage_has_no_opportunities_and_bits_are_carried_over_it() -> None:
+    rates = np.array([9000 * 1000, 0, 9000 * 1000])
+    at = np.array([0, SECOND, 2 * SECOND])
+    (found,) = opportunities(Capacity(at, rates, 3 * SECOND), Grain(), Stream(1, "test"))
+    assert len(found) == 1500
+    assert not ((found > SECOND) & (found <= 2 * SECOND)).any()
+
+
+def test_ten_gigabits_for_a_second_are_as_many_opportunities() -> None:
+    course = Capacity(np.zeros(1, np.int64), np.array([10**10]), SECOND)
+    found = np.concatenate(list(opportunities(course, Grain(125_000), Stream(1, "test"))))
+    assert len(found) == 10**10 // OPPORTUNITY_BITS
+    assert len(np.unique(found)) == 8000
+
+
+# --- the same everywhere
+
+PROMISED = {
+    "lte-netherlands": "7a7033f05eeb9c50e222fa4d78faf659add5dfc1dc8451e077f3f78f0cdbbcc4",
+    "5g-window-netherlands": "41bd1b4f090294ca7bfa3b57b271d257bcc54ee4782f88a7ab217122177d7199",
+    "lte-a-korea": "21ffda94d8adb069570128a118636a901b2eaea46a011005b5fb58af77df5f49",
+    "daily-us": "8ff6cba2726c7b824882054656ce9b69afcf7737ea2811bade442a70e4178eb0",
+    "6g-projection": "b539cf2bd59bca34de068baddd208884fca7b3847ecbdfabaa1b7527ff16ae1e",
+}
+"""Of the downlink of the model's own seed and duration: what no machine and no version may change."""
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_values_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
+    model = GENERATORS[name]
+    order = Order(name, model.seed, nanoseconds(model.duration))
+    assert _values(model.make(order)["downlink"], tmp_path) == PROMISED[name]
+
+
+def test_random_numbers_are_the_same_everywhere() -> None:
+    stream = Stream(7, "test")
+    assert [each.hex() for each in stream.uniforms(2).tolist()] == ["0x1.f3a2c7cee83c7p-1", "0x1.c187ca9157f50p-3"]
+    assert [each.hex() for each in stream.normals(2).tolist()] == ["0x1.243de0ea00000p-1", "0x1.69b60cc000000p-4"]
+    assert [stream.below(1000) for _ in range(3)] == [72, 14, 625]
+
+
+def test_normals_are_normal_enough() -> None:
+    drawn = Stream(3, "test").normals(200_000)
+    assert abs(drawn.mean()) < 0.01
+    assert drawn.std() == pytest.approx(1.0, rel=0.01)
+    assert np.quantile(drawn, [0.025, 0.16, 0.84, 0.975]) == pytest.approx([-1.96, -0.994, 0.994, 1.96], abs=0.03)
+
+
+def test_equal_seeds_give_equal_values_and_others_do_not(tmp_path: Path) -> None:
+    model = GENERATORS["lte-netherlands"]
+    order = Order(model.name, 5, 10 * SECOND)
+    values = {_values(model.make(each)["uplink"], tmp_path) for each in (order, order, replace(order, seed=6))}
+    assert len(values) == 2
+    other = _values(GENERATORS["5g-netherlands"].make(replace(order, model="5g-netherlands"))["downlink"], tmp_path)
+    assert other not in values
+
+
+def test_the_radio_model_gives_the_same_again(tmp_path: Path) -> None:
+    link = RadioLink("midband-driving")
+    values = {_values(link.saturated("uplink", 3 * SECOND, seed), tmp_path) for seed in (1, 1, 2)}
+    assert len(values) == 2
+
+
+# --- presets
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("model", ARITHMETIC, ids=lambda model: model.name)
+def test_figures_are_what_the_citation_says(model: Model, seed: int, tmp_path: Path) -> None:
+    rows = compare(model, _made(model, tmp_path, seed, Content.RATE))
+    assert rows
+    assert [row for row in rows if not row.fits] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # tens of millions of packets, on a machine that others use too
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
+def test_figures_are_what_the_citation_says_of_every_opportunity(model: Model, seed: int, tmp_path: Path) -> None:
+    parts = _made(model, tmp_path, seed)
+    rows = compare(model, parts)
+    assert [row for row in rows if not row.fits] == []
+    for written in parts.values():
+        at = written.series.scan().select("at_ns").collect()["at_ns"]
+        assert at.is_sorted()
+        assert 0 <= at[0] <= at[-1] <= written.series.duration_ns
+
+
+@pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
+def test_every_preset_says_what_is_published_and_what_is_not(model: Model) -> None:
+    assert "20" in model.citation  # a year
+    assert "§" in model.citation or "Opensignal" in model.citation
+    assert model.figures
+    for word in ("ublished", "urs:") if model.name != "6g-projection" else ("projection", "nobody has measured"):
+        assert word in model.cited
+    assert len(model.summary) <= 90
+
+
+@pytest.mark.parametrize("every", [DRIVING_NS, SUBWAY_NS])
+def test_handovers_come_as_often_as_published(every: int) -> None:
+    link = RadioLink("lowband-good", handover=Handover(every))
+    gaps = np.diff(_times(link.saturated("uplink", 10 * every, 1)))
+    long = gaps[gaps >= 75_000_000]
+    assert len(long) == 10
+    assert all(75_000_000 < gap < 400_000_000 for gap in long)
+
+
+def test_an_obstacle_takes_the_rate_and_gives_it_back() -> None:
+    values = {
+        "profile": "mmwave", "mobility": "profile", "handover": None,
+        "obstacle": "vehicle", "obstacle-at": (2 * SECOND,), "obstacle-for": 2 * SECOND,
+    }  # fmt: skip
+    order = Order("radio", 1, 6 * SECOND, values=values)
+    at = np.array(_times(GENERATORS["radio"].make(order)["downlink"]))
+    rates = np.bincount(np.maximum(at - 1, 0) // (SECOND // 2), minlength=12) * OPPORTUNITY_BITS * 2 / 1e9
+    assert all(rate == pytest.approx(2.0, rel=0.2) for rate in [*rates[:4], *rates[8:]])
+    assert all(rate == pytest.approx(0.35, rel=0.3) for rate in rates[5:7])
+
+
+# --- like a recording
+
+
+def _courses(recorded: Recorded, seeds: Sequence[int]) -> list[Recorded]:
+    """Series of the model that is fitted to a recording."""
+    model = fit(recorded)
+    courses = [model.capacity(recorded.duration_ns, Stream(seed, "test")) for seed in seeds]
+    chunks = [list(opportunities(each, model.grain, Stream(1, "test opportunities"))) for each in courses]
+    return [Recorded(np.concatenate(each), recorded.duration_ns) for each in chunks]
+
+
+def test_a_long_series_has_the_distribution_of_the_recording_that_it_is_like(archive: Archive) -> None:
+    (recorded,) = like("lte-suburban.up", Path()).parts.values()
+    model, lasts = fit(recorded), 20 * recorded.duration_ns
+    chunks = opportunities(model.capacity(lasts, Stream(1, "test")), model.grain, Stream(1, "test opportunities"))
+    found = closeness(recorded, Recorded(np.concatenate(list(chunks)), lasts)).fitted
+    assert found.rate_ks < 0.06
+    assert found.rate_wasserstein < 0.04
+    assert found.autocorrelation < 0.1
+    assert found.outages_per_minute[1] == pytest.approx(found.outages_per_minute[0], rel=0.5)
+
+
+@pytest.mark.skipif("CELLBED_RECORDED_TRACES" not in os.environ, reason="CELLBED_RECORDED_TRACES names no recordings")
+@pytest.mark.parametrize(
+    "file", ["KPN-5G.up", "TMobile-LTE-short.down", "Verizon-LTE-short.up", "ATT-LTE-driving.down"]
+)
+def test_a_real_recording_is_met_as_closely_as_its_halves_meet(file: str) -> None:
+    folder = Path(os.environ["CELLBED_RECORDED_TRACES"])
+    if not (folder / file).exists():
+        pytest.skip(f"{folder} has no {file}")
+    (recorded,) = like(str(folder / file), Path()).parts.values()
+    distances = [closeness(recorded, each) for each in _courses(recorded, range(1, 6))]
+    halves, fitted = distances[0].halves, [each.fitted for each in distances]
+    assert np.mean([each.rate_ks for each in fitted]) <= halves.rate_ks
+    assert np.mean([each.rate_wasserstein for each in fitted]) <= halves.rate_wasserstein
+    assert np.mean([each.autocorrelation for each in fitted]) <= max(halves.autocorrelation, 0.12)
+    per_minute = np.mean([each.outages_per_minute[1] for each in fitted])
+    assert per_minute == pytest.approx(fitted[0].outages_per_minute[0], rel=0.5)
+    together = np.mean([each.together[1] for each in fitted])
+    assert together == pytest.approx(fitted[0].together[0], rel=0.15)
+
+
+@given(some.integers(0, 2**32), some.integers(25, 60), some.floats(0.0, 0.2), some.integers(1, 2000))
+@settings(max_examples=25, deadline=None)
+def test_any_recording_that_is_long_enough_is_fitted(seed: int, seconds: int, gaps: float, per_second: int) -> None:
+    draw = np.random.default_rng(seed)
+    at = np.sort(draw.integers(1, seconds * SECOND, seconds * per_second))
+    for begin in draw.integers(0, seconds * SECOND, int(gaps * 10)):
+        at = at[(at < begin) | (at > begin + SECOND // 2)]
+    recorded = Recorded(at, seconds * SECOND)
+    if int(recorded.outages(200_000_000)[1].sum()) > recorded.duration_ns - 21 * SECOND:
+        return  # too little is left to be fitted
+    (generated,) = _courses(recorded, [1])
+    assert (np.diff(generated.at_ns) >= 0).all()
+    assert 0 < generated.at_ns[0] <= generated.at_ns[-1] <= recorded.duration_ns
+    assert len(generated.at_ns) == pytest.approx(len(at), rel=0.5)
+
+
+def test_a_series_is_no_distance_from_itself(archive: Archive) -> None:
+    (recorded,) = like("lte-suburban.up", Path()).parts.values()
+    itself = closeness(recorded, recorded).fitted
+    assert (itself.rate_ks, itself.rate_wasserstein, itself.autocorrelation) == (0, 0, 0)
+    assert itself.outage_wasserstein_s == 0
+    # A rate twice as high is one mean away.
+    twice = Recorded(np.repeat(recorded.at_ns, 2), recorded.duration_ns)
+    assert closeness(recorded, twice).fitted.rate_wasserstein == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_wandering_rate_keeps_its_bounds_and_its_mean() -> None:
+    course = Wander(50e6, 10e6, 20e6, 80e6, 2 * SECOND).capacity(600 * SECOND, Stream(1, "test"))
+    assert 20e6 <= course.bit_s.min() <= course.bit_s.max() <= 80e6
+    assert course.bit_s.mean() == pytest.approx(50e6, rel=0.05)
+    assert course.bit_s.std() == pytest.approx(10e6, rel=0.15)
+
+
+# --- the command
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["generate", *words], env={"COLUMNS": "120"})
+
+
+def test_the_list_has_a_line_for_each_generator() -> None:
+    listed = _run()
+    assert listed.exit_code == 0, listed.output
+    lines = listed.stdout.splitlines()
+    for name, model in GENERATORS.items():
+        assert [line for line in lines if line.split()[:1] == [name] and model.summary in line], name
+    assert [each["name"] for each in json.loads(_run("--json").stdout)] == list(GENERATORS)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_help_shows_citation_and_parameters(name: str) -> None:
+    shown = _run(name, "--help")
+    assert shown.exit_code == 0, shown.output
+    words = " ".join(shown.stdout.split())
+    for parameter in GENERATORS[name].parameters:
+        assert f"--{parameter.name}" in words
+    assert GENERATORS[name].citation.split(",")[0] in words
+    for option in ("--seed", "--duration", "--name", "--replace", "--json"):
+        assert option in words
+
+
+def test_an_entry_says_that_it_is_synthetic_and_of_whom(bare_archive: Archive) -> None:
+    made = _run("5g-window-netherlands", "--duration", "5 s", "--seed", "4", "--json")
+    assert made.exit_code == 0, made.output
+    entry = bare_archive.entry("5g-window-netherlands")
+    about = entry.about
+    assert (about.origin, about.technology, about.obstacle) == ("synthetic", "5g", "window")
+    assert "Mishchenko" in (about.citation or "")
+    assert "not recorded on any network" in (about.note or "")
+    (step,) = entry.history
+    assert (step.how["model"], step.how["seed"]) == ("5g-window-netherlands", 4)
+    assert step.tool.startswith("cellbed ")
+    told = json.loads(made.stdout)["parts"]["uplink"]
+    assert told["values_sha256"] == step.how["values_sha256"]["uplink"]
+    values = bare_archive.series("5g-window-netherlands", "uplink").scan().collect()["at_ns"].to_numpy()
+    digest = hashlib.sha256(hashlib.sha256(values.astype("<i8").tobytes()).digest()).hexdigest()
+    assert digest == told["values_sha256"]
+    trace = resolve("5g-window-netherlands.up", Path()).trace
+    assert trace.duration_ns == 5 * SECOND
+
+
+def test_like_names_the_recording_and_tells_how_close(archive: Archive) -> None:
+    made = _run("markov", "--like", "lte-suburban", "--name", "other-suburban")
+    assert made.exit_code == 0, made.output
+    for words in ("between its halves", "Kolmogorov-Smirnov", "outages per minute", "other-suburban.up"):
+        assert words in made.stdout
+    entry = archive.entry("other-suburban")
+    assert set(entry.parts) == {"uplink", "downlink"}
+    (step,) = entry.history
+    assert step.of["lte-suburban uplink"] == archive.entry("lte-suburban").parts["uplink"].sha256
+    assert 0 < step.how["closeness"]["uplink"]["fitted"]["rate_ks"] < 1
+    assert entry.about.licence is None
+
+
+def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
+    made = _run("radio", "--duration", "2 s", "--as", "rate", "--name", "rates")
+    assert made.exit_code == 0, made.output
+    assert bare_archive.series("rates", "uplink").content is Content.RATE
+    assert bare_archive.entry("rates").parts["downlink"].rows == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["lte-nederlands"], "did you mean 'lte-netherlands'?"),
+        (["markov"], "Missing option '--like'"),
+        (["markov", "--like", "nothing-here"], "nothing-here"),
+        (["radio", "--obstacle", "body"], "write --profile mmwave"),
+        (["radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "1 s, 2 s"], "before the other"),
+        (["radio", "--profile", "moon"], "moon"),
+        (["wander", "--uplink-mean", "50 Mbit/s"], "is not from --uplink-low to --uplink-high"),
+        (["wander", "--uplink-low", "5"], "has no unit"),
+        (["wander", "--deviation", "much"], "'much' is no number"),
+        (["wander", "--duration", "0 s"], "more than nothing"),
+        (["wander", "--duration", "9999 h"], "at most 31 days"),
+        (["wander", "--duration", "10 min", "--downlink-high", "100 Gbit/s"], "write --as rate, or less"),
+        (["daily", "--busiest-hour", "3.5"], "is the --quietest-hour too"),
+        (["lte-netherlands", "--name", "Not A Name", "--duration", "1 s"], "cannot be a name"),
+        (["lte-netherlands", "--name", "lte-suburban"], "lte-suburban"),
+        (["lte-netherlands", "--seed", "-1"], "greater than or equal to 0"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words: list[str], answer: str, archive: Archive) -> None:
+    from cellbed.errors import CellbedError
+
+    made = _run(*words)
+    message = str(made.exception) if isinstance(made.exception, CellbedError) else made.output
+    assert made.exit_code != 0
+    assert answer in " ".join(message.split())
+    assert "Traceback" not in made.output
+    assert archive.names() == ["5g-midband", "lte-suburban"]
+
+
+def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_path: Path) -> None:
+    path = tmp_path / "short.up"
+    path.write_text("".join(f"{stamp}\n" for stamp in range(1, 5000)))
+    made = _run("markov", "--like", str(path))
+    assert "needs at least 20 s" in str(made.exception)
+    assert bare_archive.names() == ["5g-midband", "lte-suburban"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cellbed traces generate lte-n", {"lte-netherlands"}),
+        ("cellbed traces generate radio --obstacle b", {"body"}),
+    ],
+)
+def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
+    words = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
+    done = subprocess.run(begin, env=os.environ | words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert set(done.stdout.split()) == offered
+
+
+def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:
+    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "mmwave-driving-us"]
+    with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
+        while not list(bare_archive.folder.glob(".*/uplink.parquet")):
+            assert making.poll() is None
+            time.sleep(0.05)
+        making.send_signal(signal.SIGINT)
+        _, told = making.communicate(timeout=60)
+    assert making.returncode == 130
+    assert b"Traceback" not in told
+    assert list(bare_archive.folder.glob("**/*.parquet")) == []
+
+
+def test_profiles_are_those_of_the_scenario() -> None:
+    from cellbed.scenario.radio import PROFILES as KNOWN
+
+    assert KNOWN == PROFILES

@@ -1,0 +1,455 @@
+"""Public data sets: each one's documented layout becomes entries that a scenario can name."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+import source_examples as examples
+from cellbed.errors import CellbedError
+from cellbed.recordings import read_recording
+from cellbed.recordings.importing import recognise
+from cellbed.traces import Archive, TraceError, open_archive
+from cellbed.traces.draft import Draft
+from cellbed.traces.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
+from cellbed.traces.sources.download import Patience
+from cellbed.traces.sources.reading import reading
+from cellbed.traces.sources.source import Checksum, Listing, RemoteFile
+from file_server import FileServer, file_server
+
+CELLBED = Path(os.environ.get("VIRTUAL_ENV", Path(__file__).parents[1] / ".venv")) / "bin" / "cellbed"
+RECORDED = os.environ.get("CELLBED_RECORDED_TRACES")
+S = 1_000_000_000
+
+
+class Silent:
+    def downloading(self, name: str, done: int, total: int | None) -> None: ...
+    def unpacking(self, name: str) -> None: ...
+    def kept(self, count: int) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path
+
+
+@pytest.fixture
+def archive(home: Path) -> Archive:
+    return open_archive()
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as server:
+        yield server
+
+
+def taken(source: Source, archive: Archive, wish: Wish) -> Fetched:
+    return fetch(source, archive, wish, Silent(), recognise, Patience(2, 0.01, 2.0))
+
+
+def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **wish: Any) -> Fetched:
+    """What becomes of files that somebody has downloaded."""
+    folder.mkdir()
+    for path, content in files.items():
+        (folder / path).write_bytes(content)
+    return taken(find_source(name), archive, Wish(given=[folder / path for path in files], **wish))
+
+
+def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
+    return archive.series(name, part).scan().collect().rows()
+
+
+def test_every_source_says_all_that_one_must_know() -> None:
+    assert {source.name for source in SOURCES} == {
+        *("mahimahi", "cellreplay", "kpn", "lumos5g", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu", "fcc"),
+        *("monroe", "5g-edge-study", "aws-round-trips"),
+    }
+    page = (Path(__file__).parents[1] / "docs" / "sources.md").read_text()
+    for source in SOURCES:
+        assert f"| `{source.name}` |" in page
+        for text in (
+            source.title,
+            source.page,
+            source.licence,
+            source.terms,
+            source.citation,
+            source.layout,
+            source.checked,
+        ):
+            assert text, source.name
+        assert source.page.startswith("https://"), source.name
+        assert source.doubt or source.status == "documented", source.name
+        assert (source.remote is None) == (source.status == "uncertain"), source.name
+        for remote in source.remote if isinstance(source.remote, tuple) else ():
+            assert remote.address.startswith("https://")
+            assert not Path(remote.path).is_absolute()
+
+
+def test_mahimahis_recordings(archive: Archive, tmp_path: Path) -> None:
+    result = given("mahimahi", archive, examples.mahimahi(), tmp_path / "got")
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
+    entry = archive.entry("att-lte-driving-2016")
+    about = entry.about
+    assert (about.technology, about.operator, about.mobility, about.date) == ("4g", "AT&T", "driving", "2016")
+    assert archive.entry("tmobile-umts-driving").about.technology == "3g"
+    assert (entry.parts["uplink"].duration_ns, entry.parts["uplink"].rows) == (100_000_000, 100)
+    assert (entry.parts["downlink"].duration_ns, entry.parts["downlink"].rows) == (50_000_000, 100)
+    assert rows(archive, "att-lte-driving-2016", "downlink")[:3] == [(1_000_000,), (1_000_000,), (2_000_000,)]
+    assert entry.history[-1].how == {"source": "mahimahi", "file": "ATT-LTE-driving-2016.down"}
+    assert set(entry.history[-1].of) == {"ATT-LTE-driving-2016.up", "ATT-LTE-driving-2016.down"}
+
+
+def test_kpns_recordings_are_known_by_the_names_of_the_testbed(archive: Archive, tmp_path: Path) -> None:
+    files = {
+        name: examples.lines(*range(1, 50)) for name in ("KPN_5G.up", "KPN_5G_low_band.down", "KPN_4G.up", "other.up")
+    }
+    assert given("kpn", archive, files, tmp_path / "got").kept == ["kpn-lte", "kpn-5g", "kpn-5g-window"]
+    assert archive.entry("kpn-5g-window").about.obstacle == "window"
+
+
+def test_cellreplays_recording_keeps_both_workloads(archive: Archive, tmp_path: Path) -> None:
+    result = given("cellreplay", archive, {"cellular-traces.zip": examples.cellreplay()}, tmp_path / "got")
+    assert result.kept == ["cellreplay-tmobile-driving"]
+    entry = archive.entry("cellreplay-tmobile-driving")
+    assert (entry.about.operator, entry.about.mobility) == ("T-Mobile", "driving")
+    # 1001 opportunities of 1400 bytes carry as much as 934 of 1500.
+    assert entry.parts["uplink"].rows == 1001 * 1400 // 1500
+    assert entry.parts["uplink"].duration_ns == 1 * S
+    recording = read_recording(archive.recording("cellreplay-tmobile-driving"))
+    assert recording.description.light is not None
+
+
+def test_lumos_runs_become_entries(archive: Archive, tmp_path: Path) -> None:
+    result = given("lumos5g", archive, {"Lumos5G-v1.0.zip": examples.lumos5g()}, tmp_path / "got")
+    assert result.kept == ["lumos5g-walking-cw-run-001", "lumos5g-driving-cw-run-002"]
+    assert rows(archive, "lumos5g-walking-cw-run-001", "downlink")[:2] == [(0, 600e6), (1 * S, 601e6)]
+    about = archive.entry("lumos5g-driving-cw-run-002").about
+    assert (about.band, about.technology) == ("mmwave", "5g")
+    assert about.note is not None
+    assert "on 5G 50% of the time" in about.note
+    assert archive.entry("lumos5g-driving-cw-run-002").parts["downlink"].rows == 9
+    assert "1 of 10 seconds" in result.notes["lumos5g-driving-cw-run-002"][0]
+
+
+def test_corks_drives_of_2018(archive: Archive, tmp_path: Path) -> None:
+    result = given("cork-4g", archive, {"LTE_Dataset.zip": examples.cork_4g()}, tmp_path / "got")
+    assert result.kept == ["cork-4g-bus-a-2018-02-05-133550", "cork-4g-pedestrian-b-2018-01-17-155648"]
+    about = archive.entry("cork-4g-pedestrian-b-2018-01-17-155648").about
+    assert (about.mobility, about.date, about.technology) == ("walking", "2018-01-17", "4g")
+    (of, why), *others = result.left_out.items()
+    assert not others
+    assert of == "Dataset/static/B_2018.01.18_15.56.48.csv"
+    assert "not as documented" in why
+
+
+def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
+    result = given("cork-5g", archive, {"5G-production-dataset.zip": examples.cork_5g()}, tmp_path / "got")
+    name = "cork-5g-driving-b-2019-12-14-101630"
+    assert result.kept == [name, "cork-5g-netflix-static-animated-rickandmorty-b-2019-12-14-101630"]
+    assert rows(archive, name, "downlink") == [(0, 100e6), (1 * S, 150e6), (3 * S, 40e6)]
+    assert rows(archive, name, "round-trip") == [(1 * S, 40_000_000), (3 * S, 74_500_000)]
+    assert "uplink" not in archive.entry(name).parts
+    assert result.notes[name] == ["the phone's clock was set back 1 times, by 2 s at most; time stands still there"]
+    about = archive.entry(name).about
+    assert (about.technology, about.note) == ("5g", "On 5G 60%, LTE 40% of the rows.")
+    note = archive.entry(result.kept[1]).about.note
+    assert note is not None
+    assert "player's" in note
+
+
+def test_belgian_logs(archive: Archive, tmp_path: Path) -> None:
+    result = given("belgium-4g", archive, {"logs_all.zip": examples.belgium()}, tmp_path / "got")
+    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+    entry = archive.entry("belgium-4g-foot-0002")
+    assert (entry.about.mobility, entry.about.date) == ("walking", "2016-01-18")
+    assert rows(archive, "belgium-4g-bus-0001", "downlink") == [(0, 8e6), (1 * S, 4e6), (3 * S, 4e6)]
+    assert entry.parts["downlink"].duration_ns == 4 * S
+    assert result.left_out == {
+        "report_car_0003.log": "report_car_0003.log:1: 1 lines of this log do not have six numbers, this one first"
+    }
+
+
+def test_norwegian_logs_are_found_through_the_servers_pages(archive: Archive, server: FileServer) -> None:
+    server.files = examples.norway()
+    source = find_source("norway-3g")
+    assert isinstance(source.remote, Listing)
+    result = taken(source, archive, Wish(address=f"{server.address}/logs/"))
+    assert result.kept == ["norway-3g-bus-ljansbakken-oslo-2010-09-28-1407"]
+    entry = archive.entry(result.kept[0])
+    assert (entry.about.mobility, entry.about.date, entry.about.operator) == ("bus", "2010-09-28", "Telenor")
+    assert list(entry.history[-1].of) == ["bus.ljansbakken-oslo/report.2010-09-28_1407CEST.log"]
+
+
+def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="--as uplink or --as downlink"):
+        given("nyu", archive, examples.nyu(), tmp_path / "one")
+    result = given("nyu", archive, examples.nyu(), tmp_path / "two", way="uplink")
+    assert sorted(result.kept) == ["nyu-lte-2020-bb61", "nyu-lte-7train1"]
+    assert rows(archive, "nyu-lte-7train1", "uplink") == [(0, 0.57e6), (1 * S, 512e3), (2 * S, 4e6)]
+    assert rows(archive, "nyu-lte-2020-bb61", "uplink")[0] == (0, 12.6e6)
+    note = archive.entry("nyu-lte-7train1").about.note
+    assert note is not None
+    assert note.startswith("Taken for the uplink by who fetched it")
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_the_fccs_tests_are_laid_one_behind_the_other(archive: Archive, tmp_path: Path, header: bool) -> None:
+    result = given("fcc", archive, {"data-raw-2016-jun.tar.gz": examples.fcc(header=header)}, tmp_path / "got")
+    assert result.kept == ["fcc-2016-06-unit-7", "fcc-2016-06-unit-8"]
+    series = [(at * 5 * S, 8e6 * (1 + at % 3)) for at in range(6)]
+    assert rows(archive, "fcc-2016-06-unit-7", "downlink") == series
+    assert archive.entry("fcc-2016-06-unit-7").parts["downlink"].duration_ns == 30 * S
+    assert rows(archive, "fcc-2016-06-unit-7", "round-trip") == [(hour * 3600 * S, 20_000_000) for hour in range(3)]
+    assert list(archive.entry("fcc-2016-06-unit-8").parts) == ["downlink"]
+
+
+def test_monroes_pings_become_an_entry_an_operator(archive: Archive, tmp_path: Path) -> None:
+    result = given("monroe", archive, {"ping.json": examples.monroe()}, tmp_path / "got")
+    assert result.kept == ["monroe-telenor-node-48-2016-05-12-102454", "monroe-telia-node-48-2016-05-12-102454"]
+    assert rows(archive, result.kept[0], "round-trip") == [(0, 40_500_000), (1 * S, None), (2 * S, 42_500_000)]
+
+
+def test_files_of_sets_without_an_address_are_recognised(archive: Archive, tmp_path: Path) -> None:
+    ping = examples.lines(
+        "PING ec2.eu-west-3.amazonaws.com (52.46.72.14) 56(84) bytes of data.",
+        *(
+            f"[{1718600000 + at}.25] 64 bytes from 52.46.72.14: icmp_seq={at} ttl=240 time=19.{at} ms"
+            for at in (1, 2, 4)
+        ),
+    )
+    result = given("aws-round-trips", archive, {"eu-west-3.txt": ping, "notes.bin": b"\0\1"}, tmp_path / "got")
+    assert result.kept == ["aws-round-trips-eu-west-3"]
+    assert list(result.left_out) == ["notes.bin"]
+    answers = [round_trip for _, round_trip in rows(archive, result.kept[0], "round-trip")]
+    assert [each for each in answers if each] == [19_100_000, 19_200_000, 19_400_000]
+    assert [step.what for step in archive.entry(result.kept[0]).history] == ["imported", "fetched"]
+
+
+@pytest.mark.parametrize("name", ["monroe", "5g-edge-study", "aws-round-trips"])
+def test_what_is_uncertain_is_not_downloaded_but_explained(archive: Archive, name: str) -> None:
+    with pytest.raises(TraceError, match=r"cannot be downloaded by itself: .*--from FILE"):
+        taken(find_source(name), archive, Wish())
+
+
+def at_server(source: Source, server: FileServer, files: dict[str, bytes]) -> Source:
+    """A source as it would be if this server had it, with the checksums that the files have."""
+    import hashlib
+
+    server.files |= {f"/{name}": content for name, content in files.items()}
+    remote = tuple(
+        RemoteFile(f"{server.address}/{name}", name, Checksum("sha256", hashlib.sha256(content).hexdigest()))
+        for name, content in files.items()
+    )
+    return replace(source, remote=remote)
+
+
+def test_a_data_set_is_downloaded_checked_and_converted(archive: Archive, server: FileServer, home: Path) -> None:
+    source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
+    server.cut_after["/5G-production-dataset.zip"] = [100]
+    result = taken(source, archive, Wish())
+    assert result.kept == ["cork-5g-driving-b-2019-12-14-101630"]
+    assert result.unwanted == 1  # video sessions are no measure of a network
+    assert not [path for path in (home / "cache").rglob("*") if path.is_file() and path.name != ".lock"]
+    more = taken(source, archive, Wish(everything=True))
+    assert (more.there, len(more.kept)) == (result.kept, 1)
+
+
+def test_a_wrong_checksum_keeps_everything_out(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
+    server.files["/5G-production-dataset.zip"] += b"x"
+    with pytest.raises(TraceError, match="not what its publisher says"):
+        taken(source, archive, Wish())
+    assert not [name for name in archive.names() if name.startswith("cork")]
+
+
+def test_a_data_set_that_moved_is_taken_from_where_it_is(archive: Archive, server: FileServer) -> None:
+    server.files = {"/new/2023.tar.gz": examples.fcc(header=True)}
+    result = taken(find_source("fcc"), archive, Wish(address=f"{server.address}/new/2023.tar.gz", most_entries=1))
+    assert result.kept == ["fcc-2016-06-unit-7"]
+    assert result.unwanted == 1
+    with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
+        taken(find_source("mahimahi"), archive, Wish(address=f"{server.address}/traces/"))
+    assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
+
+
+def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("mahimahi"), server, examples.mahimahi())
+    del server.files["/ATT-LTE-driving-2016.up"]
+    result = taken(source, archive, Wish())
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
+    assert list(archive.entry("att-lte-driving-2016").parts) == ["downlink"]
+    assert list(result.left_out) == ["ATT-LTE-driving-2016.up"]
+
+
+def test_a_large_archive_is_refused(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="more than 100 bytes come out"):
+        given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "got", most_unpacked_bytes=100)
+
+
+def test_other_files_are_told_from_the_data_set(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no file of the documented layout"):
+        given("cork-4g", archive, {"a.csv": b"x,y\n1,2\n"}, tmp_path / "got")
+    with pytest.raises(TraceError, match="there is no file or folder"):
+        taken(find_source("cork-4g"), archive, Wish(given=[tmp_path / "nowhere"]))
+
+
+def test_a_folder_is_converted_where_it_is(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
+    assert taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
+
+
+def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:
+    given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "one", only="*-bus-*")
+    result = given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "two", replace=True)
+    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+    assert not result.there
+
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize("name", ["mahimahi", "cellreplay", "lumos5g", "cork-4g", "belgium-4g", "nyu", "fcc", "monroe"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"",
+        lambda text: b"\0\xff" * 50,
+        lambda text: text[: len(text) // 2] + b"\xfe,,\n-1 x\n" + text,
+        bytes.upper,
+    ],
+    ids=["empty", "noise", "spliced", "capitals"],
+)
+def test_malformed_files_are_refused_in_one_line(name: str, damage: Damage, archive: Archive, tmp_path: Path) -> None:
+    light = {f"{way}-{kind}" for way in ("up", "down") for kind in ("delay-light-pdo", "heavy-pdo")}
+    lumos = "run_num,seq_num,nrStatus,Throughput,mobility_mode,trajectory_direction"
+    tests = "unit_id,dtime,target,fetch_time,bytes_sec_interval,sequence,successes"
+    plain: dict[str, bytes] = {
+        "mahimahi": examples.mahimahi(),
+        "cellreplay": dict.fromkeys(light, examples.lines(*range(9))),
+        "lumos5g": {"Lumos5G-v1.0.csv": examples.lines(lumos, "1,1,N,5,walking,CW")},
+        "cork-4g": {"A_2018.02.05_13.35.50.csv": b"Timestamp,NetworkMode,DL_bitrate\n2018.02.05_13.35.50,LTE,7\n"},
+        "belgium-4g": {"report_bus_0001.log": examples.commute_log(1453121790686, 1000)},
+        "nyu": examples.nyu(),
+        "fcc": {"curr_httpgetmt.csv": examples.lines(tests, "7,x,y,1,2,0,1")},
+        "monroe": {"ping.json": examples.monroe()},
+    }[name]
+    files = {path: damage(content) for path, content in plain.items()}
+    said = []
+    try:
+        said += given(name, archive, files, tmp_path / "got", way="downlink").left_out.values()
+    except TraceError as error:
+        said.append(str(error))
+    assert not [each for each in said if "\n" in each]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([CELLBED, "traces", "fetch", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_lists_what_there_is() -> None:
+    listed = run()
+    assert listed.returncode == 0
+    assert "cork-5g" in listed.stdout
+    told = json.loads(run("--json").stdout)
+    assert [each["name"] for each in told] == [source.name for source in SOURCES]
+    mahimahi = next(each for each in told if each["name"] == "mahimahi")
+    assert all(each["checksum"].startswith("git-blob:") for each in mahimahi["files"])
+
+
+def test_the_command_fetches_and_says_what_came_of_it(server: FileServer, tmp_path: Path) -> None:
+    server.files = {"/logs_all.zip": examples.belgium()}
+    done = run("belgium-4g", "--address", f"{server.address}/logs_all.zip")
+    assert (done.returncode, done.stdout.splitlines()) == (0, [
+        "belgium-4g-bus-0001; 1 of 4 lines last no time and are left out",
+        "belgium-4g-foot-0002; 1 of 4 lines last no time and are left out",
+    ])  # fmt: skip
+    assert "left out: report_car_0003.log" in done.stderr
+    assert "licence: not stated" in done.stderr
+    assert "\x1b" not in done.stderr
+    again = run("belgium-4g", "--address", f"{server.address}/logs_all.zip", "--json")
+    assert json.loads(again.stdout)["there"] == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+
+
+def test_the_command_refuses_in_one_line() -> None:
+    done = run("cork")
+    assert done.returncode == 2
+    assert done.stderr == "error: no data set is called 'cork': did you mean cork-4g or cork-5g?\n"
+
+
+@pytest.mark.skipif(RECORDED is None, reason="CELLBED_RECORDED_TRACES names no folder of recorded traces")
+def test_recorded_mahimahi_files(archive: Archive) -> None:
+    result = taken(find_source("mahimahi"), archive, Wish(given=[Path(str(RECORDED))], only="att-*"))
+    assert result.kept == ["att-lte-driving"]
+    assert archive.entry("att-lte-driving").parts["uplink"].duration_ns > 1000 * S
+
+
+FUZZED = {
+    "lumos5g": {"Lumos5G-v1.0.zip": examples.lumos5g()},
+    "cork-5g": {"5G-production-dataset.zip": examples.cork_5g()},
+    "belgium-4g": {"logs_all.zip": examples.belgium()},
+    "nyu": {"7Train1.csv": examples.nyu()["7Train1.csv"]},
+    "fcc": {"data-raw-2016-jun.tar.gz": examples.fcc(header=True)},
+    "monroe": {"ping.json": examples.monroe()},
+}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given_by(
+    name=st.sampled_from(sorted(FUZZED)),
+    noise=st.binary(max_size=30) | st.sampled_from([b"\n", b",", b"-", b"9" * 25, b"nan", b"inf", b'"', b"\r\n\r\n"]),
+    at=st.floats(0, 1, exclude_max=True),
+    replaced=st.integers(0, 40),
+)
+def test_whatever_is_in_a_file_it_is_read_or_refused(
+    name: str, noise: bytes, at: float, replaced: int, tmp_path: Path
+) -> None:
+    source = find_source(name)
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        for path, content in plain_files(FUZZED[name]).items():
+            begin = int(at * len(content))
+            place = Path(folder) / "set" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content[:begin] + noise + content[begin + replaced :])
+        with contextlib.suppress(CellbedError):
+            for number, recording in enumerate(source.convert(Path(folder) / "set", "downlink")):
+                draft = Draft(Path(folder) / str(number), recording.about)
+                draft.folder.mkdir()
+                assert callable(recording.fill)
+                with contextlib.suppress(CellbedError), reading(recording.of):
+                    recording.fill(draft)
+                    assert draft.parts
+
+
+def plain_files(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files, those of archives by themselves."""
+    found: dict[str, bytes] = {}
+    for name, content in files.items():
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(io.BytesIO(content)) as packed:
+                found |= {each: packed.read(each) for each in packed.namelist()}
+        elif name.endswith(".gz"):
+            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+                found |= {each.name: cast(Any, tar.extractfile(each)).read() for each in tar}
+        else:
+            found[name] = content
+    return found

@@ -1,0 +1,161 @@
+"""Archives that nobody vouches for: what is in them comes out, and nothing else happens."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cellbed.traces import TraceError
+from cellbed.traces.sources.unpack import is_archive, plain_bytes, unpack
+
+Files = dict[str, bytes]
+
+
+def zipped(path: Path, files: Files) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def tarred(path: Path, files: Files) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+Make = Callable[[Path, Files], Path]
+BOTH = pytest.mark.parametrize(("make", "name"), [(zipped, "a.zip"), (tarred, "a.tar.gz")])
+
+
+def taken(archive: Path, folder: Path, wanted: str = "", most: int = 10**6) -> Files:
+    folder.mkdir(exist_ok=True)
+    unpack(archive, folder, wanted, most, lambda _: None)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@BOTH
+def test_the_wanted_files_come_out(make: Make, name: str, tmp_path: Path) -> None:
+    files = {"set/a.csv": b"1\n" * 100, "set/deep/b.csv": b"2", "set/c.txt": b"3"}
+    archive = make(tmp_path / name, files)
+    assert is_archive(archive)
+    assert taken(archive, tmp_path / "all") == files
+    assert taken(archive, tmp_path / "some", r"\.csv$") == {
+        name: files[name] for name in ("set/a.csv", "set/deep/b.csv")
+    }
+
+
+@BOTH
+def test_what_file_managers_leave_stays_in(make: Make, name: str, tmp_path: Path) -> None:
+    files = {"set/a.csv": b"1", "__MACOSX/set/._a.csv": b"x", "set/.DS_Store": b"x", "set/._a.csv": b"x"}
+    assert list(taken(make(tmp_path / name, files), tmp_path / "out")) == ["set/a.csv"]
+
+
+@BOTH
+@pytest.mark.parametrize("evil", ["../evil", "/etc/evil", "a/../../evil", "a\\..\\evil", "C:/evil", "a\nb"])
+def test_no_file_leaves_its_folder(make: Make, name: str, evil: str, tmp_path: Path) -> None:
+    archive = make(tmp_path / name, {"good": b"1", evil: b"x"})
+    with pytest.raises(TraceError, match="would leave its folder"):
+        taken(archive, tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.rglob("*evil*")) == []
+
+
+@BOTH
+def test_a_bomb_does_not_go_off(make: Make, name: str, tmp_path: Path) -> None:
+    archive = make(tmp_path / name, {"one": bytes(600_000), "two": bytes(600_000)})
+    assert archive.stat().st_size < 10_000
+    with pytest.raises(TraceError, match="more than 1,000,000 bytes come out"):
+        taken(archive, tmp_path / "out")
+
+
+def test_a_zip_file_that_lies_about_a_size_is_found_out(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "a.zip", {"one": bytes(600_000)})
+    lying = archive.read_bytes().replace((600_000).to_bytes(4, "little"), (6).to_bytes(4, "little"))
+    archive.write_bytes(lying)
+    with pytest.raises(TraceError):
+        taken(archive, tmp_path / "out")
+
+
+def test_links_and_devices_are_refused(tmp_path: Path) -> None:
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
+        archive = tmp_path / "a.tar"
+        with tarfile.open(archive, "w") as tar:
+            info = tarfile.TarInfo("link")
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        with pytest.raises(TraceError, match="not a regular file"):
+            taken(archive, tmp_path / "out")
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr(link, "/etc/passwd")
+    with pytest.raises(TraceError, match="not a regular file"):
+        taken(tmp_path / "a.zip", tmp_path / "out2")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "twice.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("a", "1")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            packed.writestr("a", "2")
+    with pytest.raises(TraceError, match="cannot unpack"):
+        taken(archive, tmp_path / "out")
+
+
+@BOTH
+def test_a_damaged_archive_is_named(make: Make, name: str, tmp_path: Path) -> None:
+    archive = make(tmp_path / name, {"a": bytes(range(256)) * 100})
+    content = archive.read_bytes()
+    middle = len(content) // 3
+    archive.write_bytes(content[:middle] + b"\xff" * 20 + content[middle + 20 :])
+    with pytest.raises(TraceError, match=name):
+        taken(archive, tmp_path / "out")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(min_size=1, max_size=400), at=st.integers(0, 10_000), kind=st.sampled_from(["zip", "tar"]))
+def test_no_damage_whatever_ends_in_a_traceback(noise: bytes, at: int, kind: str, tmp_path: Path) -> None:
+    files = {"set/a.csv": b"1,2\n" * 50, "set/b.csv": b"3"}
+    archive = zipped(tmp_path / "a.zip", files) if kind == "zip" else tarred(tmp_path / "a.tar.gz", files)
+    content = bytearray(archive.read_bytes())
+    at %= len(content)
+    content[at : at + len(noise)] = noise
+    archive.write_bytes(content)
+    folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
+    assert is_archive(archive)
+    with contextlib.suppress(TraceError):
+        taken(archive, folder)
+    assert all(path.name in ("a.zip", "a.tar.gz") or path.name.startswith("out-") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "A.ZIP", "a.tar"])
+@pytest.mark.parametrize("content", [b"", b"<html>Please log in</html>", b"PK\x03\x04", b"\x1f\x8b\x08"])
+def test_what_is_only_called_an_archive_is_said_to_be_damaged(name: str, content: bytes, tmp_path: Path) -> None:
+    archive = tmp_path / name
+    archive.write_bytes(content)
+    with pytest.raises(TraceError, match=name):
+        taken(archive, tmp_path / "out")
+
+
+def test_a_gzip_file_is_opened_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"hello"))
+    assert plain_bytes(path, 5) == b"hello"
+    with pytest.raises(TraceError, match="more than 4 bytes"):
+        plain_bytes(path, 4)
+    path.write_bytes(gzip.compress(b"hello" * 100)[:-9])
+    with pytest.raises(TraceError, match="cannot read"):
+        plain_bytes(path, 1000)
