@@ -445,6 +445,7 @@ mod tests {
             ("t,rate\n1,1\n0,1\n", 3, "in order of time"),
             ("t,rate\n0,1\n1,-1\n", 3, "-1000000 bit/s"),
             ("t,rate\n0,1\n1,inf\n", 3, "not a number"),
+            ("t,rate\n0,1\n1,1e7\n", 3, "bit/s cannot be"),
             ("t,rate\n0,1\n1\n", 3, "no cell 2"),
             ("t,rate\n0,1\n1,\n", 3, "--missing"),
         ] {

@@ -17,7 +17,7 @@ use crate::error::{ImportError, Place, Result, Seconds};
 use crate::target::{Part, Target};
 
 /// Rows of a group: what is held in memory, and what a reader takes at once.
-const GROUP: usize = 1 << 19;
+const GROUP: usize = 1 << 18;
 
 /// The longest trace that can be played, as in Mahimahi's format: 2³² ms, some 49 days.
 const LONGEST_TRACE_NS: i64 = u32::MAX as i64 * 1_000_000;

@@ -1,0 +1,175 @@
+//! Whatever a file holds, an importer gives series of some length or says in one line what is wrong.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::Path;
+
+use cellbed_link::Trace;
+use cellbed_traces::{Imported, Nowhere, Request, import};
+use proptest::prelude::*;
+
+const REQUESTS: [(&str, &str); 7] = [
+    ("mahimahi", r#"{"format":"mahimahi","direction":"uplink"}"#),
+    ("capture", r#"{"format":"capture"}"#),
+    (
+        "capture",
+        r#"{"format":"capture","flow":["udp"],"all_flows":true,"each_packet":true}"#,
+    ),
+    ("iperf3", r#"{"format":"iperf3"}"#),
+    (
+        "netem_trace",
+        r#"{"format":"netem-trace","direction":"uplink","delays":"one-way"}"#,
+    ),
+    ("ping", r#"{"format":"ping"}"#),
+    (
+        "columns",
+        r#"{"format":"columns","delimiter":44,"head":1,"time":0,"unit":{"unit":1000000},"missing":"hold",
+            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
+    ),
+];
+
+/// The seeds of a fuzz target.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/seeds")
+        .join(target);
+    let mut paths: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| fs::read(path).unwrap())
+        .collect()
+}
+
+fn read(bytes: &[u8], request: &str) -> Option<Imported> {
+    let request: Request = serde_json::from_str(request).unwrap();
+    match import(Cursor::new(bytes), &request, &Nowhere) {
+        Ok(done) => {
+            assert!(!done.parts.is_empty());
+            assert!(
+                done.parts
+                    .iter()
+                    .all(|part| part.rows > 0 && part.duration_ns > 0)
+            );
+            assert!(
+                done.notes
+                    .iter()
+                    .all(|note| !note.contains(char::is_control))
+            );
+            Some(done)
+        }
+        Err(error) => {
+            let told = error.in_file("x".as_ref());
+            assert!(
+                told.starts_with('x') && !told.contains(char::is_control),
+                "{told:?}"
+            );
+            None
+        }
+    }
+}
+
+#[test]
+fn seeds_are_read() {
+    for (target, request) in REQUESTS
+        .into_iter()
+        .filter(|it| !it.1.contains("all_flows"))
+    {
+        let read = seeds(target)
+            .iter()
+            .filter(|seed| read(seed, request).is_some())
+            .count();
+        assert!(read > 0, "{target}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Turn(u8),
+    Insert(Vec<u8>),
+    Remove(usize),
+    Repeat(usize),
+}
+
+fn change() -> impl Strategy<Value = (prop::sample::Index, Change)> {
+    let odd: [&[u8]; 8] = [
+        b"\0",
+        b"\n",
+        b"-1",
+        b"9999999999999999999999",
+        b"nan",
+        b"\"",
+        b"{",
+        b"\xff\xff\xff\xff",
+    ];
+    let change = prop_oneof![
+        any::<u8>().prop_map(Change::Turn),
+        prop::collection::vec(any::<u8>(), 0..8).prop_map(Change::Insert),
+        prop::sample::select(odd.to_vec()).prop_map(|it| Change::Insert(it.to_vec())),
+        (1..60_usize).prop_map(Change::Remove),
+        (1..60_usize).prop_map(Change::Repeat),
+    ];
+    (any::<prop::sample::Index>(), change)
+}
+
+fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, Change)]) -> Vec<u8> {
+    for (at, change) in changes {
+        let at = at.index(bytes.len() + 1);
+        match change {
+            Change::Turn(with) if at < bytes.len() => bytes[at] ^= with,
+            Change::Turn(_) => {}
+            Change::Insert(piece) => drop(bytes.splice(at..at, piece.iter().copied())),
+            Change::Remove(length) => {
+                let end = bytes.len().min(at + length);
+                drop(bytes.drain(at..end));
+            }
+            Change::Repeat(length) => {
+                let end = bytes.len().min(at + length);
+                let piece = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, piece));
+            }
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn changed_files_are_series_or_an_error(
+        kind in prop::sample::select(REQUESTS.to_vec()),
+        seed in any::<prop::sample::Index>(),
+        changes in prop::collection::vec(change(), 1..6),
+    ) {
+        let seeds = seeds(kind.0);
+        read(&changed(seed.get(&seeds).clone(), &changes), kind.1);
+    }
+
+    #[test]
+    fn any_bytes_are_series_or_an_error(
+        kind in prop::sample::select(REQUESTS.to_vec()),
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        read(&bytes, kind.1);
+    }
+
+    #[test]
+    fn a_trace_is_the_same_to_whoever_holds_it(
+        changes in prop::collection::vec(change(), 0..4),
+        millis in prop::collection::vec(0..100_u32, 1..50),
+    ) {
+        let mut sorted = millis;
+        sorted.sort_unstable();
+        let text: String = sorted.iter().map(|it| format!("{it}\n")).collect();
+        let bytes = changed(text.into_bytes(), &changes);
+        let done = read(&bytes, REQUESTS[0].1);
+        let held = Trace::parse(&bytes[..]).ok();
+        prop_assert_eq!(done.is_some(), held.is_some());
+        if let (Some(done), Some(held)) = (done, held) {
+            prop_assert_eq!(done.parts[0].rows, held.opportunities().0);
+            prop_assert_eq!(done.parts[0].duration_ns as u64, held.duration().as_nanos());
+        }
+    }
+}
