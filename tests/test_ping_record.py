@@ -140,6 +140,7 @@ HEADER = Header("example.org", "192.0.2.7", "icmp", STARTED, 1.0)
         ("something of the user's\n", "not overwritten"),
         (HEADER.text().replace("icmp", "tcp:443"), "has by 'tcp:443'"),
         (HEADER.text().replace("host: example.org", "host: other"), "has host 'other'"),
+        (HEADER.text().replace("interval_s: 1", "interval_s: 0.1"), "has interval_s '0.1' and not '1'"),
         (HEADER.text().replace("2026-01-01", "2126-01-01"), "in the future"),
         (HEADER.text().replace("# started: 2026-01-01T00:00:00Z\n", ""), "started"),
         (HEADER.text() + "1.0,fast\n", ":9: '1.0,fast'"),

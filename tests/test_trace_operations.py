@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -289,6 +293,7 @@ def test_every_step_does_as_its_example_says(archive: Archive, kind: str) -> Non
         ("splice nobody", "has no 'nobody'"),
         ("splice 'x", "No closing quotation"),
         ("splice rates", "resample both first"),
+        ("scale 1000", "resample first"),
     ],
 )
 def test_a_step_that_cannot_be_done_is_refused_and_leaves_nothing(archive: Archive, step: str, complaint: str) -> None:
@@ -329,3 +334,37 @@ def test_two_entries_become_a_pair(archive: Archive) -> None:
     assert set(both.parts) == {"uplink", "downlink"}
     assert both.about.origin == "synthetic"
     assert both.about.technology is None
+
+
+def test_what_would_fill_the_machine_is_refused_before_it_is_begun(archive: Archive) -> None:
+    with pytest.raises(StepError, match="rows of the uplink"):
+        edit(archive, "lte-suburban", [parse_step("loop 30h"), parse_step("scale 100")], "made")
+
+
+def test_parts_of_different_lengths_are_not_joined_out_of_step(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        for part, seconds in (("uplink", 20), ("downlink", 15)):
+            path = draft.folder / f"{part}.parquet"
+            pl.DataFrame({"at_ns": range(0, seconds * S, S // 100)}, schema={"at_ns": pl.Int64}).write_parquet(path)
+            draft.parts[part] = Series(Content.OPPORTUNITIES, path, seconds * S)
+        archive.keep(draft, "uneven")
+    for step in ("loop 60s", "seam 5s", "splice uneven"):
+        with pytest.raises(StepError, match="first write 'cut 0s 15s'"):
+            edit(archive, "uneven", [parse_step(step)], "made")
+    made, _ = edit(archive, "uneven", [parse_step("cut 0s 15s"), parse_step("loop 60s")], "made")
+    assert {held.duration_ns for held in made.parts.values()} == {60 * S}
+
+
+def test_interrupting_an_edit_leaves_nothing_and_says_nothing_of_polars(archive: Archive) -> None:
+    words = [sys.executable, "-m", "cellbed", "traces", "edit", "lte-suburban", "loop 30h", "scale 2", "--name", "made"]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not any(path.suffix == ".parquet" for path in archive.folder.glob(".*/*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "panicked" not in said
+    assert "Traceback" not in said
+    assert not archive.has("made")
+    assert not [path for path in archive.folder.glob(".*") if path.is_dir() and any(path.iterdir())]

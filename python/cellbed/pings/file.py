@@ -124,7 +124,8 @@ def _same(path: Path, lines: list[str], header: Header) -> Header:
         raise FileError(
             f"{path}: this is no record of cellbed ping-record, and it is not overwritten: choose another --out"
         )
-    for key, wanted in (("host", header.host), ("by", header.by)):
+    interval = f"{header.interval_s:g}"
+    for key, wanted in (("host", header.host), ("by", header.by), ("interval_s", interval)):
         if said.get(key) != wanted:
             raise FileError(f"{path}: this record has {key} {said.get(key)!r} and not {wanted!r}: choose another --out")
     try:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON
+from cellbed.cli.traces.share import share_done
 
 
 def edit(
@@ -44,7 +45,9 @@ def edit(
     from cellbed.traces.operations import edit as make
     from cellbed.traces.operations import parse_step
 
-    entry, notes = make(open_archive(), source, [parse_step(step) for step in steps], name, replace=replace)
+    with share_done() as told:
+        parsed = [parse_step(step) for step in steps]
+        entry, notes = make(open_archive(), source, parsed, name, replace=replace, told=told)
     if as_json:
         print(json.dumps({**entry.model_dump(mode="json", exclude_none=True), "notes": notes}, indent=2))
         return

@@ -27,7 +27,7 @@ def pair(
     \b
     Examples:
       cellbed traces pair lte-suburban
-      cellbed traces pair walk-up walk-down --name walk
+      cellbed traces pair lte-suburban 5g-midband --name lte-up-5g-down
     """
     from cellbed.traces import TraceError, open_archive
     from cellbed.traces.operations import check

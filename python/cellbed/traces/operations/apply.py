@@ -20,6 +20,10 @@ _BIN = 100_000_000
 _WINDOW = 10
 """Seams are looked for in bins of 100 ms, by the second that follows."""
 _MOST_ROUNDS = 1000
+_MOST_ROWS = 500_000_000
+"""What the engine's text of a trace may hold (:mod:`cellbed.traces.replayable`)."""
+_MOST_AT_ONCE = 100
+"""Opportunities that one becomes: rows are worked on by the hundred thousand."""
 _ACTIVE, _SPELL = 0.5, 5_000_000_000
 
 
@@ -53,6 +57,11 @@ def apply_steps(bundle: Bundle, steps: Sequence[Step], lookup: Lookup) -> Bundle
     """What the steps make of the bundle. Raises StepError, and what `lookup` raises."""
     for step in steps:
         bundle = _KINDS[step.kind](bundle, step, lookup)
+        for part, line in bundle.parts.items():
+            if line.size > _MOST_ROWS:
+                raise StepError(
+                    f"'{step.text}' makes up to {line.size:.3g} rows of the {part}; at most {_MOST_ROWS:.0e} are kept"
+                )
     return bundle
 
 
@@ -71,6 +80,7 @@ def _seam(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
         for line in bundle.parts.values()
         if line.content is not Content.ROUND_TRIP
     ]
+    _require_even(bundle, step)
     if not rates or len(rates[0]) < 3 * _WINDOW:
         raise StepError(f"'{step.text}' needs a capacity of 3 s or more")
     end, leap = seam(rates, step.told["within"] // _BIN, _WINDOW)
@@ -83,6 +93,7 @@ def _seam(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     until = step.told["until"]
+    _require_even(bundle, step)
     if until < bundle.duration:
         raise StepError(f"'{step.text}' is shorter than it is: there are {DURATION.format(bundle.duration)}; cut it")
     if until > _MOST_ROUNDS * bundle.duration:
@@ -92,7 +103,12 @@ def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 
 def _scale(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    return bundle.each(lambda line: line.scaled(step.told["factor"]))
+    factor = step.told["factor"]
+    if factor > _MOST_AT_ONCE and any(line.content is Content.OPPORTUNITIES for line in bundle.parts.values()):
+        raise StepError(
+            f"'{step.text}' makes more than {_MOST_AT_ONCE} opportunities of each: resample first, rates have no limit"
+        )
+    return bundle.each(lambda line: line.scaled(factor))
 
 
 def _stretch(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
@@ -101,7 +117,8 @@ def _stretch(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 def _splice(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
     other = _matching(bundle, lookup(step.told["name"]), step)
-    # Parts that end before the others would bring the second entry's out of step.
+    for each in (bundle, other):
+        _require_even(each, step)
     first, second = bundle.duration, other.duration
     parts = {part: line.cut(0, first).then(other.parts[part].cut(0, second)) for part, line in bundle.parts.items()}
     return replace(bundle, parts=parts)
@@ -145,6 +162,17 @@ def _share(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
         return pl.LazyFrame(drawn, schema={"at_ns": pl.Int64, "share": pl.Float64}, orient="row")
 
     return bundle.each(lambda line: line.shared(rows))
+
+
+def _require_even(bundle: Bundle, step: Step) -> None:
+    """Refuse parts of different lengths, which would come out of step at the seam."""
+    lengths = {part: line.duration for part, line in bundle.parts.items()}
+    if max(lengths.values()) - min(lengths.values()) > max(10**9, max(lengths.values()) // 100):
+        told = ", ".join(f"{part} {DURATION.format(length)}" for part, length in lengths.items())
+        raise StepError(
+            f"'{step.text}' would bring its parts out of step, which differ in length ({told}): "
+            f"first write 'cut 0s {DURATION.format(min(lengths.values())).replace(' ', '')}'"
+        )
 
 
 def _matching(bundle: Bundle, other: Bundle, step: Step) -> Bundle:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cellbed.traces.errors import TraceError
@@ -13,6 +14,10 @@ from cellbed.traces.operations.timeline import Timeline, timeline
 from cellbed.traces.series import PARTS, Part, Series
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
     from cellbed.traces.draft import Draft
     from cellbed.traces.entry import Entry
     from cellbed.traces.store import Archive
@@ -21,8 +26,12 @@ _STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
 """Steps after which a recording is still one: what they leave was measured."""
 
 
+Told = Callable[[str, float], None]
+"""Told which part is written, and which share of all parts is done."""
+
+
 def edit(
-    archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False
+    archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False, told: Told | None = None
 ) -> tuple[Entry, list[str]]:
     """Make the entry `new` of the entry `name`, and what the steps found, in sentences. Raises TraceError.
 
@@ -44,7 +53,7 @@ def edit(
     recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
     about = source.about.model_copy(update={"origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
-        _write(draft, bundle.parts)
+        _write(draft, bundle.parts, told)
         draft.history = [*source.history, entries.Step(what="edited", how={"name": name}, of=_hashes({name: source}))]
         for step in steps:
             of = _hashes({step.told["name"]: used[step.told["name"]]}) if step.told.get("name") in used else {}
@@ -72,7 +81,7 @@ def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: boo
     alike = {key: value for key, value in first.items() if second.get(key) == value}
     about = entries.About.model_validate({**alike, "origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
-        _write(draft, parts)
+        _write(draft, parts, None)
         how = {"uplink": uplink, "downlink": downlink}
         draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources))]
         return archive.keep(draft, new, replace)
@@ -82,16 +91,27 @@ def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:
     return {part: archive.series(entry.name, part) for part in PARTS if part in entry.parts}
 
 
-def _write(draft: Draft, parts: Mapping[Part, Timeline]) -> None:
-    import polars as pl
-
-    for part, line in parts.items():
+def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> None:
+    for number, (part, line) in enumerate(parts.items()):
         path = draft.folder / f"{part}.parquet"
-        try:
-            line.rows.sink_parquet(path, compression="zstd")
-        except pl.exceptions.PolarsError as error:
-            raise TraceError(f"{part}: {str(error).splitlines()[0]}") from error
+        failed: list[BaseException] = []
+        # Polars breaks off with a stack trace of its own when Ctrl-C meets it; a thread never does.
+        writing = threading.Thread(target=_sink, args=(line.rows, path, failed), daemon=True)
+        writing.start()
+        while writing.is_alive():
+            if told is not None:
+                told(part, number / len(parts))
+            writing.join(0.1)
+        if failed:
+            raise TraceError(f"{part}: {str(failed[0]).splitlines()[0]}") from failed[0]
         draft.parts[part] = Series(line.content, path, line.duration)
+
+
+def _sink(rows: pl.LazyFrame, path: Path, failed: list[BaseException]) -> None:
+    try:
+        rows.sink_parquet(path, compression="zstd")
+    except BaseException as error:
+        failed.append(error)
 
 
 def _hashes(sources: Mapping[str, Entry]) -> dict[str, str]:

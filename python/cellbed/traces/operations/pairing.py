@@ -43,16 +43,19 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
             f"the uplink lasts {DURATION.format(uplink.duration)}, the downlink {DURATION.format(downlink.duration)}: "
             "looped, they drift apart"
         )
-    rates = [line.bits(_BIN).collect()["bits"].to_numpy() * 10 for line in (uplink, downlink)]
+    shared = lengths[0]
+    both = (line if line.duration == shared else line.cut(0, shared) for line in (uplink, downlink))
+    rates = [line.bits(_BIN).collect()["bits"].to_numpy() * 10 for line in both]
     means = [float(each.mean()) for each in rates]
     if min(means) > 0:
         ratio = means[1] / means[0]
-        findings.append(f"the downlink has {ratio:.2f} times the uplink's mean rate")
+        over = "" if lengths[0] == lengths[1] else f", over the {DURATION.format(shared)} that they share"
+        findings.append(f"the downlink has {ratio:.2f} times the uplink's mean rate{over}")
         if ratio < 1:
             doubts.append("the uplink is faster than the downlink: are they exchanged?")
     correlation, better_at = _compared(rates, farthest // _BIN)
     if correlation is not None:
-        findings.append(f"their rates have a correlation of {correlation:.2f}")
+        findings.append(f"the logarithms of their rates over 100 ms have a correlation of {correlation:.2f}")
     if better_at is not None:
         doubts.append(
             f"their rates fit better when the downlink begins {DURATION.format(abs(better_at))} "

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Rows of a content (:mod:`cellbed.traces.series`) over `duration` ns."""
+    """Rows of a content (:mod:`cellbed.traces.series`) over `duration` ns. size: how many rows there are at most."""
 
     content: Content
     rows: pl.LazyFrame
     duration: int
+    size: int = 0
 
     def cut(self, start: int, end: int) -> Timeline:
         """What is from `start` to `end`, ns, with times from 0 on."""
@@ -49,7 +50,8 @@ class Timeline:
         import polars as pl
 
         later = other.rows.with_columns(pl.col("at_ns") + self.duration)
-        return replace(self, rows=pl.concat([self.rows, later]), duration=self.duration + other.duration)
+        duration, size = self.duration + other.duration, self.size + other.size
+        return replace(self, rows=pl.concat([self.rows, later]), duration=duration, size=size)
 
     def repeated(self, until: int) -> Timeline:
         """This over and over, until `until` ns."""
@@ -57,7 +59,7 @@ class Timeline:
 
         rounds = -(-until // self.duration)
         each = [self.rows.with_columns(pl.col("at_ns") + number * self.duration) for number in range(rounds)]
-        whole = replace(self, rows=pl.concat(each), duration=rounds * self.duration)
+        whole = replace(self, rows=pl.concat(each), duration=rounds * self.duration, size=rounds * self.size)
         return whole if whole.duration == until else whole.cut(0, until)
 
     def scaled(self, factor: Fraction) -> Timeline:
@@ -79,7 +81,7 @@ class Timeline:
                 number = pl.int_range(pl.len(), dtype=pl.Int64)
                 copies = (number + 1) * above // below - number * above // below
                 rows = self.rows.select("at_ns", copies=copies)
-                return replace(self, rows=_repeated_rows(rows, pl.col("copies")))
+                return replace(self, rows=_repeated_rows(rows, pl.col("copies")), size=int(self.size * factor) + 1)
 
     def stretched(self, factor: Fraction) -> Timeline:
         """The same rows with their times, and the duration, times `factor`: of opportunities the rate falls by it."""
@@ -121,11 +123,11 @@ class Timeline:
                 .agg(pl.col("round_trip_ns").median().round().cast(pl.Int64))
                 .sort("at_ns")
             )
-            return replace(self, rows=rows)
+            return replace(self, rows=rows, size=min(self.size, self.duration // width + 1))
         bits = self.bits(width).with_columns(
             bit_s=pl.col("bits") * 1e9 / pl.min_horizontal(width, self.duration - pl.col("at_ns"))
         )
-        return Timeline(Content.RATE, bits.select("at_ns", "bit_s"), self.duration)
+        return Timeline(Content.RATE, bits.select("at_ns", "bit_s"), self.duration, self.duration // width + 1)
 
     def shared(self, share: Callable[[], pl.LazyFrame]) -> Timeline:
         """What one user has of it. share: rows ``at_ns``, ``share`` (above 0, at most 1): from when which share.
@@ -158,10 +160,11 @@ class Timeline:
         duration = min(self.duration, other.duration)
         one, two = (each.cut(0, duration) if each.duration > duration else each for each in (self, other))
         if self.content is Content.OPPORTUNITIES:
-            return replace(one, rows=one.rows.merge_sorted(two.rows, "at_ns"))
+            return replace(one, rows=one.rows.merge_sorted(two.rows, "at_ns"), size=one.size + two.size)
         times = pl.concat([one.rows.select("at_ns"), two.rows.select("at_ns")]).unique().sort("at_ns")
         both = times.join_asof(one.rows, on="at_ns").join_asof(two.rows.rename({"bit_s": "more"}), on="at_ns")
-        return replace(one, rows=both.select("at_ns", bit_s=pl.col("bit_s").fill_null(0) + pl.col("more").fill_null(0)))
+        summed = both.select("at_ns", bit_s=pl.col("bit_s").fill_null(0) + pl.col("more").fill_null(0))
+        return replace(one, rows=summed, size=one.size + two.size)
 
     def bits(self, width: int) -> pl.LazyFrame:
         """Bits in each bin of `width` ns: ``at_ns`` (its start), ``bits``. Every bin is there. Not of round trips."""
@@ -186,7 +189,10 @@ class Timeline:
 
 def timeline(series: Series) -> Timeline:
     """The series as a timeline; further columns are left behind."""
-    return Timeline(series.content, series.scan().select(_COLUMNS[series.content]), series.duration_ns)
+    import polars as pl
+
+    rows = series.scan().select(_COLUMNS[series.content])
+    return Timeline(series.content, rows, series.duration_ns, rows.select(pl.len()).collect().item())
 
 
 _COLUMNS = {
