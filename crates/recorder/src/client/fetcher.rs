@@ -173,6 +173,7 @@ mod tests {
             saturation_sent: 0,
             withheld: 0,
             unrecorded: 0,
+            overflows: 0,
             arrivals: Vec::new(),
         }
     }

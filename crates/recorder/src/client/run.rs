@@ -122,6 +122,7 @@ impl Run {
                 saturation_sent: 0,
                 withheld: 0,
                 unrecorded: 0,
+                overflows: 0,
                 refusal: None,
             },
         }
@@ -405,6 +406,7 @@ impl Run {
             saturation.sent(report.saturation_sent);
         }
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
+        self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
             self.hear_of(&report, now);
             for arrival in report.arrivals {
