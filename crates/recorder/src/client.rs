@@ -23,4 +23,8 @@ pub use traffic::{Role, Workload};
 #[cfg(test)]
 mod adaptive_tests;
 #[cfg(test)]
+mod pause_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod virtual_world;

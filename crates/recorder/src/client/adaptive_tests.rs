@@ -1,30 +1,22 @@
 //! Two devices and a server in virtual time: the one that is saturated has its queue told by the other.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cellbed_link::{
-    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Discipline, Duration, Fate, Profile,
-    RadioConfig, RateSeries, Schedule, StageConfig, Time, Way,
+    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Discipline, Duration, Profile,
+    RadioConfig, RateSeries, Schedule, Time, Way,
 };
 
+use super::virtual_world::{Stages, VirtualWorld};
 use super::*;
 use crate::packet::PacketRecord;
 use crate::plan::Saturation;
 use crate::recording::{Collector, RunPlan, RunRecords};
-use crate::secure::Secret;
-use crate::server::{Limits, Server};
-use crate::socket::Outbox;
+use crate::server::Limits;
 
-const SERVER: &str = "192.0.2.1:7700";
-const LIGHT: usize = 0;
+/// Its place among the devices; the light one is before it.
 const HEAVY: usize = 1;
 const PACKET: u16 = 1400;
-
-/// What the server's clock is ahead.
-const AHEAD: Duration = Duration::from_secs(1_000);
-
-type Stages = Vec<StageConfig>;
 
 /// A queue in front of a schedule, and 25 ms.
 fn wired(schedule: Schedule) -> Stages {
@@ -32,38 +24,8 @@ fn wired(schedule: Schedule) -> Stages {
     vec![BottleneckConfig::new(schedule).into(), delay.into()]
 }
 
-struct Device {
-    path: Path,
-    address: SocketAddr,
-    uplink: Direction<Vec<u8>>,
-    downlink: Direction<Vec<u8>>,
-}
-
-impl Device {
-    fn new(number: u8, secret: &Secret, uplink: Stages, downlink: Stages) -> Self {
-        let mut draws = 0;
-        let draw = move || {
-            draws += 1;
-            [16 * number + draws; 32]
-        };
-        Self {
-            path: Path::new(
-                SERVER.parse().unwrap(),
-                secret.clone(),
-                Box::new(draw),
-                Time::ZERO,
-            ),
-            address: SocketAddr::from(([198, 51, 100, number], 40_000)),
-            uplink: Direction::new(uplink, Time::ZERO),
-            downlink: Direction::new(downlink, Time::ZERO),
-        }
-    }
-}
-
 struct World {
-    devices: [Device; 2],
-    server: Server,
-    now: Time,
+    world: VirtualWorld,
     collector: Collector,
     ended: Option<RunEnd>,
 }
@@ -71,104 +33,54 @@ struct World {
 impl World {
     /// The light device has 10 Mbit/s each way; the heavy one what is given.
     fn new(uplink: Stages, downlink: Stages, limits: Limits) -> Self {
-        let secret = Secret::new([7; 32]);
         let light = || wired(Schedule::Constant(BitRate(10_000_000)));
-        let mut devices = [
-            Device::new(1, &secret, light(), light()),
-            Device::new(2, &secret, uplink, downlink),
-        ];
-        for device in &mut devices {
+        let links = vec![(light(), light()), (uplink, downlink)];
+        let mut world = VirtualWorld::new(links, limits, Duration::from_millis(1));
+        for device in &mut world.devices {
             device.path.join([5; 16], Time::ZERO);
         }
-        devices[HEAVY].path.rely_on_companion(Time::ZERO);
+        world.devices[HEAVY].path.rely_on_companion(Time::ZERO);
         Self {
-            devices,
-            server: Server::new(&secret, limits, &[9; 32]),
-            now: Time::ZERO,
+            world,
             collector: Collector::new(Time::ZERO),
             ended: None,
         }
     }
 
-    /// Into the directions, by who sends and who is to receive.
-    fn post(&mut self, outbox: &mut Outbox, from: Option<usize>) {
-        for (to, bytes) in outbox.packets() {
-            let size = Bytes(bytes.len() as u64 + 28);
-            match from {
-                Some(device) => {
-                    let uplink = &mut self.devices[device].uplink;
-                    uplink.accept(self.now, bytes.to_vec(), size);
-                }
-                None => {
-                    let device = self.devices.iter_mut().find(|it| it.address == to).unwrap();
-                    device.downlink.accept(self.now, bytes.to_vec(), size);
-                }
+    fn step(&mut self) {
+        for event in self.world.step() {
+            self.collector.take(&event);
+            if let Event::Ended { end, .. } = event {
+                self.ended = Some(end);
             }
         }
-        outbox.clear();
-    }
-
-    fn step(&mut self, outbox: &mut Outbox) {
-        let now = self.now;
-        for number in [LIGHT, HEAVY] {
-            self.devices[number].path.step(now, outbox).unwrap();
-            self.post(outbox, Some(number));
-            self.devices[number].path.departed(now);
-        }
-        self.server.step(now + AHEAD, outbox);
-        self.post(outbox, None);
-        for number in [LIGHT, HEAVY] {
-            let device = &mut self.devices[number];
-            while let Some(at) = device.uplink.next_event().filter(|at| *at <= now) {
-                while let Some(mut outcome) = device.uplink.poll(at) {
-                    if outcome.fate == Fate::Delivered {
-                        let packet = &mut outcome.packet;
-                        let (now, at) = (now + AHEAD, at + AHEAD);
-                        self.server.receive(now, at, device.address, packet, outbox);
-                    }
-                }
-            }
-            while let Some(at) = device.downlink.next_event().filter(|at| *at <= now) {
-                while let Some(mut outcome) = device.downlink.poll(at) {
-                    if outcome.fate == Fate::Delivered {
-                        device.path.receive(at, now, &mut outcome.packet);
-                    }
-                }
-            }
-            for event in device.path.events() {
-                self.collector.take(&event);
-                if let Event::Ended { end, .. } = event {
-                    self.ended = Some(end);
-                }
-            }
-        }
-        self.post(outbox, None);
-        let [light, heavy] = &mut self.devices;
+        let now = self.world.now;
+        let [light, heavy] = &mut self.world.devices[..] else {
+            unreachable!("there are two");
+        };
         for request in heavy.path.errands() {
             light.path.accept(request, now);
         }
         for brought in light.path.brought() {
             heavy.path.take(brought, now);
         }
-        self.now += Duration::from_millis(1);
     }
 
     /// Saturates the heavy device for so long.
     fn saturate(mut self, workload: &Workload, seconds: u64) -> RunRecords {
         self.collector.plan(RunPlan::new(1, Role::Heavy, workload));
-        self.devices[HEAVY].path.run(
+        self.world.devices[HEAVY].path.run(
             RunRequest {
                 number: 1,
                 workload: workload.clone(),
                 span: Some(Duration::from_secs(seconds)),
                 quiet: Duration::from_secs(1),
             },
-            self.now,
+            self.world.now,
         );
-        let mut outbox = Outbox::new();
         while self.ended.is_none() {
-            self.step(&mut outbox);
-            assert!(self.now < Time::from_millis((seconds + 30) * 1_000));
+            self.step();
+            assert!(self.world.now < Time::from_millis((seconds + 30) * 1_000));
         }
         let end = self.ended.take().unwrap();
         assert!(end.complete && end.refusal.is_none(), "{end:?}");

@@ -101,6 +101,8 @@ pub struct RunEnd {
     pub withheld: u32,
     /// Arrivals that the server did not record, for lack of memory.
     pub unrecorded: u32,
+    /// Packets that found the server's receive buffer full meanwhile, whosever they were.
+    pub overflows: u32,
     /// Why the server did not do what it was asked, if it did not.
     pub refusal: Option<Refusal>,
 }

@@ -1,6 +1,7 @@
 //! Fetching a run's arrivals from the server, chunk by chunk.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use cellbed_link::{Duration, Time};
 
@@ -9,6 +10,15 @@ use crate::wire::{Report, Request, SessionId};
 /// How often to ask whether there is more, and where what is sent depends on it.
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
+
+/// While trains measure the network it asks when one was answered, since what is sent for it then makes the pause until the next train seem
+/// longer than it is by no more than about a round-trip time. That matters least where a link is cold but does not sleep yet, at a pause of
+/// about so long. It waits for one of them, then for a shorter one, then for any, and without an answer no longer than for
+/// [`UNANSWERED`].
+const HARMLESS: RangeInclusive<Duration> = Duration::from_millis(25)..=Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(600);
+const ANY: Duration = Duration::from_secs(2);
+const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// Chunks to ask for at once: as much as a saturation of 1 Gbit/s makes in a third of a second.
 const MOST_AT_ONCE: u16 = 128;
@@ -29,6 +39,8 @@ pub(super) struct Fetcher {
     heard: bool,
     /// When it asked what was answered last.
     answered: Time,
+    /// Whether it asks now, since this is a good moment.
+    good_moment: bool,
 }
 
 impl Fetcher {
@@ -42,20 +54,57 @@ impl Fetcher {
             asked: None,
             heard: false,
             answered: Time::ZERO,
+            good_moment: false,
         }
+    }
+
+    /// From `now` on it asks so often.
+    pub(super) fn ask_every(&mut self, poll: Duration) {
+        self.poll = poll;
+        self.good_moment = false;
+    }
+
+    /// From `now` on it asks in [pauses](Self::pause).
+    pub(super) fn ask_in_pauses(&mut self, now: Time) {
+        self.poll = UNANSWERED;
+        self.asked.get_or_insert((now, 0));
+    }
+
+    /// A train was answered, and nothing is sent for so long.
+    pub(super) fn pause(&mut self, now: Time, length: Duration, patience: Duration) {
+        let wait = if HARMLESS.contains(&length) {
+            POLL
+        } else if length < *HARMLESS.start() {
+            SHORT
+        } else {
+            ANY
+        };
+        let wait = if self.is_answered() {
+            wait
+        } else {
+            wait.max(patience)
+        };
+        self.good_moment = self
+            .asked
+            .is_some_and(|(asked, _)| now.since(asked) >= wait);
     }
 
     /// When to ask next, if an answer may take `patience`.
     pub(super) fn next_event(&self, patience: Duration) -> Time {
-        let Some((asked, through)) = self.asked else {
+        let Some((asked, _)) = self.asked.filter(|_| !self.good_moment) else {
             return Time::ZERO;
         };
-        let answered = self.heard && self.next >= through.min(self.known);
-        match answered {
+        match self.is_answered() {
             true if self.next < self.known => Time::ZERO,
             true => asked + self.poll,
             false => asked + patience.max(self.poll),
         }
+    }
+
+    /// Whether all that it asked for last has come.
+    fn is_answered(&self) -> bool {
+        let through = self.asked.map_or(0, |(_, through)| through);
+        self.heard && self.next >= through.min(self.known)
     }
 
     /// The request that is due, which acknowledges what is there.
@@ -65,6 +114,7 @@ impl Fetcher {
         }
         self.asked = Some((now, self.next.saturating_add(u32::from(MOST_AT_ONCE))));
         self.heard = false;
+        self.good_moment = false;
         Some(Request::Reports {
             of,
             run: self.run,
@@ -123,6 +173,7 @@ mod tests {
             saturation_sent: 0,
             withheld: 0,
             unrecorded: 0,
+            overflows: 0,
             arrivals: Vec::new(),
         }
     }
@@ -132,6 +183,58 @@ mod tests {
             Some(Request::Reports { from, .. }) => Some(from),
             _ => None,
         }
+    }
+
+    #[test]
+    fn between_trains_it_waits_for_a_pause_that_does_no_harm_but_not_forever() {
+        const LONG: u64 = 300;
+        let after_an_answer_at = |asked: u64, pauses: &[(u64, u64)]| {
+            let mut fetcher = Fetcher::new(4, POLL);
+            fetcher.ask_in_pauses(Time::ZERO);
+            fetcher.pause(
+                Time::from_millis(asked),
+                Duration::from_millis(50),
+                PATIENCE,
+            );
+            assert_eq!(asked_from(&mut fetcher, asked), Some(0));
+            fetcher.take(report(0, 0));
+            let mut asks = pauses.iter().filter_map(|(at, length)| {
+                let length = Duration::from_millis(*length);
+                fetcher.pause(Time::from_millis(asked + at), length, PATIENCE);
+                asked_from(&mut fetcher, asked + at).map(|_| *at)
+            });
+            asks.next()
+        };
+        let pauses = |length| (1..40).map(|it| (it * 100, length)).collect::<Vec<_>>();
+        assert_eq!(after_an_answer_at(500, &pauses(50)), Some(300));
+        assert_eq!(after_an_answer_at(500, &pauses(5)), Some(600));
+        assert_eq!(after_an_answer_at(500, &pauses(LONG)), Some(2_000));
+        let mixed = [(250, 50), (400, LONG), (500, 5), (900, 50)];
+        assert_eq!(after_an_answer_at(500, &mixed), Some(900));
+    }
+
+    #[test]
+    fn without_answers_between_trains_it_asks_each_three_seconds() {
+        let mut fetcher = Fetcher::new(4, POLL);
+        fetcher.ask_in_pauses(Time::from_millis(100));
+        assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(3_100));
+        assert_eq!(asked_from(&mut fetcher, 3_100), Some(0));
+        assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(6_100));
+        // What was lost is asked for again in a pause, but not while it may still come.
+        fetcher.pause(
+            Time::from_millis(3_500),
+            Duration::from_millis(50),
+            PATIENCE,
+        );
+        assert_eq!(asked_from(&mut fetcher, 3_500), None);
+        fetcher.pause(
+            Time::from_millis(3_600),
+            Duration::from_millis(50),
+            PATIENCE,
+        );
+        assert_eq!(asked_from(&mut fetcher, 3_600), Some(0));
+        fetcher.ask_every(POLL);
+        assert_eq!(asked_from(&mut fetcher, 4_100), Some(0));
     }
 
     #[test]

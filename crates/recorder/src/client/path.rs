@@ -148,6 +148,8 @@ impl Path {
 
     /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::departed`].
     pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), SessionError> {
+        let pauses = self.runs.iter().any(Run::is_sending_trains);
+        self.session.keep_pauses(pauses);
         if let Some(of) = self.session.id() {
             let mut sender = Sender {
                 session: &mut self.session,
@@ -249,7 +251,8 @@ impl Path {
             }
             Incoming::Probe(probe) => {
                 if let Some(run) = find(&mut self.runs, probe.run) {
-                    run.take_probe(&probe, length, at, &mut self.events);
+                    let (session, events) = (&self.session, &mut self.events);
+                    run.take_probe(&probe, length, at, now, session, events);
                 }
             }
         }

@@ -65,6 +65,8 @@ pub(super) struct Run {
     recent: VecDeque<(u32, Time)>,
     saturation: Option<ServerSaturation>,
     fetcher: Fetcher,
+    /// The last train, and how many packets answer it.
+    last_train: Option<(u32, u16)>,
     /// When a packet of it was last known to have arrived.
     heard: Time,
     end: RunEnd,
@@ -112,6 +114,7 @@ impl Run {
             recent: VecDeque::new(),
             saturation: None,
             fetcher: Fetcher::new(run, poll),
+            last_train: None,
             heard: now,
             end: RunEnd {
                 at: now,
@@ -119,6 +122,7 @@ impl Run {
                 saturation_sent: 0,
                 withheld: 0,
                 unrecorded: 0,
+                overflows: 0,
                 refusal: None,
             },
         }
@@ -139,6 +143,11 @@ impl Run {
             .as_ref()
             .is_some_and(ServerSaturation::is_granted);
         granted && matches!(self.phase, Phase::Sending { .. })
+    }
+
+    /// Whether it sends trains, whose pauses nothing else is to break.
+    pub(super) fn is_sending_trains(&self) -> bool {
+        self.request.workload.is_trains() && matches!(self.phase, Phase::Sending { .. })
     }
 
     /// How it ended, or stands when the session is lost.
@@ -182,6 +191,9 @@ impl Run {
         self.end.at = now;
         self.phase = Phase::Draining;
         self.traffic = Traffic::Silence;
+        if self.request.workload.is_trains() {
+            self.fetcher.ask_every(POLL);
+        }
         if let Some(saturation) = &mut self.saturation {
             saturation.stop(session, errands, now);
         }
@@ -206,8 +218,7 @@ impl Run {
     }
 
     fn is_out_of_trains(&self) -> bool {
-        let trains = !matches!(self.request.workload, Workload::Saturation { .. });
-        trains && self.traffic.next_event().is_none()
+        self.request.workload.is_trains() && self.traffic.next_event().is_none()
     }
 
     /// Whether nothing has arrived for a while at either end: the server was asked so late that it would have known.
@@ -226,6 +237,10 @@ impl Run {
                         self.send_probe(now, Kind::Train, number, index, &train, sender);
                     }
                     sent += usize::from(train.up);
+                    self.last_train = Some((number, train.down));
+                    if train.down == 0 {
+                        self.pause(now, sender.session);
+                    }
                 }
                 Some(Burst::Packet(index)) => {
                     let Workload::Saturation { bytes, .. } = self.request.workload else {
@@ -250,6 +265,16 @@ impl Run {
                     sent += 1;
                 }
             }
+        }
+    }
+
+    /// The last train was answered, and the next one is not yet due.
+    fn pause(&mut self, now: Time, session: &Session) {
+        if self.is_sending_trains()
+            && let Some(next) = self.traffic.next_event()
+        {
+            self.fetcher
+                .pause(now, next.since(now), session.repeat_after());
         }
     }
 
@@ -307,6 +332,9 @@ impl Run {
             if !relies {
                 let _ = sender.session.seal(&request, sender.outbox);
             }
+            if self.is_sending_trains() {
+                sender.session.ping_along(now);
+            }
             if sender.errands.relied.is_some() {
                 sender.errands.outgoing.push(request);
             }
@@ -340,6 +368,9 @@ impl Run {
                         self.saturation = Some(saturation);
                     }
                     self.phase = Phase::Sending { end };
+                    if self.request.workload.is_trains() {
+                        self.fetcher.ask_in_pauses(now);
+                    }
                     events.push(Event::Began {
                         run: self.number(),
                         at: now,
@@ -375,6 +406,7 @@ impl Run {
             saturation.sent(report.saturation_sent);
         }
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
+        self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
             self.hear_of(&report, now);
             for arrival in report.arrivals {
@@ -415,9 +447,16 @@ impl Run {
         probe: &Probe,
         bytes: u16,
         at: Time,
+        now: Time,
+        session: &Session,
         events: &mut Vec<Event>,
     ) {
         self.heard = self.heard.max(at);
+        let answered =
+            |(train, packets)| probe.train == train && probe.index + 1 == u32::from(packets);
+        if self.last_train.is_some_and(answered) {
+            self.pause(now, session);
+        }
         if let Some(saturation) = &mut self.saturation {
             saturation.arrived(probe, at);
         }

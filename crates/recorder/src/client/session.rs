@@ -14,6 +14,9 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// How often to ask for the server's time: so a silence is noticed, and its clock known even where packets go one way only.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
+/// Where pauses are to be kept the question waits for others that it can go with, unless nothing was heard for so long.
+const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
+
 /// Bounds of the time after which a request is repeated.
 const LEAST_REPEAT: Duration = Duration::from_millis(250);
 const MOST_REPEAT: Duration = Duration::from_secs(3);
@@ -39,6 +42,7 @@ pub(super) struct Session {
     smoothed: Option<f64>,
     heard: Time,
     pinged: Time,
+    keeps_pauses: bool,
     silent: bool,
 }
 
@@ -47,6 +51,8 @@ struct Pending {
     /// The sequence numbers under which it was sent, and when.
     sent: Vec<(u64, Time)>,
     due: Time,
+    /// Whether it is sent again until it is answered.
+    insists: bool,
 }
 
 /// What a datagram meant.
@@ -94,6 +100,7 @@ impl Session {
             smoothed: None,
             heard: now,
             pinged: now,
+            keeps_pauses: false,
             silent: false,
         }
     }
@@ -114,7 +121,41 @@ impl Session {
             request,
             sent: Vec::new(),
             due: now,
+            insists: true,
         });
+    }
+
+    /// Whether to ask for the server's time, from now on, as seldom as can be: what is sent breaks pauses that are measured.
+    pub(super) fn keep_pauses(&mut self, keeps: bool) {
+        self.keeps_pauses = keeps;
+    }
+
+    /// Asks for the server's time if it has not for a while, once, together with something else that is sent now.
+    pub(super) fn ping_along(&mut self, now: Time) {
+        if now >= self.pinged + KEEP_ALIVE {
+            self.ping(now, false);
+        }
+    }
+
+    fn ping(&mut self, now: Time, insists: bool) {
+        self.pinged = now;
+        self.forget(|request| matches!(request, Request::ClockPing { .. }));
+        let client_ns = now.as_nanos();
+        self.pending.push(Pending {
+            request: Request::ClockPing { client_ns },
+            sent: Vec::new(),
+            due: now,
+            insists,
+        });
+    }
+
+    /// When to ask for the server's time whatever else is sent.
+    fn next_ping(&self) -> Time {
+        if self.keeps_pauses {
+            self.pinged.max(self.heard) + KEEP_ALIVE_IN_PAUSES
+        } else {
+            self.pinged + KEEP_ALIVE
+        }
     }
 
     /// Forgets requests of a kind that a later one replaces.
@@ -133,7 +174,7 @@ impl Session {
         let session = self
             .channel
             .is_some()
-            .then(|| (self.pinged + KEEP_ALIVE).min(self.next_silence()));
+            .then(|| self.next_ping().min(self.next_silence()));
         let requests = requests.filter(|_| self.channel.is_some());
         opening
             .into_iter()
@@ -170,11 +211,8 @@ impl Session {
         if self.channel.is_none() {
             return Ok(fell_silent);
         }
-        if now >= self.pinged + KEEP_ALIVE {
-            self.pinged = now;
-            self.forget(|request| matches!(request, Request::ClockPing { .. }));
-            let client_ns = now.as_nanos();
-            self.request(Request::ClockPing { client_ns }, now);
+        if now >= self.next_ping() {
+            self.ping(now, true);
         }
         for index in 0..self.pending.len() {
             if self.pending[index].due > now {
@@ -185,7 +223,10 @@ impl Session {
             let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
             let pending = &mut self.pending[index];
             pending.sent.push((number, now));
-            pending.due = now + pause.min(MOST_REPEAT);
+            pending.due = match pending.insists {
+                true => now + pause.min(MOST_REPEAT),
+                false => Time::MAX,
+            };
         }
         Ok(fell_silent)
     }

@@ -318,6 +318,25 @@ fn an_adaptive_uplink_keeps_its_queue_between_the_bounds() {
 }
 
 #[test]
+fn what_the_server_had_no_room_for_while_a_run_went_on_is_told() {
+    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
+    world.run_until(Time::from_millis(500));
+    world.server.overflowed(5); // nobody's run
+    world.path.run(request(trains(40), None), world.now);
+    for more in [2, 1] {
+        let next = world.now + Duration::from_millis(700);
+        world.run_until(next);
+        world.server.overflowed(more);
+    }
+    world.run_until(Time::from_millis(8_000));
+    let overflows = world.events.iter().find_map(|event| match event {
+        Event::Ended { end, .. } => Some(end.overflows),
+        _ => None,
+    });
+    assert_eq!(overflows, Some(3));
+}
+
+#[test]
 fn a_client_that_gets_another_address_goes_on() {
     let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
     let plan = request(trains(400), None);

@@ -26,6 +26,11 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// Whether it sends trains.
+    pub fn is_trains(&self) -> bool {
+        !matches!(self, Self::Saturation { .. })
+    }
+
     /// Whether what is sent depends on how long the queue is.
     pub fn is_adaptive(&self) -> bool {
         let Self::Saturation {

@@ -17,7 +17,7 @@ use crate::wire::Arrival;
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal1";
+const MAGIC: &[u8; 16] = b"cellbed journal2";
 
 /// A block is written when it has so many bytes.
 const BLOCK: usize = 1 << 18;
@@ -330,9 +330,14 @@ fn encode(entry: &Entry, out: &mut Vec<u8>) {
                 put(PAUSED, &[&le(*run), &time(from), &time(until)])
             }
             Event::Ended { run, end } => {
-                let counts = [end.saturation_sent, end.withheld, end.unrecorded]
-                    .map(le)
-                    .concat();
+                let counts = [
+                    end.saturation_sent,
+                    end.withheld,
+                    end.unrecorded,
+                    end.overflows,
+                ]
+                .map(le)
+                .concat();
                 put(
                     ENDED,
                     &[
@@ -450,6 +455,7 @@ fn decode(fields: &mut Fields<'_>) -> Option<Entry> {
                 saturation_sent: fields.u32()?,
                 withheld: fields.u32()?,
                 unrecorded: fields.u32()?,
+                overflows: fields.u32()?,
                 refusal: None,
             },
         },

@@ -221,6 +221,8 @@ struct Notes {
     overflows: u64,
     withheld: u64,
     unrecorded: u64,
+    /// Of the server, in the run that met most: runs at once are told of the same.
+    server_overflows: u64,
     unsettled: bool,
     broken_off: bool,
 }
@@ -231,6 +233,7 @@ impl Notes {
             Some(end) => {
                 self.withheld += u64::from(end.withheld);
                 self.unrecorded += u64::from(end.unrecorded);
+                self.server_overflows = self.server_overflows.max(end.overflows.into());
                 self.broken_off |= !end.complete;
             }
             None => self.broken_off = true,
@@ -255,6 +258,12 @@ impl Notes {
             sentences.push(format!(
                 "{} uplink packets count as lost though they arrived: the server had no memory left to record them.",
                 self.unrecorded
+            ));
+        }
+        if self.server_overflows > 0 {
+            sentences.push(format!(
+                "{} packets of this or another client were lost by the server and not by the network while a run went on: its receive buffer was full (raise net.core.rmem_max there, or record at a lower rate). Those that were of the uplink count as lost.",
+                self.server_overflows
             ));
         }
         if self.unsettled {

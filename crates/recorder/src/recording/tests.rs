@@ -93,6 +93,7 @@ fn ended(complete: bool, millisecond: f64) -> Entry {
             saturation_sent: 0,
             withheld: 0,
             unrecorded: 0,
+            overflows: 0,
             refusal: None,
         },
     })
@@ -176,6 +177,24 @@ fn losses_copies_and_reordering_are_counted_apart() {
     );
     let error = pack(&folder).unwrap_err().to_string();
     assert!(error.contains("packed already"), "{error}");
+}
+
+#[test]
+fn what_the_server_had_no_room_for_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("recording");
+    let mut end = ended(true, 100.0);
+    if let Entry::Event(Event::Ended { end, .. }) = &mut end {
+        end.overflows = 3;
+    }
+    journal(
+        &folder,
+        &[plan(1), began(), sent(0, 0, 1.0), reached(0, 0, 3.0), end],
+    );
+    let [warning] = &pack(&folder).unwrap().warnings[..] else {
+        panic!("there is one");
+    };
+    assert!(warning.starts_with("3 packets"), "{warning}");
 }
 
 #[test]

@@ -99,6 +99,18 @@ impl Server {
         )
     }
 
+    /// So many more packets, of nobody knows whom, found the receive buffer full: all runs that go on are told.
+    pub fn overflowed(&mut self, packets: u64) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        let runs = self
+            .sessions
+            .values_mut()
+            .flat_map(|session| &mut session.runs);
+        for run in runs.filter(|run| !run.stopped) {
+            run.overflows = run.overflows.saturating_add(packets);
+        }
+    }
+
     /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
     /// The datagram is opened in place.
     pub fn receive(

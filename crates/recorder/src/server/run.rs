@@ -19,6 +19,8 @@ pub(super) struct Run {
     pub(super) saturation_sent: u32,
     pub(super) withheld: u32,
     pub(super) unrecorded: u32,
+    /// Packets that found the receive buffer full meanwhile, whosever they were.
+    pub(super) overflows: u32,
 }
 
 impl Run {
@@ -34,6 +36,7 @@ impl Run {
             saturation_sent: 0,
             withheld: 0,
             unrecorded: 0,
+            overflows: 0,
         }
     }
 
@@ -79,6 +82,7 @@ impl Run {
             saturation_sent: self.saturation_sent,
             withheld: self.withheld,
             unrecorded: self.unrecorded,
+            overflows: self.overflows,
             arrivals: Vec::<Arrival>::new(),
         }
     }

@@ -141,8 +141,13 @@ impl Serving {
 
     /// Takes one batch; whether there may be more.
     fn receive(&mut self) -> Result<bool> {
+        let before = self.inbox.overflows();
         let count = self.socket.receive(&mut self.inbox)?;
         self.failures = 0;
+        let overflows = self.inbox.overflows() - before;
+        if overflows > 0 {
+            self.server.overflowed(overflows);
+        }
         for datagram in self.inbox.packets() {
             // The stamp of a packet that came since may be later than an earlier look at the clock.
             let now = now().max(datagram.arrived);

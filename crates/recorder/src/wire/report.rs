@@ -9,8 +9,8 @@ use super::{HEADER_BYTES, Malformed, TAG_BYTES};
 /// No datagram with a report has more payload.
 pub const REPORT_BYTES: usize = 1200;
 
-/// Code, run, chunk, chunks, saturation sent, withheld, unrecorded.
-const FIXED_BYTES: usize = 1 + 4 + 4 + 4 + 4 + 4 + 4;
+/// Code, run, chunk, chunks, saturation sent, withheld, unrecorded, overflows.
+const FIXED_BYTES: usize = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4;
 /// The encoded arrivals of one chunk are no longer.
 const ARRIVALS_BYTES: usize = REPORT_BYTES - HEADER_BYTES - TAG_BYTES - FIXED_BYTES;
 /// Flags, three numbers of up to ten bytes each, a length of two.
@@ -174,6 +174,8 @@ pub struct Report {
     pub withheld: u32,
     /// How many arrivals were not recorded, for lack of memory.
     pub unrecorded: u32,
+    /// How many packets found the server's receive buffer full since the run began, whosever they were.
+    pub overflows: u32,
     /// In order of arrival.
     pub arrivals: Vec<Arrival>,
 }
@@ -194,6 +196,7 @@ impl Report {
             self.saturation_sent,
             self.withheld,
             self.unrecorded,
+            self.overflows,
         ] {
             out.extend_from_slice(&number.to_be_bytes());
         }
@@ -216,6 +219,7 @@ impl Report {
             saturation_sent: reader.u32()?,
             withheld: reader.u32()?,
             unrecorded: reader.u32()?,
+            overflows: reader.u32()?,
             arrivals: Vec::new(),
         };
         report.arrivals = ArrivalsDecoder::new(reader.rest()).collect::<Result<_, _>>()?;
@@ -272,6 +276,7 @@ mod tests {
             saturation_sent: 4,
             withheld: 5,
             unrecorded: 6,
+            overflows: 7,
             arrivals: Vec::new(),
         };
         let mut message = Vec::new();

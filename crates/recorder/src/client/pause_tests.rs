@@ -1,0 +1,198 @@
+//! What a light run sends beside its trains keeps no device awake: after each pause it records what a probe without a recorder meets.
+
+use std::collections::BTreeMap;
+
+use cellbed_link::{Duration, Profile, StageConfig, Time, Way};
+
+use super::virtual_world::VirtualWorld;
+use super::*;
+use crate::calibration::{Experiment, Purpose, TimedTrain, Workload as Experimented};
+use crate::packet::PacketRecord;
+use crate::plan::{Train, TrainPlan};
+use crate::recording::{Collector, RunPlan, RunRecords};
+use crate::server::Limits;
+use crate::virtual_network::VirtualNetwork;
+use crate::workload::TrainScheduler;
+
+/// A single packet of the downlink that nothing was sent before for so long finds the device asleep: it sleeps after 200 ms.
+const ASLEEP: i64 = 210_000_000;
+
+const QUIET: Duration = Duration::from_millis(500);
+
+fn train(down: u16, gap_ms: u64) -> Train {
+    Train {
+        up: 1,
+        down,
+        up_bytes: 100,
+        down_bytes: 1400,
+        gap_ns: Some(gap_ms * 1_000_000),
+    }
+}
+
+/// Trains in rotation for so long, each pause half to one and a half times its length.
+fn timed(rotation: Vec<Train>, seconds: u64) -> Vec<TimedTrain> {
+    let plan = TrainPlan {
+        rotation,
+        gap_ns: 0,
+        jitter: 0.5,
+        count: None,
+        seed: 3,
+    };
+    let mut scheduler = TrainScheduler::new(plan, Time::ZERO);
+    let end = Time::ZERO + Duration::from_secs(seconds);
+    let mut timed = Vec::new();
+    while let Some(due) = scheduler.next_event().filter(|due| *due < end) {
+        let (_, train) = scheduler.emit(due).unwrap();
+        let at = due - Time::ZERO;
+        timed.push(TimedTrain { at, train });
+    }
+    timed
+}
+
+fn links() -> [Vec<StageConfig>; 2] {
+    [Way::Uplink, Way::Downlink].map(|way| vec![Profile::LOWBAND_GOOD.config(way).into()])
+}
+
+/// What the recorder makes of trains.
+struct Recorded {
+    records: RunRecords,
+    began: Time,
+    /// For how long the fate of a packet of the uplink was not known, at the most.
+    latest: Duration,
+}
+
+fn recorded(trains: &[TimedTrain]) -> Recorded {
+    let [uplink, downlink] = links();
+    let grain = Duration::from_nanos(1);
+    let mut world = VirtualWorld::new(vec![(uplink, downlink)], Limits::default(), grain);
+    let mut collector = Collector::new(Time::ZERO);
+    let workload = Workload::Timed(trains.to_vec());
+    collector.plan(RunPlan::new(1, Role::Light, &workload));
+    world.devices[0].path.run(
+        RunRequest {
+            number: 1,
+            workload,
+            span: None,
+            quiet: QUIET,
+        },
+        Time::ZERO,
+    );
+    let (mut began, mut sent) = (Time::ZERO, BTreeMap::new());
+    let mut latest = Duration::ZERO;
+    loop {
+        for event in world.step() {
+            collector.take(&event);
+            match event {
+                Event::Began { at, .. } => began = at,
+                Event::Sent { train, at, .. } => _ = sent.insert(train, at),
+                Event::ArrivedUplink { arrival, .. } => {
+                    latest = latest.max(world.now - sent[&arrival.train]);
+                }
+                Event::Ended { end, .. } => {
+                    assert!(end.complete);
+                    let clock = collector.clock();
+                    return Recorded {
+                        records: collector.finish(1, clock.as_ref()).unwrap(),
+                        began,
+                        latest,
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What became of the same trains and their answers, sent at the same instants of the same network by who sends nothing else.
+fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
+    let [uplink, downlink] = links();
+    let mut network = VirtualNetwork::new(uplink, downlink);
+    network.pass(began - Time::ZERO);
+    network.run(&Experiment {
+        purpose: Purpose::RoundTrips,
+        workload: Experimented::Trains(trains.to_vec()),
+        quiet: QUIET,
+    })
+}
+
+/// Mean round-trip times of trains whose answer is a single packet that came after a sleep or after a shorter pause, ms, and how many slept.
+/// Both of their ends are read off the client's clock.
+#[derive(Debug)]
+struct Singles {
+    asleep: f64,
+    awake: f64,
+    sleepers: usize,
+}
+
+fn singles(trains: &[TimedTrain], up: &[PacketRecord], down: &[PacketRecord]) -> Singles {
+    let (mut asleep, mut awake) = (Vec::new(), Vec::new());
+    for pair in down.windows(2) {
+        let (sent, before) = (pair[1].sent_ns.unwrap(), pair[0].arrived_ns.unwrap());
+        let number = pair[1].train as usize;
+        if trains[number].train.down == 1 {
+            let (asked, answered) = (up[number].sent_ns.unwrap(), pair[1].arrived_ns.unwrap());
+            let delay = (answered - asked) as f64 * 1e-6;
+            match sent - before {
+                idle if idle >= ASLEEP => asleep.push(delay),
+                idle if idle >= 20_000_000 => awake.push(delay),
+                _ => {}
+            }
+        }
+    }
+    let mean = |delays: &[f64]| delays.iter().sum::<f64>() / delays.len() as f64;
+    Singles {
+        asleep: mean(&asleep),
+        awake: mean(&awake),
+        sleepers: asleep.len(),
+    }
+}
+
+/// A recording's singles, with how late the fate of packets was known, and those without a recorder.
+fn compare(rotation: Vec<Train>, seconds: u64) -> (Singles, Duration, Singles) {
+    let trains = timed(rotation, seconds);
+    let recorded = recorded(&trains);
+    let records = &recorded.records;
+    let seen = singles(&trains, &records.uplink, &records.downlink);
+    let (up, down) = probed(&trains, recorded.began);
+    let real = singles(&trains, &up, &down);
+    println!("{seen:?}, really {real:?}, known after {}", recorded.latest);
+    assert!(real.sleepers >= 60);
+    (seen, recorded.latest, real)
+}
+
+#[test]
+fn a_device_that_falls_asleep_among_short_pauses_is_recorded_so() {
+    let rotation = vec![
+        train(1, 45),
+        train(10, 55),
+        train(1, 300),
+        train(1, 45),
+        train(25, 55),
+        train(60, 85),
+        train(1, 300),
+        train(1, 45),
+        train(1, 8),
+        train(25, 55),
+        train(150, 130),
+        train(1, 300),
+        train(1, 45),
+    ];
+    let (seen, latest, real) = compare(rotation, 90);
+    assert!(real.asleep - real.awake > 8.0, "{real:?}");
+    assert!(
+        (seen.asleep - real.asleep).abs() < 0.5,
+        "{seen:?}, {real:?}"
+    );
+    assert!((seen.awake - real.awake).abs() < 0.5, "{seen:?}, {real:?}");
+    assert!(latest < Duration::from_millis(2_500), "{latest}");
+}
+
+#[test]
+fn a_device_that_always_sleeps_is_recorded_so() {
+    let (seen, latest, real) = compare(vec![train(1, 500)], 60);
+    assert!(
+        (seen.asleep - real.asleep).abs() < 0.5,
+        "{seen:?}, {real:?}"
+    );
+    assert!(latest < Duration::from_millis(3_500), "{latest}");
+}

@@ -1,0 +1,137 @@
+//! Devices and a server in virtual time, with links of the emulator's stages between them: no socket, no clock.
+
+use std::net::SocketAddr;
+
+use cellbed_link::{Bytes, Direction, Duration, Fate, StageConfig, Time};
+
+use super::{Event, Path};
+use crate::secure::Secret;
+use crate::server::{Limits, Server};
+use crate::socket::Outbox;
+
+const SERVER: &str = "192.0.2.1:7700";
+
+/// What the server's clock is ahead.
+const AHEAD: Duration = Duration::from_secs(1_000);
+
+pub(super) type Stages = Vec<StageConfig>;
+
+/// A client behind a link.
+pub(super) struct Device {
+    pub(super) path: Path,
+    address: SocketAddr,
+    uplink: Direction<Vec<u8>>,
+    downlink: Direction<Vec<u8>>,
+}
+
+impl Device {
+    fn new(number: u8, secret: &Secret, uplink: Stages, downlink: Stages) -> Self {
+        let mut draws = 0;
+        let draw = move || {
+            draws += 1;
+            [16 * number + draws; 32]
+        };
+        Self {
+            path: Path::new(
+                SERVER.parse().unwrap(),
+                secret.clone(),
+                Box::new(draw),
+                Time::ZERO,
+            ),
+            address: SocketAddr::from(([198, 51, 100, number], 40_000)),
+            uplink: Direction::new(uplink, Time::ZERO),
+            downlink: Direction::new(downlink, Time::ZERO),
+        }
+    }
+
+    fn next_event(&self) -> Time {
+        let links = [self.uplink.next_event(), self.downlink.next_event()];
+        let links = links.into_iter().flatten();
+        links.fold(self.path.next_event(), Time::min)
+    }
+}
+
+pub(super) struct VirtualWorld {
+    pub(super) devices: Vec<Device>,
+    server: Server,
+    pub(super) now: Time,
+    /// It looks at what has happened no sooner than so long after it looked last.
+    grain: Duration,
+    outbox: Outbox,
+}
+
+impl VirtualWorld {
+    /// Devices with such uplinks and downlinks.
+    pub(super) fn new(links: Vec<(Stages, Stages)>, limits: Limits, grain: Duration) -> Self {
+        let secret = Secret::new([7; 32]);
+        let devices = (1..).zip(links);
+        Self {
+            devices: devices
+                .map(|(number, (uplink, downlink))| Device::new(number, &secret, uplink, downlink))
+                .collect(),
+            server: Server::new(&secret, limits, &[9; 32]),
+            now: Time::ZERO,
+            grain,
+            outbox: Outbox::new(),
+        }
+    }
+
+    /// Goes on to when something is next, does what is due, and gives what the devices have learnt.
+    pub(super) fn step(&mut self) -> Vec<Event> {
+        self.now = self.next_event().max(self.now + self.grain);
+        let now = self.now;
+        for number in 0..self.devices.len() {
+            let path = &mut self.devices[number].path;
+            path.step(now, &mut self.outbox).unwrap();
+            self.post(Some(number));
+            self.devices[number].path.departed(now);
+        }
+        self.server.step(now + AHEAD, &mut self.outbox);
+        self.post(None);
+        let mut events = Vec::new();
+        for device in &mut self.devices {
+            while let Some(at) = device.uplink.next_event().filter(|at| *at <= now) {
+                while let Some(mut outcome) = device.uplink.poll(at) {
+                    if outcome.fate == Fate::Delivered {
+                        let (packet, outbox) = (&mut outcome.packet, &mut self.outbox);
+                        let (now, at) = (now + AHEAD, at + AHEAD);
+                        self.server.receive(now, at, device.address, packet, outbox);
+                    }
+                }
+            }
+            while let Some(at) = device.downlink.next_event().filter(|at| *at <= now) {
+                while let Some(mut outcome) = device.downlink.poll(at) {
+                    if outcome.fate == Fate::Delivered {
+                        device.path.receive(at, now, &mut outcome.packet);
+                    }
+                }
+            }
+            events.extend(device.path.events());
+        }
+        self.post(None);
+        events
+    }
+
+    fn next_event(&self) -> Time {
+        let server = self.server.next_event();
+        let server = server.map_or(Time::MAX, |at| Time::ZERO + at.since(Time::ZERO + AHEAD));
+        let devices = self.devices.iter().map(Device::next_event);
+        devices.fold(server, Time::min)
+    }
+
+    /// Into the directions, by who sends and who is to receive.
+    fn post(&mut self, from: Option<usize>) {
+        for (to, bytes) in self.outbox.packets() {
+            let size = Bytes(bytes.len() as u64 + 28);
+            let direction = match from {
+                Some(device) => &mut self.devices[device].uplink,
+                None => {
+                    let device = self.devices.iter_mut().find(|it| it.address == to).unwrap();
+                    &mut device.downlink
+                }
+            };
+            direction.accept(self.now, bytes.to_vec(), size);
+        }
+        self.outbox.clear();
+    }
+}
