@@ -79,7 +79,10 @@ proptest! {
                 prop_assert!((error - asymmetry).abs() < 3.0 * MS, "off by {error} ns, {asymmetry} of it unknowable");
             }
         }
-        prop_assert!((estimate.drift_ppm - drift_ppm).abs() < 20.0, "{} for {drift_ppm}", estimate.drift_ppm);
+        // A least delay that steps looks like a drift of as much over the recording, where queues hide the instant.
+        let step_as_drift = step * MS / last * 1e6;
+        let bound = 20.0 + step_as_drift / 4.0;
+        prop_assert!((estimate.drift_ppm - drift_ppm).abs() < bound, "{} for {drift_ppm}", estimate.drift_ppm);
         prop_assert!(estimate.uncertainty_ns as f64 <= ((up + down) / 2.0 + step + 8.0) * MS);
     }
 
