@@ -21,7 +21,7 @@ from archive_examples import MS, SECOND, write_opportunities, write_rates
 from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import rate_words
+from cellbed.gallery.panel import Panel, Picture, rate_words
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
@@ -86,6 +86,33 @@ def test_every_panel_has_axes_with_units(archive: Archive) -> None:
     assert outages.rows[0].lengths[0] == pytest.approx(2, abs=0.02)
     assert [curve.y[-1] for curve in distribution.curves] == [100] * 4
     assert "downlink to uplink 4.1" in asymmetry.note
+
+
+def test_directions_are_held_against_each_other_in_what_they_share(archive: Archive) -> None:
+    """The uplink goes on for 40 s with nothing: that is no time in which the downlink had anything to be compared."""
+    with archive.draft(About(origin="recorded")) as draft:
+        up = [(at * SECOND, (2 + at % 2) * 1e6) for at in range(20)]
+        write_rates(draft, "uplink", [*up, (20 * SECOND, 0)], 60 * SECOND)
+        write_rates(draft, "downlink", [(at, rate * 10) for at, rate in up], 20 * SECOND)
+        entry = archive.keep(draft, "walk")
+    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    (asymmetry,) = [panel for panel in picture.panels if panel.kind == "scatter"]
+    assert asymmetry.note == (
+        "downlink to uplink 10 on average in the 20 s of both · Pearson correlation of the rates over 1 s 1.00"
+    )
+    points, equal = asymmetry.curves
+    assert points.x.max() == equal.x.max() == equal.y.max() == pytest.approx(3)  # no axis is stretched by the line
+    assert points.y.max() == pytest.approx(30)
+
+
+def test_a_long_note_and_title_are_broken_into_lines(archive: Archive) -> None:
+    add_link(archive, "walk")
+    long = Panel(
+        "time", "Rate", "time, s", "rate, Mbit/s", note=" · ".join(f"walk-{i} mean 3 Mbit/s" for i in range(20))
+    )
+    content = draw(Picture(" · ".join(f"recording-{i}" for i in range(12)), "", [long]), "svg").decode()
+    for word in ("walk-19", "recording-11"):
+        assert word in content
 
 
 def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:

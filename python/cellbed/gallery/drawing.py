@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEIGHTS = {"time": 2.7, "distribution": 3.1, "scatter": 3.1, "hours": 3.1}
+_NOTE_WIDTH = 165
+"""Letters of a panel's note across the whole picture; a longer one has several lines."""
+_TITLE_WIDTH = 80
 _STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -58,13 +62,15 @@ def _figure(picture: Picture) -> Figure:
     from matplotlib.figure import Figure
 
     lines = _lines(picture.panels)
-    heights = [max(_height(panel) for panel in line) for line in lines]
-    figure = Figure(figsize=(11, sum(heights) + 0.75), layout="constrained")
+    heights = [max(_height(panel, len(line)) for panel in line) for line in lines]
+    title = textwrap.wrap(picture.title, _TITLE_WIDTH) or [""]
+    height = sum(heights) + 0.5 + 0.25 * len(title)
+    figure = Figure(figsize=(11, height), layout="constrained")
     layout: Any = figure.get_layout_engine()
     layout.set(h_pad=0.08, w_pad=0.08, hspace=0.03)
-    figure.suptitle(_cut(picture.title, 90), x=0.012, ha="left", fontsize=14, fontweight="bold")
+    figure.suptitle("\n".join(title), x=0.012, ha="left", fontsize=14, fontweight="bold")
     if picture.about:
-        figure.text(0.988, 1 - 0.24 / (sum(heights) + 0.75), _cut(picture.about, 80), ha="right", color=MUTED)
+        figure.text(0.988, 1 - 0.24 / height, _cut(picture.about, 80), ha="right", color=MUTED)
     grid = figure.add_gridspec(len(lines), 12, height_ratios=heights)
     shared: dict[float | None, Axes] = {}
     for number, line in enumerate(lines):
@@ -92,16 +98,19 @@ def _lines(panels: list[Panel]) -> list[list[Panel]]:
     return lines
 
 
-def _height(panel: Panel) -> float:
-    return 0.75 + 0.24 * len(panel.rows) if panel.kind == "spans" else _HEIGHTS[panel.kind]
+def _height(panel: Panel, beside: int) -> float:
+    """Inches of a panel that shares the width with others, `beside` in all."""
+    more = 0.15 * max(0, len(textwrap.wrap(panel.note, _NOTE_WIDTH // beside - 4)) - 1)
+    return more + (0.75 + 0.24 * len(panel.rows) if panel.kind == "spans" else _HEIGHTS[panel.kind])
 
 
 def _fill(axes: Axes, panel: Panel, beside: int) -> None:
     """Draw a panel. beside: how many share the width with it."""
-    axes.set_title(panel.title, pad=17 if panel.note else 6)
-    if panel.note:
+    lines = textwrap.wrap(panel.note, _NOTE_WIDTH // beside - 4)
+    axes.set_title(panel.title, pad=6 + 11 * len(lines))
+    if lines:
         note = axes.annotate(
-            _cut(panel.note, 165 // beside - 4),
+            "\n".join(lines),
             (0, 1),
             xytext=(0, 5),
             xycoords="axes fraction",

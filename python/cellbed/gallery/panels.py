@@ -146,11 +146,14 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
     unit = rate_unit(max(float(up.max(initial=0)), float(down.max(initial=0))))
     step = max(1, count // 2000)
     order = np.argsort(up[::step], kind="stable")
-    most = max(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
-    means = [found.statistics["mean_bit_s"] for found in (uplink, downlink)]
-    note = f"downlink to uplink {means[1] / means[0]:.3g} on average" if means[0] else ""
+    # Each axis has the scale of its own direction: the line of equal rates ends where the slower one does.
+    most = min(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
+    notes = []
+    if up.mean() > 0:
+        shared = "" if uplink.duration_ns == downlink.duration_ns else f" in the {duration_words(count)} of both"
+        notes.append(f"downlink to uplink {down.mean() / up.mean():.3g} on average{shared}")
     if count > 2 and up.std() > 0 and down.std() > 0:
-        note += f", correlation {np.corrcoef(up, down)[0, 1]:.2f}"
+        notes.append(f"Pearson correlation of the rates over 1 s {np.corrcoef(up, down)[0, 1]:.2f}")
     diagonal = np.array([0.0, most])
     return Panel(
         "scatter",
@@ -161,7 +164,7 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
             Curve("a second", "#434a57", up[::step][order] * unit.factor, down[::step][order] * unit.factor, dots=True),
             Curve("equal", "#8b94a3", diagonal, diagonal, faint=True),
         ],
-        note=note,
+        note=" · ".join(notes),
     )
 
 

@@ -151,9 +151,11 @@ const drawPicture = (() => {
   }
 
   function scatter(place, panel, font) {
-    const most = Math.max(...panel.curves.flatMap((curve) => [...curve.x, ...curve.y]), 1e-9) * 1.04;
+    // Each axis has its own scale: where one direction is much slower, the points would lie on a line.
+    const most = (key) => Math.max(...panel.curves.flatMap((curve) => curve[key]), 1e-9) * 1.04;
+    const mostX = most("x"), mostY = most("y");
     return new uPlot(options(place, panel, font, {
-      legend: { show: false }, scales: { x: { time: false, range: () => [0, most] }, y: { range: () => [0, most] } },
+      legend: { show: false }, scales: { x: { time: false, range: () => [0, mostX] }, y: { range: () => [0, mostY] } },
       series: [{}, { paths: () => null, points: { show: false } }],
       hooks: { draw: [(u) => {
         const { ctx } = u, ratio = devicePixelRatio || 1;
@@ -170,7 +172,7 @@ const drawPicture = (() => {
         }
         ctx.restore();
       }] },
-    }), [[0, most], [null, null]], place);
+    }), [[0, mostX], [null, null]], place);
   }
 
   const shorten = (text) => text.length > 24 ? text.slice(0, 23) + "…" : text;
