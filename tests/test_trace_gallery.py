@@ -105,6 +105,63 @@ def test_directions_are_held_against_each_other_in_what_they_share(archive: Arch
     assert points.y.max() == pytest.approx(30)
 
 
+def one_direction(archive: Archive, name: str, rows: Sequence[tuple[int, float]], duration_ns: int) -> Picture:
+    """The picture of an entry that has these rates (ns, bit/s) for a downlink."""
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "downlink", rows, duration_ns)
+        entry = archive.keep(draft, name)
+    return portrait(name, entry.about, analysed(archive, name))
+
+
+def test_a_rate_holds_until_the_next_row(archive: Archive) -> None:
+    rows = [(at * SECOND, rate * 1e6) for at, rate in enumerate([5, 8, 2])]
+    picture = one_direction(archive, "steps", rows, 3 * SECOND)
+    (curve,) = picture.panels[0].curves
+    assert curve.steps
+    assert curve.x.tolist() == [0, 1, 2, 3]
+    assert curve.y.tolist() == pytest.approx([5, 8, 2, 2])
+
+
+@pytest.mark.parametrize("duration_ms", [500, 1000, 60_000])
+def test_one_row_is_a_line_and_no_frame_is_empty(archive: Archive, duration_ms: int) -> None:
+    picture = one_direction(archive, "one", [(0, 5e6)], duration_ms * MS)
+    (curve,) = picture.panels[0].curves
+    assert (curve.x[0], curve.x[-1]) == pytest.approx((0, duration_ms / 1000))
+    assert curve.y.tolist() == pytest.approx([5] * len(curve.y))
+    for panel in picture.panels:
+        assert panel.kind == "spans" or all(len(each.x) > 1 for each in panel.curves), panel
+    draw(picture, "png")
+
+
+def test_a_sketch_says_that_not_every_outage_is_drawn(archive: Archive) -> None:
+    rows = [(at * SECOND, 0.0 if at % 2 else 5e6) for at in range(160)]
+    picture = one_direction(archive, "holes", rows, 160 * SECOND)
+    outages = picture.panels[1]
+    assert "longest are drawn" not in outages.note
+    sketched = portrait("holes", About(origin="recorded"), stored(archive.entry("holes"))).panels[1]
+    assert sketched.rows[0].name == "Downlink: 80"
+    assert "Downlink: the 64 longest are drawn" in sketched.note
+
+
+def test_both_directions_of_a_comparison_have_the_same_time(archive: Archive) -> None:
+    add_link(archive, "walk")
+    one_direction(archive, "longer", [(0, 5e6)], 90 * SECOND)
+    picture = comparison({name: analysed(archive, name) for name in ("walk", "longer")})
+    assert {panel.end for panel in picture.panels if panel.kind in ("time", "spans")} == {90}
+
+
+def test_hours_since_the_start_end_with_the_recording(archive: Archive) -> None:
+    entry = add_trips(archive, "ping")
+    picture = portrait("ping", entry.about, analysed(archive, "ping"))
+    (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
+    assert hours.end == 4
+    (distribution,) = [panel for panel in picture.panels if panel.kind == "distribution"]
+    assert distribution.log_x
+    assert distribution.x_label == "round-trip time (logarithmic), ms"
+    ticks = re.findall(r">([0-9.]+)</text>", draw(Picture("", "", [distribution]), "svg").decode())
+    assert {"20", "30"} <= set(ticks)
+
+
 def test_a_long_note_and_title_are_broken_into_lines(archive: Archive) -> None:
     add_link(archive, "walk")
     long = Panel(

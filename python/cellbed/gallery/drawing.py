@@ -125,7 +125,9 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
     if panel.kind == "spans":
         _spans(axes, panel)
         return
-    for curve in panel.curves:
+    for number, curve in enumerate(panel.curves):
+        below = panel.curves[:number]
+        hiding = any(np.array_equal(curve.x, it.x) and np.array_equal(curve.y, it.y) for it in below)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.25, linewidth=0)
         axes.plot(
@@ -135,7 +137,7 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             label=_cut(curve.name, 40),
             alpha=0.65 if curve.dots or (curve.faint and panel.kind != "scatter") else 1,
             linewidth=1.1,
-            linestyle="none" if curve.dots else (0, (4, 2)) if curve.faint else "-",
+            linestyle="none" if curve.dots else (0, (4, 2)) if curve.faint else (0, (6, 6)) if hiding else "-",
             marker="o" if curve.dots or panel.kind == "hours" else "",
             markersize=2.2 if curve.dots else 3.5,
             drawstyle="steps-post" if curve.steps else "default",
@@ -163,7 +165,11 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
         axes.set_ylim(0, None)
     else:
         axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
-        axes.set_xticks(range(0, 25, 3))
+        if panel.end is None:
+            axes.set_xticks(range(0, 25, 3))
+        else:
+            axes.set_xticks(range(0, int(panel.end) + 1, 3 if panel.end > 12 else 1))
+            axes.set_xlim(-0.5, panel.end + 0.5)
     if len(panel.curves) > 1 or panel.kind == "distribution":
         place: Any = (
             "lower right" if panel.kind == "distribution" else "upper right" if panel.kind == "time" else "best"
@@ -188,8 +194,21 @@ def _label_decades(axis: Axis, values: list[Floats]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     everything = np.concatenate(values)
-    decades = float(np.log10(max(np.nanmax(everything) / max(np.nanmin(everything), 1e-9), 1.0001)))
-    steps = (1, 1.5, 2, 3, 4, 5, 7) if decades < 0.5 else (1, 2, 5) if decades < 2.5 else (1,)
+    least, most = max(float(np.nanmin(everything)), 1e-9), float(np.nanmax(everything))
+    if most < 1.4 * least:
+        # Else no round number is on the axis.
+        least, most = least / 1.3, most * 1.3
+        axis.set_view_interval(least, most, ignore=True)
+    decades = float(np.log10(max(most / least, 1.0001)))
+    steps = (
+        (1, 1.5, 2, 2.5, 3, 4, 5, 7)
+        if decades < 0.5
+        else (1, 1.5, 2, 3, 5, 7)
+        if decades < 1.3
+        else (1, 2, 5)
+        if decades < 2.5
+        else (1,)
+    )
     axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

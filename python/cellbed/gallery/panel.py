@@ -46,7 +46,7 @@ class Panel:
     """One set of axes.
 
     kind: ``time`` and ``spans`` share the horizontal axis of the picture. note: a line of figures above it.
-    end: where the horizontal axis ends, if not at the last point.
+    end: where the horizontal axis ends; of hours the last one, or None where they are of the day: then it has all 24.
     """
 
     kind: Kind
