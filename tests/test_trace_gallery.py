@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from archive_examples import MS, SECOND, write_opportunities, write_rates
 from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
+from cellbed.gallery.figures import words
 from cellbed.gallery.page import gallery_page, picture_page
 from cellbed.gallery.panel import Panel, Picture, rate_words
 from cellbed.gallery.panels import comparison, portrait
@@ -29,7 +30,7 @@ from cellbed.gallery.terminal import sketch
 from cellbed.gallery.write import PictureError
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
-from cellbed.traces.entry import About, Entry
+from cellbed.traces.entry import About, Entry, Step
 from cellbed.traces.series import Content, Series
 
 needs_assets = pytest.mark.skipif(
@@ -451,10 +452,44 @@ def test_pictures_cost_nothing_at_start_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bit_s", "words"), [(834e3, "834 kbit/s"), (16.7e6, "16.7 Mbit/s"), (2.5e9, "2.5 Gbit/s"), (0, "0 kbit/s")]
+    ("bit_s", "words"),
+    [
+        (834e3, "834 kbit/s"),
+        (16.7e6, "16.7 Mbit/s"),
+        (999.7e6, "1000 Mbit/s"),
+        (1.54e9, "1.54 Gbit/s"),
+        (2.5e9, "2.5 Gbit/s"),
+        (0, "0 bit/s"),
+    ],
 )
 def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -> None:
     assert rate_words(bit_s) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "written"),
+    [
+        ("outage_longest_ms", 78319.0, "78.3 s"),
+        ("p50_ms", 0.0563, "0.0563 ms"),
+        ("p99_ms", 1540.2, "1540 ms"),
+        ("p5_bit_s_100ms", 0.0, "0 bit/s"),
+        ("outages", 1234, "1,234"),
+    ],
+)
+def test_figures_are_written_to_be_read(key: str, value: float, written: str) -> None:
+    assert words(key, value) == written
+
+
+def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        path = draft.folder / "round-trip.parquet"
+        pl.DataFrame({"at_ns": [0, SECOND, 2 * SECOND], "round_trip_ns": [56_300, 71_000, 97_100]}).write_parquet(path)
+        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, 3 * SECOND)
+        draft.history.append(Step(what="generated", how={"seed": 1, "hashes": {"uplink": "ab" * 32}, "loop": True}))
+        archive.keep(draft, "edge")
+    output = run("show", "edge").output
+    assert re.search(r"least, most\s+0\.0563\s+0\.0971", output)
+    assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
 
 
 def test_a_days_load_is_drawn_by_hour(archive: Archive) -> None:

@@ -13,6 +13,7 @@ from rich.text import Text
 from cellbed.gallery.panel import rate_words
 from cellbed.traces.series import Part
 from cellbed.traces.statistics import FIGURES, Statistics
+from cellbed.units import significant
 
 _UNTOLD = {"definition"}
 BESIDE = (
@@ -85,5 +86,7 @@ def words(key: str, value: Any) -> str:
     unit = FIGURES[key].unit
     if unit == "bit/s":
         return rate_words(value)
-    number = f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if unit == "ms" and abs(value) >= 10_000:
+        return f"{significant(value / 1e3)} s"
+    number = f"{value:,}" if isinstance(value, int) else significant(value)
     return f"{number} {unit}".rstrip()

@@ -8,11 +8,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.gallery.panel import Curve, Panel, Picture, Row, Unit, duration_words, rate_unit, rate_words, time_unit
+from cellbed.gallery.panel import (
+    Curve,
+    Panel,
+    Picture,
+    Row,
+    Unit,
+    duration_words,
+    rate_unit,
+    rate_words,
+    time_unit,
+)
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
+from cellbed.units import significant
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -92,7 +103,7 @@ def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
     unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
     widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles})
     clock = time_unit(end_s)
-    words = [f"{width:.3g}" for width in widths]
+    words = [significant(width) for width in widths]
     over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'} s"
     notes = [f"{name} mean {rate_words(found.statistics['mean_bit_s'])}" for name, _, found in drawn]
     return Panel(
@@ -117,7 +128,7 @@ def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
         begins, lengths = found.outages
         rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
         if len(drawn) <= 2 and count:
-            notes.append(f"{name} {share:.2g} % of the time, longest {longest:.3g} s")
+            notes.append(f"{name} {share:.2g} % of the time, longest {significant(longest)} s")
         if count > len(begins):
             notes.append(f"{name}: the {len(begins)} longest are drawn")
     return Panel(
@@ -158,7 +169,7 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
     notes = []
     if up.mean() > 0:
         shared = "" if uplink.duration_ns == downlink.duration_ns else f" in the {duration_words(count)} of both"
-        notes.append(f"downlink to uplink {down.mean() / up.mean():.3g} on average{shared}")
+        notes.append(f"downlink to uplink {significant(down.mean() / up.mean())} on average{shared}")
     if count > 2 and up.std() > 0 and down.std() > 0:
         notes.append(f"Pearson correlation of the rates over 1 s {np.corrcoef(up, down)[0, 1]:.2f}")
     diagonal = np.array([0.0, most])
@@ -207,7 +218,9 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
         curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
         if "p50_ms" in found.statistics:
-            words = f"median {found.statistics['p50_ms']:.3g} ms, P99 {found.statistics['p99_ms']:.3g} ms"
+            words = (
+                f"median {significant(found.statistics['p50_ms'])} ms, P99 {significant(found.statistics['p99_ms'])} ms"
+            )
             notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
     width = max(found.step_ns for *_, found in drawn) / 1e9
     log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
@@ -217,7 +230,8 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         _since_start(clock),
         _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
-        note=" · ".join(notes) + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {width:.3g} s",
+        note=" · ".join(notes)
+        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {significant(width)} s",
         log_y=log_y,
         end=end_s * clock.factor,
     )
@@ -230,7 +244,7 @@ def _trip_distribution(drawn: _Drawn) -> Panel:
         curves.append(Curve(name, colour, values, shares * 100, steps=True))
         places = found.statistics.get("modes_ms", [])
         if len(places) > 1:
-            notes.append(f"{len(places)} modes: {', '.join(f'{place:.3g}' for place in places)} ms")
+            notes.append(f"{len(places)} modes: {', '.join(significant(place) for place in places)} ms")
     return Panel(
         "distribution",
         "Distribution of the round-trip time",
