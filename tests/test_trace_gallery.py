@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from archive_examples import MS, SECOND, write_opportunities, write_rates
 from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
-from cellbed.gallery.figures import words
+from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
 from cellbed.gallery.panel import Panel, Picture, rate_words
 from cellbed.gallery.panels import comparison, portrait
@@ -478,6 +478,14 @@ def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -
 )
 def test_figures_are_written_to_be_read(key: str, value: float, written: str) -> None:
     assert words(key, value) == written
+
+
+def test_names_in_a_comparison_are_whole(archive: Archive) -> None:
+    names = [f"a-recording-of-number-{i}" for i in range(6)]
+    figures = {name: {"uplink": {"mean_bit_s": 1e6}} for name in names}
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(beside(figures, ["uplink"]))  # type: ignore[arg-type, list-item]
+    assert "…" not in console.export_text()
 
 
 def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Archive) -> None:

@@ -67,7 +67,7 @@ def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterabl
         table = Table(box=box.SIMPLE_HEAD, title=part, title_justify="left", title_style="bold")
         table.add_column("figure", no_wrap=True)
         for name in having:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", overflow="fold")
         for key in BESIDE:
             if any(key in found for found in having.values()):
                 table.add_row(key, *(words(key, found.get(key)) for found in having.values()))
