@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from cellbed.scenario import ScenarioError, load
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.traces import Archive
 from cellbed.traces.entry import About
+from cellbed.traces.series import Content, Series
 from recording_examples import calibrated, walk
 from scenario_text import GOOD
 from shell_world import missing
@@ -130,6 +132,18 @@ def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tm
     done = CliRunner().invoke(app, ["traces", "export", "walk", "--format", "rtt", "-o", str(tmp_path / "rtt")])
     assert "'walk' has no round-trip times" in str(done.exception)
     assert not (tmp_path / "rtt").exists()
+
+
+def test_exported_round_trip_times_are_those_that_were_recorded(archive: Archive, tmp_path: Path) -> None:
+    trips = [22_161_764, 97_100, 56_300]
+    with archive.draft(About(origin="recorded")) as draft:
+        path = draft.folder / "round-trip.parquet"
+        pl.DataFrame({"at_ns": [0, 200_000_001, 300_000_000], "round_trip_ns": trips}).write_parquet(path)
+        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, 1_000_000_000)
+        archive.keep(draft, "ping")
+    _run("traces", "export", "ping", "--format", "rtt", "-o", str(tmp_path / "rtt"))
+    rows = (tmp_path / "rtt" / "rtt.csv").read_text().splitlines()
+    assert rows == ["time_s,round_trip_ms", "0.0,22.161764", "0.200000001,0.0971", "0.3,0.0563"]
 
 
 def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Path) -> None:

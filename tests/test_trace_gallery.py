@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 from archive_examples import MS, SECOND, write_opportunities, write_rates
 from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
+from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import rate_words
+from cellbed.gallery.panel import Panel, Picture, rate_words
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
@@ -29,7 +30,7 @@ from cellbed.gallery.terminal import sketch
 from cellbed.gallery.write import PictureError
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
-from cellbed.traces.entry import About, Entry
+from cellbed.traces.entry import About, Entry, Step
 from cellbed.traces.series import Content, Series
 
 needs_assets = pytest.mark.skipif(
@@ -86,6 +87,90 @@ def test_every_panel_has_axes_with_units(archive: Archive) -> None:
     assert outages.rows[0].lengths[0] == pytest.approx(2, abs=0.02)
     assert [curve.y[-1] for curve in distribution.curves] == [100] * 4
     assert "downlink to uplink 4.1" in asymmetry.note
+
+
+def test_directions_are_held_against_each_other_in_what_they_share(archive: Archive) -> None:
+    """The uplink goes on for 40 s with nothing: that is no time in which the downlink had anything to be compared."""
+    with archive.draft(About(origin="recorded")) as draft:
+        up = [(at * SECOND, (2 + at % 2) * 1e6) for at in range(20)]
+        write_rates(draft, "uplink", [*up, (20 * SECOND, 0)], 60 * SECOND)
+        write_rates(draft, "downlink", [(at, rate * 10) for at, rate in up], 20 * SECOND)
+        entry = archive.keep(draft, "walk")
+    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    (asymmetry,) = [panel for panel in picture.panels if panel.kind == "scatter"]
+    assert asymmetry.note == (
+        "downlink to uplink 10 on average in the 20 s of both · Pearson correlation of the rates over 1 s 1.00"
+    )
+    points, equal = asymmetry.curves
+    assert points.x.max() == equal.x.max() == equal.y.max() == pytest.approx(3)  # no axis is stretched by the line
+    assert points.y.max() == pytest.approx(30)
+
+
+def one_direction(archive: Archive, name: str, rows: Sequence[tuple[int, float]], duration_ns: int) -> Picture:
+    """The picture of an entry that has these rates (ns, bit/s) for a downlink."""
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "downlink", rows, duration_ns)
+        entry = archive.keep(draft, name)
+    return portrait(name, entry.about, analysed(archive, name))
+
+
+def test_a_rate_holds_until_the_next_row(archive: Archive) -> None:
+    rows = [(at * SECOND, rate * 1e6) for at, rate in enumerate([5, 8, 2])]
+    picture = one_direction(archive, "steps", rows, 3 * SECOND)
+    (curve,) = picture.panels[0].curves
+    assert curve.steps
+    assert curve.x.tolist() == [0, 1, 2, 3]
+    assert curve.y.tolist() == pytest.approx([5, 8, 2, 2])
+
+
+@pytest.mark.parametrize("duration_ms", [500, 1000, 60_000])
+def test_one_row_is_a_line_and_no_frame_is_empty(archive: Archive, duration_ms: int) -> None:
+    picture = one_direction(archive, "one", [(0, 5e6)], duration_ms * MS)
+    (curve,) = picture.panels[0].curves
+    assert (curve.x[0], curve.x[-1]) == pytest.approx((0, duration_ms / 1000))
+    assert curve.y.tolist() == pytest.approx([5] * len(curve.y))
+    for panel in picture.panels:
+        assert panel.kind == "spans" or all(len(each.x) > 1 for each in panel.curves), panel
+    draw(picture, "png")
+
+
+def test_a_sketch_says_that_not_every_outage_is_drawn(archive: Archive) -> None:
+    rows = [(at * SECOND, 0.0 if at % 2 else 5e6) for at in range(160)]
+    picture = one_direction(archive, "holes", rows, 160 * SECOND)
+    outages = picture.panels[1]
+    assert "longest are drawn" not in outages.note
+    sketched = portrait("holes", About(origin="recorded"), stored(archive.entry("holes"))).panels[1]
+    assert sketched.rows[0].name == "Downlink: 80"
+    assert "Downlink: the 64 longest are drawn" in sketched.note
+
+
+def test_both_directions_of_a_comparison_have_the_same_time(archive: Archive) -> None:
+    add_link(archive, "walk")
+    one_direction(archive, "longer", [(0, 5e6)], 90 * SECOND)
+    picture = comparison({name: analysed(archive, name) for name in ("walk", "longer")})
+    assert {panel.end for panel in picture.panels if panel.kind in ("time", "spans")} == {90}
+
+
+def test_hours_since_the_start_end_with_the_recording(archive: Archive) -> None:
+    entry = add_trips(archive, "ping")
+    picture = portrait("ping", entry.about, analysed(archive, "ping"))
+    (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
+    assert hours.end == 4
+    (distribution,) = [panel for panel in picture.panels if panel.kind == "distribution"]
+    assert distribution.log_x
+    assert distribution.x_label == "round-trip time (logarithmic), ms"
+    ticks = re.findall(r">([0-9.]+)</text>", draw(Picture("", "", [distribution]), "svg").decode())
+    assert {"20", "30"} <= set(ticks)
+
+
+def test_a_long_note_and_title_are_broken_into_lines(archive: Archive) -> None:
+    add_link(archive, "walk")
+    long = Panel(
+        "time", "Rate", "time, s", "rate, Mbit/s", note=" · ".join(f"walk-{i} mean 3 Mbit/s" for i in range(20))
+    )
+    content = draw(Picture(" · ".join(f"recording-{i}" for i in range(12)), "", [long]), "svg").decode()
+    for word in ("walk-19", "recording-11"):
+        assert word in content
 
 
 def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:
@@ -367,10 +452,52 @@ def test_pictures_cost_nothing_at_start_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bit_s", "words"), [(834e3, "834 kbit/s"), (16.7e6, "16.7 Mbit/s"), (2.5e9, "2.5 Gbit/s"), (0, "0 kbit/s")]
+    ("bit_s", "words"),
+    [
+        (834e3, "834 kbit/s"),
+        (16.7e6, "16.7 Mbit/s"),
+        (999.7e6, "1000 Mbit/s"),
+        (1.54e9, "1.54 Gbit/s"),
+        (2.5e9, "2.5 Gbit/s"),
+        (0, "0 bit/s"),
+    ],
 )
 def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -> None:
     assert rate_words(bit_s) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "written"),
+    [
+        ("outage_longest_ms", 78319.0, "78.3 s"),
+        ("p50_ms", 0.0563, "0.0563 ms"),
+        ("p99_ms", 1540.2, "1540 ms"),
+        ("p5_bit_s_100ms", 0.0, "0 bit/s"),
+        ("outages", 1234, "1,234"),
+    ],
+)
+def test_figures_are_written_to_be_read(key: str, value: float, written: str) -> None:
+    assert words(key, value) == written
+
+
+def test_names_in_a_comparison_are_whole(archive: Archive) -> None:
+    names = [f"a-recording-of-number-{i}" for i in range(6)]
+    figures = {name: {"uplink": {"mean_bit_s": 1e6}} for name in names}
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(beside(figures, ["uplink"]))  # type: ignore[arg-type, list-item]
+    assert "…" not in console.export_text()
+
+
+def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        path = draft.folder / "round-trip.parquet"
+        pl.DataFrame({"at_ns": [0, SECOND, 2 * SECOND], "round_trip_ns": [56_300, 71_000, 97_100]}).write_parquet(path)
+        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, 3 * SECOND)
+        draft.history.append(Step(what="generated", how={"seed": 1, "hashes": {"uplink": "ab" * 32}, "loop": True}))
+        archive.keep(draft, "edge")
+    output = run("show", "edge").output
+    assert re.search(r"least, most\s+0\.0563\s+0\.0971", output)
+    assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
 
 
 def test_a_days_load_is_drawn_by_hour(archive: Archive) -> None:

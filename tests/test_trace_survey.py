@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from cellbed.traces.series import Content
 from cellbed.traces.statistics import DEFAULT, Definition
 from cellbed.traces.statistics.clock import second_of_day
 from cellbed.traces.survey import plan, survey
-from cellbed.traces.warnings import warnings
+from cellbed.traces.warnings import Replayed, warnings
 
 PROGRAM = "from cellbed.traces import survey; survey.FEW_BYTES = 0\nfrom cellbed.cli.main import main; main()"
 
@@ -155,7 +156,7 @@ def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -
         content=Content.OPPORTUNITIES,
         sha256="0" * 64,
         duration_ns=100 * SECOND,
-        rows=1,
+        rows=100,
         statistics=figures or None,
     )
     parts = {"uplink": held} | ({"downlink": held.model_copy(update={"statistics": None})} if pair else {})
@@ -189,11 +190,71 @@ def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -
     ],
 )
 def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:
-    found = warnings(entry, None if workload_s is None else workload_s * SECOND)
+    found = warnings(entry, None if workload_s is None else Replayed(workload_s * SECOND))
     if words is None:
         assert found == []
     else:
         assert words in found[-1] or words in found[0]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "workload_s", "loop", "words"),
+    [
+        (0, 10, True, None),
+        (0, 21, True, "of 1.2 s at 20 s, of which 1 s are met, is 4.8 % of 21 s"),
+        (15, 10, True, "of 1.2 s at 20 s is 12 % of 10 s"),
+        (115, 10, True, "at 20 s is 12 %"),  # start lies behind the end: it counts from the beginning again
+        (95, 30, True, "at 20 s is 4 % of 30 s"),  # over the end into the next round
+        (62, 10, True, None),
+        (62, 30, False, None),
+        (30, 200, True, "of 2 s at 60 s is 2 % of 100 s"),
+    ],
+)
+def test_only_outages_that_the_run_meets_are_told(start_s: int, workload_s: int, loop: bool, words: str | None) -> None:
+    entry = entry_with(
+        outage_longest_ms=2000, outage_longest_at_s=60, outage_begins_s=[20, 60], outage_lengths_s=[1.2, 2]
+    )
+    replayed = Replayed(workload_s * SECOND, start_s * SECOND, loop)
+    told = [each for each in warnings(entry, replayed) if "outage" in each]
+    assert len(told) == (words is not None)
+    assert words is None or words in told[0]
+
+
+def test_a_trace_that_is_not_looped_ends(tmp_path: Path) -> None:
+    (told, _) = warnings(entry_with(), Replayed(90 * SECOND, 40 * SECOND, loop=False))
+    assert told == "uplink: it is over after 60 s of the workload of 90 s, and offers nothing from then on"
+    assert warnings(entry_with(), Replayed(60 * SECOND, 40 * SECOND, loop=False)) == []
+
+
+def test_directions_of_different_lengths_are_told() -> None:
+    entry = entry_with()
+    longer = entry.parts["downlink"].model_copy(update={"duration_ns": 130 * SECOND})
+    entry = entry.model_copy(update={"parts": entry.parts | {"downlink": longer}})
+    drift = "the uplink lasts 100 s, the downlink 130 s: looped, they drift apart"
+    assert warnings(entry) == [drift]
+    assert warnings(entry, parts=["uplink"]) == []
+    assert warnings(entry, Replayed(60 * SECOND)) == []
+    assert warnings(entry, Replayed(60 * SECOND, 50 * SECOND)) == [drift]
+    assert drift not in warnings(entry, Replayed(110 * SECOND, loop=False))
+
+
+def test_adding_directions_of_different_lengths_says_so(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("walk.up", 10), ("walk.down", 14)):
+        (tmp_path / name).write_text("".join(f"{at}\n" for at in range(10, seconds * 1000 + 1, 10)))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["traces", "add", "walk.up", "walk.down"])
+    assert result.exit_code == 0, result.output
+    drift = "note: the uplink lasts 10 s, the downlink 14 s: looped, they drift apart"
+    assert drift in result.output
+    assert drift in CliRunner().invoke(app, ["traces", "show", "walk"]).output
+
+
+def test_a_constant_rate_has_no_in_between() -> None:
+    entry = entry_with(spacing_ms=1000.0)
+    constant = entry.parts["uplink"].model_copy(update={"rows": 1})
+    assert warnings(entry.model_copy(update={"parts": entry.parts | {"uplink": constant}})) == []
 
 
 def test_a_stated_limit_of_the_machine_counts(tmp_path: Path) -> None:
@@ -215,5 +276,8 @@ def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: P
     assert "shorter than the workload" in result.output
     told = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
     assert any("downlink: 20 s is shorter" in caution for caution in told["cautions"])
+    (tmp_path / "walk.toml").write_text(re.sub(r"(?m)^duration = .*$", 'duration = "5 s"', text))
+    short = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert not any("outage" in caution for caution in short["cautions"])
     example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
     assert any("synthetic" in caution for caution in example_only["cautions"])

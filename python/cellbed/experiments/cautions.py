@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.testbed.plan import Plan
 from cellbed.traces import TraceError, TraceSource
-from cellbed.traces.warnings import warnings
+from cellbed.traces.warnings import Replayed, warnings
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import Entry
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def cautions(plan: Plan) -> list[str]:
     """Sentences on the archive's entries that the links replay, each once; of files nothing is known."""
-    used: dict[str, tuple[Entry, set[Part]]] = {}
+    used: dict[tuple[str, Replayed], tuple[Entry, set[Part]]] = {}
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
             continue
@@ -24,9 +24,11 @@ def cautions(plan: Plan) -> list[str]:
         with suppress(TraceError):
             if (found := direction.capacity.entry()) is not None:
                 entry, part = found
-                used.setdefault(entry.name, (entry, set()))[1].add(part)
-    return [
+                replayed = Replayed(plan.scenario.duration, direction.playing.start_ns, direction.playing.looped)
+                used.setdefault((entry.name, replayed), (entry, set()))[1].add(part)
+    told = [
         f"{name}: {warning}"
-        for name, (entry, parts) in used.items()
-        for warning in warnings(entry, plan.scenario.duration, parts=parts)
+        for (name, replayed), (entry, parts) in used.items()
+        for warning in warnings(entry, replayed, parts=parts)
     ]
+    return list(dict.fromkeys(told))

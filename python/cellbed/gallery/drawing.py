@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEIGHTS = {"time": 2.7, "distribution": 3.1, "scatter": 3.1, "hours": 3.1}
+_NOTE_WIDTH = 165
+"""Letters of a panel's note across the whole picture; a longer one has several lines."""
+_TITLE_WIDTH = 80
 _STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -58,13 +62,15 @@ def _figure(picture: Picture) -> Figure:
     from matplotlib.figure import Figure
 
     lines = _lines(picture.panels)
-    heights = [max(_height(panel) for panel in line) for line in lines]
-    figure = Figure(figsize=(11, sum(heights) + 0.75), layout="constrained")
+    heights = [max(_height(panel, len(line)) for panel in line) for line in lines]
+    title = textwrap.wrap(picture.title, _TITLE_WIDTH) or [""]
+    height = sum(heights) + 0.5 + 0.25 * len(title)
+    figure = Figure(figsize=(11, height), layout="constrained")
     layout: Any = figure.get_layout_engine()
     layout.set(h_pad=0.08, w_pad=0.08, hspace=0.03)
-    figure.suptitle(_cut(picture.title, 90), x=0.012, ha="left", fontsize=14, fontweight="bold")
+    figure.suptitle("\n".join(title), x=0.012, ha="left", fontsize=14, fontweight="bold")
     if picture.about:
-        figure.text(0.988, 1 - 0.24 / (sum(heights) + 0.75), _cut(picture.about, 80), ha="right", color=MUTED)
+        figure.text(0.988, 1 - 0.24 / height, _cut(picture.about, 80), ha="right", color=MUTED)
     grid = figure.add_gridspec(len(lines), 12, height_ratios=heights)
     shared: dict[float | None, Axes] = {}
     for number, line in enumerate(lines):
@@ -92,16 +98,19 @@ def _lines(panels: list[Panel]) -> list[list[Panel]]:
     return lines
 
 
-def _height(panel: Panel) -> float:
-    return 0.75 + 0.24 * len(panel.rows) if panel.kind == "spans" else _HEIGHTS[panel.kind]
+def _height(panel: Panel, beside: int) -> float:
+    """Inches of a panel that shares the width with others, `beside` in all."""
+    more = 0.15 * max(0, len(textwrap.wrap(panel.note, _NOTE_WIDTH // beside - 4)) - 1)
+    return more + (0.75 + 0.24 * len(panel.rows) if panel.kind == "spans" else _HEIGHTS[panel.kind])
 
 
 def _fill(axes: Axes, panel: Panel, beside: int) -> None:
     """Draw a panel. beside: how many share the width with it."""
-    axes.set_title(panel.title, pad=17 if panel.note else 6)
-    if panel.note:
+    lines = textwrap.wrap(panel.note, _NOTE_WIDTH // beside - 4)
+    axes.set_title(panel.title, pad=6 + 11 * len(lines))
+    if lines:
         note = axes.annotate(
-            _cut(panel.note, 165 // beside - 4),
+            "\n".join(lines),
             (0, 1),
             xytext=(0, 5),
             xycoords="axes fraction",
@@ -116,7 +125,9 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
     if panel.kind == "spans":
         _spans(axes, panel)
         return
-    for curve in panel.curves:
+    for number, curve in enumerate(panel.curves):
+        below = panel.curves[:number]
+        hiding = any(np.array_equal(curve.x, it.x) and np.array_equal(curve.y, it.y) for it in below)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.25, linewidth=0)
         axes.plot(
@@ -126,7 +137,7 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             label=_cut(curve.name, 40),
             alpha=0.65 if curve.dots or (curve.faint and panel.kind != "scatter") else 1,
             linewidth=1.1,
-            linestyle="none" if curve.dots else (0, (4, 2)) if curve.faint else "-",
+            linestyle="none" if curve.dots else (0, (4, 2)) if curve.faint else (0, (6, 6)) if hiding else "-",
             marker="o" if curve.dots or panel.kind == "hours" else "",
             markersize=2.2 if curve.dots else 3.5,
             drawstyle="steps-post" if curve.steps else "default",
@@ -154,7 +165,11 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
         axes.set_ylim(0, None)
     else:
         axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
-        axes.set_xticks(range(0, 25, 3))
+        if panel.end is None:
+            axes.set_xticks(range(0, 25, 3))
+        else:
+            axes.set_xticks(range(0, int(panel.end) + 1, 3 if panel.end > 12 else 1))
+            axes.set_xlim(-0.5, panel.end + 0.5)
     if len(panel.curves) > 1 or panel.kind == "distribution":
         place: Any = (
             "lower right" if panel.kind == "distribution" else "upper right" if panel.kind == "time" else "best"
@@ -179,8 +194,21 @@ def _label_decades(axis: Axis, values: list[Floats]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     everything = np.concatenate(values)
-    decades = float(np.log10(max(np.nanmax(everything) / max(np.nanmin(everything), 1e-9), 1.0001)))
-    steps = (1, 1.5, 2, 3, 4, 5, 7) if decades < 0.5 else (1, 2, 5) if decades < 2.5 else (1,)
+    least, most = max(float(np.nanmin(everything)), 1e-9), float(np.nanmax(everything))
+    if most < 1.4 * least:
+        # Else no round number is on the axis.
+        least, most = least / 1.3, most * 1.3
+        axis.set_view_interval(least, most, ignore=True)
+    decades = float(np.log10(max(most / least, 1.0001)))
+    steps = (
+        (1, 1.5, 2, 2.5, 3, 4, 5, 7)
+        if decades < 0.5
+        else (1, 1.5, 2, 3, 5, 7)
+        if decades < 1.3
+        else (1, 2, 5)
+        if decades < 2.5
+        else (1,)
+    )
     axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

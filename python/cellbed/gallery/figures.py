@@ -13,6 +13,7 @@ from rich.text import Text
 from cellbed.gallery.panel import rate_words
 from cellbed.traces.series import Part
 from cellbed.traces.statistics import FIGURES, Statistics
+from cellbed.units import significant
 
 _UNTOLD = {"definition"}
 BESIDE = (
@@ -66,7 +67,7 @@ def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterabl
         table = Table(box=box.SIMPLE_HEAD, title=part, title_justify="left", title_style="bold")
         table.add_column("figure", no_wrap=True)
         for name in having:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", overflow="fold")
         for key in BESIDE:
             if any(key in found for found in having.values()):
                 table.add_row(key, *(words(key, found.get(key)) for found in having.values()))
@@ -85,5 +86,7 @@ def words(key: str, value: Any) -> str:
     unit = FIGURES[key].unit
     if unit == "bit/s":
         return rate_words(value)
-    number = f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if unit == "ms" and abs(value) >= 10_000:
+        return f"{significant(value / 1e3)} s"
+    number = f"{value:,}" if isinstance(value, int) else significant(value)
     return f"{number} {unit}".rstrip()

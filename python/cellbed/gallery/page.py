@@ -13,6 +13,7 @@ from cellbed.gallery.stored import stored
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.traces.entry import Entry
 from cellbed.traces.warnings import warnings
+from cellbed.units import significant
 
 PAGE = Path(__file__).parent / "page"
 
@@ -58,7 +59,7 @@ def _card(entry: Entry) -> Card:
         if part == "round-trip":
             if "p50_ms" in known:
                 figures["delay"] = known["p50_ms"]
-                words.append(f"round trip {known['p50_ms']:.3g} ms, P99 {known['p99_ms']:.3g} ms")
+                words.append(f"round trip {significant(known['p50_ms'])} ms, P99 {significant(known['p99_ms'])} ms")
             continue
         figures[part] = known["mean_bit_s"] / 1e6
         figures["outages"] = max(figures.get("outages", 0.0), known["outage_share"])

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.units import significant
+
 Floats = NDArray[np.float64]
 Kind = Literal["time", "spans", "distribution", "scatter", "hours"]
 
@@ -46,7 +48,7 @@ class Panel:
     """One set of axes.
 
     kind: ``time`` and ``spans`` share the horizontal axis of the picture. note: a line of figures above it.
-    end: where the horizontal axis ends, if not at the last point.
+    end: where the horizontal axis ends; of hours the last one, or None where they are of the day: then it has all 24.
     """
 
     kind: Kind
@@ -80,7 +82,7 @@ class Unit:
 
 def rate_unit(largest_bit_s: float) -> Unit:
     """The unit in which rates up to this one are read best."""
-    if largest_bit_s >= 2e9:
+    if largest_bit_s >= 1e9:
         return Unit("Gbit/s", 1e-9)
     return Unit("Mbit/s", 1e-6) if largest_bit_s >= 1e6 else Unit("kbit/s", 1e-3)
 
@@ -91,16 +93,16 @@ def time_unit(longest_s: float) -> Unit:
 
 
 def rate_words(bit_s: float) -> str:
-    """``"16.7 Mbit/s"``."""
-    unit = rate_unit(bit_s)
-    return f"{bit_s * unit.factor:.3g} {unit.name}"
+    """``"16.7 Mbit/s"``; of nothing ``"0 bit/s"``."""
+    unit = rate_unit(bit_s) if bit_s else Unit("bit/s", 1.0)
+    return f"{significant(bit_s * unit.factor)} {unit.name}"
 
 
 def duration_words(seconds: float) -> str:
     """``"140 s"``, ``"17 min"``, ``"24 h"``."""
     if seconds < 600:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3 * 3600 else f"{seconds / 3600:.3g} h"
+        return f"{significant(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3 * 3600 else f"{significant(seconds / 3600)} h"
 
 
 def as_json(picture: Picture) -> dict[str, Any]:

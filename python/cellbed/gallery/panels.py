@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.gallery.panel import Curve, Panel, Picture, Row, Unit, duration_words, rate_unit, rate_words, time_unit
+from cellbed.gallery.panel import (
+    Curve,
+    Panel,
+    Picture,
+    Row,
+    Unit,
+    duration_words,
+    rate_unit,
+    rate_words,
+    time_unit,
+)
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
+from cellbed.units import significant
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -25,6 +36,7 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
 _OF_DAY: Final = {True: "of the day", False: "since the start"}
 
 
@@ -34,18 +46,20 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
     capacity: dict[Part, Analysis] = {part: found for part, found in parts.items() if part != "round-trip"}
     if capacity:
         colours = [(part.capitalize(), COLOURS[part], found) for part, found in capacity.items()]
-        panels += [_rates(colours, "Rate over time"), _outages(colours)]
+        end_s = _end(capacity.values())
+        panels += [_rates(colours, "Rate over time", end_s), _outages(colours, end_s)]
     trips = parts.get("round-trip")
     if trips is not None:
-        panels.append(_trips_over_time([("Round-trip time", COLOURS["round-trip"], trips)]))
-    if capacity:
+        drawn = [("Round-trip time", COLOURS["round-trip"], trips)]
+        panels.append(_trips_over_time(drawn, _end([trips])))
+    if any(found.distributions for found in capacity.values()):
         panels.append(_rate_distribution(colours, both_scales=True))
-    if len(capacity) == 2 and all(len(found.seconds) for found in capacity.values()):
+    if len(capacity) == 2 and all(len(found.seconds) > 1 for found in capacity.values()):
         panels.append(_asymmetry(capacity["uplink"], capacity["downlink"]))
     if any(len(found.statistics.get("hours", [])) > 2 for found in capacity.values()):
         panels.append(_rates_by_hour(capacity))
     if trips is not None and trips.distributions:
-        panels.append(_trip_distribution([("Round-trip time", COLOURS["round-trip"], trips)]))
+        panels.append(_trip_distribution(drawn))
     if trips is not None and "hours" in trips.statistics:
         panels.append(_hours(trips))
     return Picture(name, sentence(about, max((found.duration_ns for found in parts.values()), default=0)), panels)
@@ -54,6 +68,8 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
     """Several entries on the same axes: over time one direction after the other, then the distributions."""
     panels, distributions = [], []
+    ways = [of for of in directions if of != "round-trip"]
+    end_s = _end(parts[of] for parts in entries.values() for of in ways if of in parts)
     for part in directions:
         having = [(name, parts[part]) for name, parts in entries.items() if part in parts]
         if not having:
@@ -61,14 +77,15 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
         names = list(entries)
         drawn = [(name, SEVERAL[names.index(name) % len(SEVERAL)], found) for name, found in having]
         if part == "round-trip":
-            panels.append(_trips_over_time(drawn))
+            panels.append(_trips_over_time(drawn, _end(found for _, found in having)))
             if any(found.distributions for _, found in having):
                 distributions.append(_trip_distribution([each for each in drawn if each[2].distributions]))
         else:
             word = part.capitalize()
-            panels.append(_rates(drawn, f"{word}: rate over time"))
-            panels.append(_outages(drawn, word))
-            distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
+            panels.append(_rates(drawn, f"{word}: rate over time", end_s))
+            panels.append(_outages(drawn, end_s, word))
+            if any(found.distributions for _, found in having):
+                distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
     return Picture(" · ".join(entries), "", panels + distributions)
 
 
@@ -81,28 +98,27 @@ def sentence(about: About, duration_ns: int) -> str:
 _Drawn = list[tuple[str, str, Analysis]]
 
 
-def _rates(drawn: _Drawn, title: str) -> Panel:
+def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
     profiles = [(name, colour, *_thinned(found)) for name, colour, found in drawn]
     unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
-    widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles if len(x) > 1})
-    end_s = _end(drawn)
+    widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles})
     clock = time_unit(end_s)
-    over = f", means over {' and '.join(f'{width:.3g}' for width in widths[:2])} s" if widths else ""
+    words = [significant(width) for width in widths]
+    over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'} s"
     notes = [f"{name} mean {rate_words(found.statistics['mean_bit_s'])}" for name, _, found in drawn]
     return Panel(
         "time",
         title,
         _since_start(clock),
         f"rate, {unit.name}",
-        [Curve(name, colour, x * clock.factor, y * unit.factor) for name, colour, x, y in profiles],
+        [Curve(name, colour, x * clock.factor, y * unit.factor, steps=True) for name, colour, x, y in profiles],
         note=" · ".join(notes) + over,
         end=end_s * clock.factor,
     )
 
 
-def _outages(drawn: _Drawn, word: str = "") -> Panel:
+def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
     least = min(found.statistics["outage_from_ms"] for *_, found in drawn)
-    end_s = _end(drawn)
     clock = time_unit(end_s)
     notes, rows = [f"no opportunity for {least:g} ms or more"], []
     for name, colour, found in drawn:
@@ -112,7 +128,9 @@ def _outages(drawn: _Drawn, word: str = "") -> Panel:
         begins, lengths = found.outages
         rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
         if len(drawn) <= 2 and count:
-            notes.append(f"{name} {share:.2g} % of the time, longest {longest:.3g} s")
+            notes.append(f"{name} {share:.2g} % of the time, longest {significant(longest)} s")
+        if count > len(begins):
+            notes.append(f"{name}: the {len(begins)} longest are drawn")
     return Panel(
         "spans",
         f"{word}: outages" if word else "Outages",
@@ -146,11 +164,14 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
     unit = rate_unit(max(float(up.max(initial=0)), float(down.max(initial=0))))
     step = max(1, count // 2000)
     order = np.argsort(up[::step], kind="stable")
-    most = max(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
-    means = [found.statistics["mean_bit_s"] for found in (uplink, downlink)]
-    note = f"downlink to uplink {means[1] / means[0]:.3g} on average" if means[0] else ""
+    # Each axis has the scale of its own direction: the line of equal rates ends where the slower one does.
+    most = min(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
+    notes = []
+    if up.mean() > 0:
+        shared = "" if uplink.duration_ns == downlink.duration_ns else f" in the {duration_words(count)} of both"
+        notes.append(f"downlink to uplink {significant(down.mean() / up.mean())} on average{shared}")
     if count > 2 and up.std() > 0 and down.std() > 0:
-        note += f", correlation {np.corrcoef(up, down)[0, 1]:.2f}"
+        notes.append(f"Pearson correlation of the rates over 1 s {np.corrcoef(up, down)[0, 1]:.2f}")
     diagonal = np.array([0.0, most])
     return Panel(
         "scatter",
@@ -161,7 +182,7 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
             Curve("a second", "#434a57", up[::step][order] * unit.factor, down[::step][order] * unit.factor, dots=True),
             Curve("equal", "#8b94a3", diagonal, diagonal, faint=True),
         ],
-        note=note,
+        note=" · ".join(notes),
     )
 
 
@@ -183,12 +204,12 @@ def _rates_by_hour(capacity: Parts) -> Panel:
             )
             for part, figures in having.items()
         ],
+        end=None if known else max(max(figures["hours"]) for figures in having.values()),
     )
 
 
-def _trips_over_time(drawn: _Drawn) -> Panel:
+def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
     curves, notes = [], []
-    end_s = _end(drawn)
     clock = time_unit(end_s)
     for name, colour, found in drawn:
         x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
@@ -197,17 +218,21 @@ def _trips_over_time(drawn: _Drawn) -> Panel:
         low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
         curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
         if "p50_ms" in found.statistics:
-            words = f"median {found.statistics['p50_ms']:.3g} ms, P99 {found.statistics['p99_ms']:.3g} ms"
+            words = (
+                f"median {significant(found.statistics['p50_ms'])} ms, P99 {significant(found.statistics['p99_ms'])} ms"
+            )
             notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
     width = max(found.step_ns for *_, found in drawn) / 1e9
+    log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
     return Panel(
         "time",
         "Round-trip time over time",
         _since_start(clock),
-        "round-trip time, ms",
+        _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
-        note=" · ".join(notes) + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {width:.3g} s",
-        log_y=any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn),
+        note=" · ".join(notes)
+        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {significant(width)} s",
+        log_y=log_y,
         end=end_s * clock.factor,
     )
 
@@ -215,15 +240,15 @@ def _trips_over_time(drawn: _Drawn) -> Panel:
 def _trip_distribution(drawn: _Drawn) -> Panel:
     curves, notes = [], []
     for name, colour, found in drawn:
-        values, shares = _visible(*found.distributions[""])
+        values, shares = _visible(*found.distributions[""], least=0.999)  # the axis is logarithmic
         curves.append(Curve(name, colour, values, shares * 100, steps=True))
         places = found.statistics.get("modes_ms", [])
         if len(places) > 1:
-            notes.append(f"{len(places)} modes: {', '.join(f'{place:.3g}' for place in places)} ms")
+            notes.append(f"{len(places)} modes: {', '.join(significant(place) for place in places)} ms")
     return Panel(
         "distribution",
         "Distribution of the round-trip time",
-        "round-trip time, ms",
+        _LOGARITHMIC,
         "share at most that, %",
         curves,
         note=" · ".join(notes),
@@ -243,12 +268,13 @@ def _hours(found: Analysis) -> Panel:
             Curve("median", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p50_ms"])),
             Curve("P95", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p95_ms"]), faint=True),
         ],
+        end=None if known else float(hours[-1]),
     )
 
 
-def _end(drawn: _Drawn) -> float:
+def _end(analyses: Iterable[Analysis]) -> float:
     """How long the longest of them is, s."""
-    return max(found.duration_ns for *_, found in drawn) / 1e9
+    return max((found.duration_ns for found in analyses), default=0) / 1e9
 
 
 def _since_start(clock: Unit) -> str:
@@ -256,21 +282,34 @@ def _since_start(clock: Unit) -> str:
 
 
 def _thinned(found: Analysis) -> tuple[Floats, Floats]:
-    """Means of neighbours, MOST_POINTS at most, with the times of their middles in s."""
+    """Means of neighbours, MOST_POINTS at most, each from the beginning of its bin in s on; the last has its end, too.
+
+    A series shorter than a bin has its mean.
+    """
+    if not len(found.profile):
+        mean = found.statistics["mean_bit_s"]
+        return np.array([0.0, found.duration_ns / 1e9]), np.array([mean, mean])
     factor = max(1, -(-len(found.profile) // MOST_POINTS))
-    whole = len(found.profile) // factor * factor
-    means: Floats = found.profile[:whole].reshape(-1, factor).mean(axis=1)
-    return _middles(len(means), factor * found.step_ns / 1e9), means
+    begins = np.arange(0, len(found.profile), factor)
+    counts = np.diff(np.append(begins, len(found.profile)))
+    means: Floats = np.add.reduceat(found.profile, begins) / counts
+    edges = np.append(begins, len(found.profile)) * (found.step_ns / 1e9)
+    return edges, np.append(means, means[-1])
 
 
 def _middles(count: int, width: float) -> Floats:
     return (np.arange(count, dtype=np.float64) + 0.5) * width
 
 
-def _visible(values: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """The steps of a distribution function, as many as can be seen."""
-    if len(values) <= MOST_POINTS:
-        return values, shares
-    kept = np.searchsorted(shares, np.linspace(0, 1, MOST_POINTS)[1:] - 1e-12)
-    kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
-    return values[kept], shares[kept]
+def _visible(values: Floats, shares: Floats, least: float = 0.0) -> tuple[Floats, Floats]:
+    """The steps of a distribution function, as many as can be seen, from 0 on, which it is at `least` times its first.
+
+    A series of one value has a step.
+    """
+    if len(values) > MOST_POINTS:
+        kept = np.searchsorted(shares, np.linspace(0, 1, MOST_POINTS)[1:] - 1e-12)
+        kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
+        values, shares = values[kept], shares[kept]
+    if len(values) and values[0] > 0:
+        values, shares = np.append(least * values[0], values), np.append(0.0, shares)
+    return values, shares

@@ -13,6 +13,7 @@ from cellbed.gallery.stored import stored
 from cellbed.traces.entry import Entry
 from cellbed.traces.series import Content
 from cellbed.traces.statistics import Analysis
+from cellbed.units import significant
 
 WIDTH = 60
 HEIGHT = 4
@@ -32,7 +33,7 @@ def _plot(name: str, colour: str, found: Analysis) -> Text:
     unit = Unit("ms", 1.0) if found.content is Content.ROUND_TRIP else rate_unit(highest)
     text = Text()
     for row, line in enumerate(_lines(heights / highest)):
-        label = f"{highest * unit.factor:.3g} {unit.name}" if row == 0 else "0" if row == HEIGHT - 1 else ""
+        label = f"{significant(highest * unit.factor)} {unit.name}" if row == 0 else "0" if row == HEIGHT - 1 else ""
         text.append(f"{name if row == 0 else '':<11}{label:>13} ", "dim")
         text.append(line, colour)
         text.append("\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.traces.errors import TraceError
 from cellbed.traces.store import Archive, valid_name
+from cellbed.traces.warnings import drift_of
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import About, Entry
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was added. notes: what was taken for what and left out, in sentences."""
+    """What was added. notes: what was taken for what and left out, and directions that drift apart, in sentences."""
 
     entry: Entry
     notes: tuple[str, ...]
@@ -46,7 +47,8 @@ def add(
     with archive.draft(about) as draft:
         importer.read(paths, draft, options, tell)
         entry = archive.keep(draft, name, replace)
-        return Added(entry, tuple(draft.notes))
+        apart = drift_of(entry)
+        return Added(entry, (*draft.notes, *([] if apart is None else [apart])))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:

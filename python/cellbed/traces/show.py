@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,11 +13,15 @@ from rich.text import Text
 
 from cellbed.traces.entry import Entry
 from cellbed.traces.series import Part
+from cellbed.units import significant
 
 _ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 _TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
-_CAPACITY: Final = (
+_Row = tuple[str, tuple[str, ...], float, int | None]
+"""Heading, keys of its figures, what they are divided by, and decimals; None: three significant digits."""
+
+_CAPACITY: Final[tuple[_Row, ...]] = (
     ("mean, Mbit/s", ("mean_bit_s",), 1e6, 2),
     ("P5, P50, P95 over 1 s", ("p5_bit_s_1s", "p50_bit_s_1s", "p95_bit_s_1s"), 1e6, 2),
     ("P5, P50, P95 over 100 ms", ("p5_bit_s_100ms", "p50_bit_s_100ms", "p95_bit_s_100ms"), 1e6, 2),
@@ -27,12 +32,13 @@ _CAPACITY: Final = (
     ("correlated for, s", ("correlation_time_s",), 1, 0),
     ("opportunities in a ms, P99", ("burst_p99",), 1, 0),
 )
-_ROUND_TRIPS: Final = (
-    ("mean, ms", ("mean_ms",), 1, 1),
-    ("least, most", ("least_ms", "most_ms"), 1, 1),
-    ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), 1, 1),
+_ROUND_TRIPS: Final[tuple[_Row, ...]] = (
+    # From an edge next door, 0.06 ms, to a satellite, 600 ms.
+    ("mean, ms", ("mean_ms",), 1, None),
+    ("least, most", ("least_ms", "most_ms"), 1, None),
+    ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), 1, None),
     ("lost, %", ("loss",), 0.01, 2),
-    ("modes", ("modes_ms",), 1, 1),
+    ("modes", ("modes_ms",), 1, None),
 )
 
 
@@ -58,12 +64,24 @@ def _opening(entry: Entry) -> Iterator[str]:
     for key, value in told.items():
         yield f"{key}: {value}"
     for step in entry.history:
-        how = ", ".join(f"{key} {value}" for key, value in step.how.items())
+        how = ", ".join(f"{key} {_said(value)}" for key, value in step.how.items())
         of = " and ".join(f"{name} ({digest[:12]}…)" for name, digest in step.of.items())
         yield " ".join(["history:", step.what, *([how] if how else []), *(["of " + of] if of else [])])
 
 
-def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[tuple[str, tuple[str, ...], float, int]]) -> Table:
+def _said(value: Any) -> str:
+    """An argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes them."""
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{key} {_said(each)}" for key, each in value.items()) + ")"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_said, value)) + ")"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    return f"{text[:12]}…" if re.fullmatch("[0-9a-f]{64}", text) else text
+
+
+def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for part in parts:
@@ -82,10 +100,12 @@ def _content(name: str) -> str:
     return {"rate": "rates", "round-trip": "probes"}.get(name, name)
 
 
-def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], scale: float, decimals: int) -> str:
+def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], scale: float, decimals: int | None) -> str:
     values = [figures[key] for key in keys if key in figures]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return "  ".join(f"{value / scale:.{decimals}f}" for value in flat)
+    return "  ".join(
+        significant(value / scale) if decimals is None else f"{value / scale:.{decimals}f}" for value in flat
+    )
 
 
 def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cellbed.units import DURATION
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import Entry
@@ -19,47 +22,86 @@ BATCHED_SHARE: Final = 0.2
 """Of the opportunities in bursts after 5 ms of silence or more, from which on batching is told."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What an experiment replays of a trace, ns. start: where its workload begins. loop: whether it starts again."""
+
+    workload: int
+    start: int = 0
+    loop: bool = True
+
+    def _whole(self, duration: int) -> bool:
+        return self.loop and self.workload >= duration
+
+    def looked_at(self, duration: int) -> int:
+        """How much of a trace of this duration it meets, nothing twice."""
+        return duration if self._whole(duration) else self.workload
+
+    def met(self, begin: int, length: int, duration: int) -> int:
+        """How long it is in the span of that beginning and length, in one round of a trace of this duration."""
+        if self._whole(duration):
+            return length
+        start = self.start % duration if self.loop else self.start
+        end = start + self.workload
+        rounds = (-duration, 0, duration) if self.loop else (0,)
+        return sum(max(0, min(end, begin + by + length) - max(start, begin + by)) for by in rounds)
+
+
 def warnings(
     entry: Entry,
-    workload_ns: int | None = None,
+    replayed: Replayed | None = None,
     most_bit_s: float = EMULATED_BIT_S,
     parts: Collection[Part] | None = None,
 ) -> list[str]:
     """Sentences, none if there is nothing to say.
 
-    parts: which of it are used; left out: all. workload_ns: how long the experiment takes. most_bit_s: what the machine
-    can emulate. A series without statistics is judged by its duration alone.
+    parts: which of it are used; left out: all. replayed: what an experiment meets of it; left out: all. most_bit_s:
+    what the machine can emulate. A series without statistics is judged by its duration alone.
     """
     used = [part for part in entry.parts if parts is None or part in parts]
-    return [*_of_entry(entry), *(each for part in used for each in _of_part(entry, part, workload_ns, most_bit_s))]
+    return [
+        *_of_entry(entry, used, replayed),
+        *(each for part in used for each in _of_part(entry, part, replayed, most_bit_s)),
+    ]
 
 
-def _of_entry(entry: Entry) -> Iterator[str]:
+def drift(uplink_ns: int, downlink_ns: int) -> str | None:
+    """A sentence on directions whose durations differ by more than 1 s and 1 %."""
+    shorter, longer = sorted((uplink_ns, downlink_ns))
+    if longer - shorter <= max(10**9, longer // 100):
+        return None
+    return (
+        f"the uplink lasts {DURATION.format(uplink_ns)}, the downlink {DURATION.format(downlink_ns)}: "
+        "looped, they drift apart"
+    )
+
+
+def drift_of(entry: Entry) -> str | None:
+    """What `drift` says of an entry's two directions, if it has both."""
+    ways = [entry.parts.get("uplink"), entry.parts.get("downlink")]
+    durations = [held.duration_ns for held in ways if held is not None]
+    return drift(*durations) if len(durations) == 2 else None
+
+
+def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -> Iterator[str]:
     if entry.about.origin == "synthetic":
         yield "synthetic: made by a model, not recorded on any network"
     has = [part for part in ("uplink", "downlink") if part in entry.parts]
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
         yield f"no {other}: the two directions of a link belong together, and another recording's was another moment"
+    if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
+        shorter = min(entry.parts["uplink"].duration_ns, entry.parts["downlink"].duration_ns)
+        if replayed is None or (replayed.loop and replayed.start + replayed.workload > shorter):
+            yield apart
 
 
-def _of_part(entry: Entry, part: Part, workload_ns: int | None, most_bit_s: float) -> Iterator[str]:
+def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:
     held = entry.parts[part]
-    duration_s = held.duration_ns / 1e9
     figures = held.statistics or {}
-    if workload_ns is not None and held.duration_ns < workload_ns:
-        yield (
-            f"{part}: {duration_s:.4g} s is shorter than the workload of {workload_ns / 1e9:.4g} s, which meets the "
-            f"same {workload_ns / held.duration_ns:.2g} times over"
-        )
-    looked_at_s = duration_s if workload_ns is None else min(duration_s, workload_ns / 1e9)
-    longest_s = figures.get("outage_longest_ms", 0) / 1e3
-    if longest_s >= DECIDING_SHARE * looked_at_s:
-        yield (
-            f"{part}: the outage of {longest_s:.3g} s at {figures['outage_longest_at_s']:.4g} s is "
-            f"{min(1.0, longest_s / looked_at_s) * 100:.2g} % of {looked_at_s:.4g} s and decides the P99 by itself: "
-            "repeat with other starts"
-        )
+    if replayed is not None:
+        yield from _of_length(part, held.duration_ns, replayed)
+    yield from _of_outages(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
     batched = figures.get("batched_share_5ms", 0.0)
     if batched >= BATCHED_SHARE:
         yield (
@@ -73,5 +115,38 @@ def _of_part(entry: Entry, part: Part, workload_ns: int | None, most_bit_s: floa
             "is the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)
-    if spacing_ms > 100:
+    # One row is a constant rate: there is no in between.
+    if spacing_ms > 100 and held.rows > 1:
         yield f"{part}: rates {spacing_ms:.4g} ms apart say nothing of what happens in between"
+
+
+def _of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
+    if replayed.loop and duration < replayed.workload:
+        yield (
+            f"{part}: {duration / 1e9:.4g} s is shorter than the workload of {replayed.workload / 1e9:.4g} s, which "
+            f"meets the same {replayed.workload / duration:.2g} times over"
+        )
+    elif not replayed.loop and duration < replayed.start + replayed.workload:
+        yield (
+            f"{part}: it is over after {(duration - replayed.start) / 1e9:.4g} s of the workload of "
+            f"{replayed.workload / 1e9:.4g} s, and offers nothing from then on"
+        )
+
+
+def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+    """On the outage of which the experiment meets most, of those whose places are known."""
+    if "outage_longest_ms" not in figures:
+        return
+    begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
+    lengths = figures.get("outage_lengths_s", [figures["outage_longest_ms"] / 1e3])
+    spans = [(round(begin * 1e9), round(length * 1e9)) for begin, length in zip(begins, lengths, strict=True)]
+    met, begin, length = max((replayed.met(*span, duration), *span) for span in spans)
+    looked_at = replayed.looked_at(duration)
+    if met < DECIDING_SHARE * looked_at:
+        return
+    of_it = "" if met == length else f", of which {met / 1e9:.3g} s are met,"
+    yield (
+        f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
+        f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and decides the P99 by itself: "
+        "repeat with other starts"
+    )

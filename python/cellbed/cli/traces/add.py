@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, duration
+from cellbed.units import significant
 
 if TYPE_CHECKING:
     from cellbed.traces.adding import Added
@@ -205,7 +206,7 @@ def _print(done: Added) -> None:
     for part, held in entry.parts.items():
         figures = held.statistics or {}
         mean = f", mean {figures['mean_bit_s'] / 1e6:.2f} Mbit/s" if "mean_bit_s" in figures else ""
-        median = f", median {figures['p50_ms']:.1f} ms" if "p50_ms" in figures else ""
+        median = f", median {significant(figures['p50_ms'])} ms" if "p50_ms" in figures else ""
         use = f"  {entry.name}.{_ENDINGS[part]}" if part in _ENDINGS else ""
         print(f"{part}: {held.duration_ns / 1e9:.1f} s{mean}{median}{use}")
     print(f"added {entry.name}: `cellbed traces show {entry.name}`")

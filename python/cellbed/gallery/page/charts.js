@@ -73,7 +73,7 @@ const drawPicture = (() => {
   // Round numbers on a logarithmic axis, more of them over fewer decades.
   function decades(u, axis, low, high) {
     const span = Math.log10(high / low), found = [];
-    const steps = span < 0.5 ? [1, 1.5, 2, 2.5, 3, 4, 5, 7] : span < 2.5 ? [1, 2, 5] : [1];
+    const steps = span < 0.5 ? [1, 1.5, 2, 2.5, 3, 4, 5, 7] : span < 1.3 ? [1, 1.5, 2, 3, 5, 7] : span < 2.5 ? [1, 2, 5] : [1];
     for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++) {
       for (const step of steps) if (step * 10 ** k >= low && step * 10 ** k <= high) found.push(+(step * 10 ** k).toPrecision(3));
     }
@@ -111,7 +111,7 @@ const drawPicture = (() => {
         bands.push({ series: [at + 1, at], fill: curve.colour + "38" });
       }
     }
-    const span = panel.kind === "time" ? [0, panel.end] : panel.kind === "hours" ? [-0.5, 23.5] : null;
+    const span = panel.kind === "time" ? [0, panel.end] : panel.kind === "hours" ? [-0.5, (panel.end ?? 23) + 0.5] : null;
     const log = (low, high) => [low * 0.97, high * 1.03];
     const x = { time: false, distr: panel.logX ? 3 : 1 };
     if (span) { x.min = span[0]; x.max = span[1]; x.range = (u, min, max) => [min ?? span[0], max ?? span[1]]; }
@@ -151,9 +151,11 @@ const drawPicture = (() => {
   }
 
   function scatter(place, panel, font) {
-    const most = Math.max(...panel.curves.flatMap((curve) => [...curve.x, ...curve.y]), 1e-9) * 1.04;
+    // Each axis has its own scale: where one direction is much slower, the points would lie on a line.
+    const most = (key) => Math.max(...panel.curves.flatMap((curve) => curve[key]), 1e-9) * 1.04;
+    const mostX = most("x"), mostY = most("y");
     return new uPlot(options(place, panel, font, {
-      legend: { show: false }, scales: { x: { time: false, range: () => [0, most] }, y: { range: () => [0, most] } },
+      legend: { show: false }, scales: { x: { time: false, range: () => [0, mostX] }, y: { range: () => [0, mostY] } },
       series: [{}, { paths: () => null, points: { show: false } }],
       hooks: { draw: [(u) => {
         const { ctx } = u, ratio = devicePixelRatio || 1;
@@ -170,7 +172,7 @@ const drawPicture = (() => {
         }
         ctx.restore();
       }] },
-    }), [[0, most], [null, null]], place);
+    }), [[0, mostX], [null, null]], place);
   }
 
   const shorten = (text) => text.length > 24 ? text.slice(0, 23) + "…" : text;

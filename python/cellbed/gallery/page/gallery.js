@@ -21,7 +21,9 @@
       if (panel.kind !== "time") continue;
       const most = Math.max(...panel.curves.flatMap((curve) => curve.y), 1e-9);
       for (const curve of panel.curves) {
-        const points = curve.x.map((x, i) => `${(x / panel.end * WIDTH).toFixed(1)} ${(HEIGHT - 2 - (curve.y[i] ?? 0) / most * (HEIGHT - 6)).toFixed(1)}`);
+        const across = (x) => (x / panel.end * WIDTH).toFixed(1);
+        const upwards = (y) => (HEIGHT - 2 - (y ?? 0) / most * (HEIGHT - 6)).toFixed(1);
+        const points = curve.x.map((x, i) => `${curve.steps && i ? `${across(x)} ${upwards(curve.y[i - 1])}L` : ""}${across(x)} ${upwards(curve.y[i])}`);
         const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
         path.setAttribute("d", "M" + points.join("L"));
         path.setAttribute("fill", "none");

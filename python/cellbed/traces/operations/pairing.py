@@ -8,6 +8,7 @@ import numpy as np
 
 from cellbed.traces.operations.timeline import Timeline
 from cellbed.traces.series import Content
+from cellbed.traces.warnings import drift
 from cellbed.units import DURATION
 
 _BIN = 100_000_000
@@ -38,11 +39,8 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
     if uplink.content is Content.ROUND_TRIP or downlink.content is Content.ROUND_TRIP:
         return Pairing(None, None, [], ["round-trip times are no direction"])
     lengths = sorted((uplink.duration, downlink.duration))
-    if lengths[1] - lengths[0] > max(10**9, lengths[1] // 100):
-        doubts.append(
-            f"the uplink lasts {DURATION.format(uplink.duration)}, the downlink {DURATION.format(downlink.duration)}: "
-            "looped, they drift apart"
-        )
+    if (apart := drift(uplink.duration, downlink.duration)) is not None:
+        doubts.append(apart)
     shared = lengths[0]
     both = (line if line.duration == shared else line.cut(0, shared) for line in (uplink, downlink))
     rates = [line.bits(_BIN).collect()["bits"].to_numpy() * 10 for line in both]
