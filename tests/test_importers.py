@@ -226,6 +226,38 @@ def test_ping_of_windows_is_read_by_the_second(tmp_path: Path, draft: Draft) -> 
     assert any("--interval" in note for note in draft.notes)
 
 
+RECORD = (
+    b"# cellbed ping-record\n# host: example.org\n# address: 192.0.2.7\n# by: icmp\n"
+    b"# started: 2026-01-01T06:00:00Z\n# interval_s: 1\ntime_s,rtt_ms\n0.0002,11.2\n1.0005,\n2.0004,11.1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "date", "method"),
+    [
+        ("host.csv", RECORD, "2026-01-01T06:00:00Z", "round trips to example.org (192.0.2.7) by icmp, every 1 s"),
+        ("ping.txt", made.PING, "2023-10-05T10:00:00Z", "ping of h (192.0.2.1)"),
+        ("a.csv", b"time,rtt_ms\n2026-01-01T08:00:00+02:00,3\n2026-01-01T08:00:01+02:00,4\n",
+         "2026-01-01T06:00:00Z", None),
+        ("old.csv", b"time,rtt_ms\n1970-01-01T00:00:09Z,3\n1970-01-01T00:00:10Z,4\n", None, None),
+        ("a.pcap", made.pcap(made.download()), "2023-11-14T22:13:20Z", None),
+        ("a.json", made.iperf3_report([(1e6, 2e6)]).replace(
+            b'"connecting_to"', b'"timestamp": {"timesecs": 1700000000}, "connecting_to"'),
+         "2023-11-14T22:13:20Z", None),
+        ("b.json", made.iperf3_report([(1e6, 2e6)]), None, None),
+    ],
+)  # fmt: skip
+def test_when_and_how_a_recording_was_made_is_taken_from_it(
+    tmp_path: Path, draft: Draft, name: str, content: bytes, date: str | None, method: str | None
+) -> None:
+    path = file(tmp_path, name, content)
+    written(draft, path)
+    assert (draft.about.date, draft.about.method) == (date, method)
+    assert any("--date" in note for note in draft.notes) == (date is not None)
+    said = draft.about.model_copy(update={"date": "2020"})
+    assert written(Draft(_new(tmp_path / "said"), said), path).about.date == "2020"
+
+
 def test_a_configuration_of_netem_trace_gives_rates(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "bw.json", made.NETEM_TRACE)
     assert recognise([path]).why == 'its JSON has "RepeatedBwPatternConfig"'

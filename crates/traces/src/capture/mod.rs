@@ -82,8 +82,8 @@ pub fn capture(
     notes.extend(clock.told());
     notes.extend(survey.told());
     let mut done = Imported {
-        parts: Vec::new(),
         notes,
+        ..Imported::begun(clock.start_ns)
     };
     for arrivals in series {
         done.parts.push(arrivals.finish(clock.now_ns)?);
