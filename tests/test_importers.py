@@ -147,6 +147,22 @@ def test_a_capture_that_ends_in_a_packet_is_read_up_to_it(tmp_path: Path, draft:
     )
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
+@pytest.mark.parametrize("length", [0x7FFFFFFF, 200_000])
+def test_a_capture_damaged_in_between_is_refused_with_the_packet(
+    tmp_path: Path, draft: Draft, kind: str, order: str, length: int
+) -> None:
+    make = made.pcap if kind == "pcap" else made.pcapng
+    packets = made.download()
+    content, before = (bytearray(make(packets[:count], order=order)) for count in (len(packets), 20))
+    at = len(before) + (8 if kind == "pcap" else 4)  # where the 21st says how long it is
+    content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
+    told = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
+    assert "packet 21" in told
+    assert "cannot be read from here on" in told
+
+
 def _new(folder: Path) -> Path:
     folder.mkdir()
     return folder

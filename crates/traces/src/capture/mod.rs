@@ -2,6 +2,7 @@
 //!
 //! A capture is read twice: once for what flows there are, which is all that is held in memory, once for the packets of the chosen ones.
 
+mod claims;
 mod flows;
 mod link_layer;
 mod packets;
