@@ -212,3 +212,29 @@ def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, off
     begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
     done = subprocess.run(begin, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert set(done.stdout.split()) == offered
+
+
+def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> None:
+    cellbed = f"{sys.executable} -m cellbed traces add"
+    trace = tmp_path / "walk"
+    trace.write_bytes(b"1\n2\n3\n")
+
+    def shell(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+
+    direction = "--direction uplink"
+    for name, line in {
+        "one": f"{cellbed} <(cat {trace}) {direction} --name one",
+        "two": f"cat {trace} | {cellbed} - {direction} --name two",
+        "three": f"cat {trace} | {cellbed} /dev/stdin {direction} --name three",
+    }.items():
+        done = shell(line)
+        assert done.returncode == 0, done.stderr
+        assert archive.entry(name).parts["uplink"].rows == 3
+    nameless = shell(f"cat {trace} | {cellbed} - {direction}")
+    assert (nameless.returncode, "--name" in nameless.stderr) == (2, True)
+    refused = shell(f"echo nothing | {cellbed} - --name four")
+    assert refused.returncode == 2
+    assert "standard input: " in refused.stderr
+    assert "/stdin" not in refused.stderr
+    assert "four" not in archive.names()
