@@ -238,3 +238,30 @@ def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> N
     assert "standard input: " in refused.stderr
     assert "/stdin" not in refused.stderr
     assert "four" not in archive.names()
+
+
+@pytest.mark.parametrize(
+    "date", ["31-12-2024", "2024-13", "2024-02-30", "24", "yesterday", "2024-04-30T25:00", "2024-4"]
+)
+def test_what_is_no_date_is_refused(archive: Archive, tmp_path: Path, date: str) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    done = run("add", str(tmp_path / "walk.up"), "--date", date)
+    assert done.exit_code != 0
+    assert "is no date: write 2021" in str(done.exception)
+    assert "walk" not in archive.names()
+
+
+@pytest.mark.parametrize("date", ["2024", "2024-04", "2024-04-30", "2024-04-30T14:05", "2024-04-30T14:05:01+02:00"])
+def test_a_date_is_as_exact_as_it_is_known(archive: Archive, tmp_path: Path, date: str) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    assert run("add", str(tmp_path / "walk.up"), "--date", date).exit_code == 0
+    assert names("--date", "2024") == ["walk"]
+
+
+def test_unusual_words_are_kept_and_doubted(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    done = run("add", str(tmp_path / "walk.up"), "--tech", "5G", "--mobility", "walkin")
+    assert done.exit_code == 0, done.output
+    assert "note: --mobility 'walkin' is kept, but unusual: did you mean 'walking'?" in done.stderr
+    assert "--tech" not in done.stderr
+    assert archive.entry("walk").about.mobility == "walkin"

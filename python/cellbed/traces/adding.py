@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.traces.errors import TraceError
+from cellbed.traces.describing import doubts
 from cellbed.traces.store import Archive, valid_name
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add(
     with archive.draft(about) as draft:
         importer.read(paths, draft, options, tell)
         entry = archive.keep(draft, name, replace)
-        return Added(entry, tuple(draft.notes))
+        return Added(entry, (*doubts(entry.about), *draft.notes))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
@@ -57,19 +57,6 @@ def recordings(paths: Sequence[Path]) -> list[list[Path]]:
     for path in paths:
         pairs.setdefault(path.with_suffix(""), []).append(path)
     return list(pairs.values())
-
-
-def described(**values: str | None) -> About:
-    """What a user says of a recording. Raises TraceError for what cannot be."""
-    from pydantic import ValidationError
-
-    from cellbed.traces.entry import About
-
-    try:
-        return About.model_validate(values)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
 
 
 def name_of(paths: Sequence[Path]) -> str:

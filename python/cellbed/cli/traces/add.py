@@ -68,7 +68,7 @@ def add(
     band: Annotated[str | None, _said("low, mid, mmwave, or the band's number.")] = None,
     operator: Annotated[str | None, _said("Whose network.")] = None,
     place: Annotated[str | None, _said("Where.")] = None,
-    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05.")] = None,
+    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05; left out: as the files say.")] = None,
     mobility: Annotated[str | None, _said("stationary, walking, driving, bus, train …")] = None,
     obstacle: Annotated[str | None, _said("window, wall, body …")] = None,
     method: Annotated[str | None, _said("How it was recorded.")] = None,
@@ -128,7 +128,8 @@ def add(
     from cellbed.recordings.importing import recognise
     from cellbed.traces import TraceError, open_archive
     from cellbed.traces.adding import add as added
-    from cellbed.traces.adding import described, recordings
+    from cellbed.traces.adding import recordings
+    from cellbed.traces.describing import described
     from cellbed.traces.importers import Options
     from cellbed.traces.importers.streams import is_stream, kept
 

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cellbed.traces.describing import is_date
 from cellbed.traces.draft import Draft
 
 _HEAD = 1 << 14
@@ -26,7 +27,7 @@ def told_by_comments(draft: Draft, path: Path) -> None:
     lines = map(_LINE.fullmatch, _head(path).splitlines())
     said = {found[1]: found[2].strip() for found in lines if found}
     began = said.get("started", said.get("date"))
-    if began is not None and _is_moment(began):
+    if began is not None and is_date(began):
         _date(draft, began)
     if "place" in said:
         _say(draft, place=said["place"])
@@ -54,14 +55,6 @@ def _date(draft: Draft, date: str) -> None:
 def _say(draft: Draft, **values: str) -> None:
     new = {name: value for name, value in values.items() if getattr(draft.about, name) is None}
     draft.about = draft.about.model_copy(update=new)
-
-
-def _is_moment(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _head(path: Path) -> str:
