@@ -401,7 +401,17 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     [
         ("a.gz", b"\x1f\x8b\x08rest", "compressed by gzip: gunzip it first"),
         ("a.txt", "64 bytes from".encode("utf-16"), "UTF-16"),
-        ("a.bin", bytes(range(256)), "like no known format"),
+        ("a.bin", bytes(range(256)), "it is binary, and begins like none of pcap"),
+        ("a.txt", b"hello world\nthis is text\n", "like no known format: if it is one of"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "it is a PNG picture, no recording"),
+        ("a.csv", b"time_s,rtt_ms\n0,1\n1\n2,3\n", "a table with commas between cells, but line 3 has 1 cell"),
+        ("b.csv", b"time_s,downlink_mbit_s\n0,1\n1,2,3\n2,3\n", "but line 3 has 3 cells where most have 2"),
+        ("c.csv", b"# mine\ntime_s,downlink_mbit_s\n", "but has no rows below line 2"),
+        ("d.csv", b"a,b\nx,y\nz,w\n", "but line 2 has no number in it"),
+        ("a.up", b"0.5\n1.5\n2.5\n", "a trace of Mahimahi, a whole number of milliseconds a line, but line 1 is '0.5'"),
+        ("b.up", b"# walk\n-5\n-3\n", "but line 2 is '-5'"),
+        ("c.up", b"\xef\xbb\xbf1\n2\n", "but line 1 begins with a byte order mark"),
+        ("d.up", b"# a\n\n# b\n", "nothing but comments and blank lines"),
         ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
         ("a", b"", "it is empty"),
         ("a.light", made.LIGHT_UP, "--as"),
@@ -412,6 +422,7 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str,
     told = refusal(draft, path)
     assert what in told
     assert str(path) in told
+    assert told.count("\n") == 0
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
