@@ -212,3 +212,56 @@ def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, off
     begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
     done = subprocess.run(begin, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert set(done.stdout.split()) == offered
+
+
+def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> None:
+    cellbed = f"{sys.executable} -m cellbed traces add"
+    trace = tmp_path / "walk"
+    trace.write_bytes(b"1\n2\n3\n")
+
+    def shell(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+
+    direction = "--direction uplink"
+    for name, line in {
+        "one": f"{cellbed} <(cat {trace}) {direction} --name one",
+        "two": f"cat {trace} | {cellbed} - {direction} --name two",
+        "three": f"cat {trace} | {cellbed} /dev/stdin {direction} --name three",
+    }.items():
+        done = shell(line)
+        assert done.returncode == 0, done.stderr
+        assert archive.entry(name).parts["uplink"].rows == 3
+    nameless = shell(f"cat {trace} | {cellbed} - {direction}")
+    assert (nameless.returncode, "--name" in nameless.stderr) == (2, True)
+    refused = shell(f"echo nothing | {cellbed} - --name four")
+    assert refused.returncode == 2
+    assert "standard input: " in refused.stderr
+    assert "/stdin" not in refused.stderr
+    assert "four" not in archive.names()
+
+
+@pytest.mark.parametrize(
+    "date", ["31-12-2024", "2024-13", "2024-02-30", "24", "yesterday", "2024-04-30T25:00", "2024-4"]
+)
+def test_what_is_no_date_is_refused(archive: Archive, tmp_path: Path, date: str) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    done = run("add", str(tmp_path / "walk.up"), "--date", date)
+    assert done.exit_code != 0
+    assert "is no date: write 2021" in str(done.exception)
+    assert "walk" not in archive.names()
+
+
+@pytest.mark.parametrize("date", ["2024", "2024-04", "2024-04-30", "2024-04-30T14:05", "2024-04-30T14:05:01+02:00"])
+def test_a_date_is_as_exact_as_it_is_known(archive: Archive, tmp_path: Path, date: str) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    assert run("add", str(tmp_path / "walk.up"), "--date", date).exit_code == 0
+    assert names("--date", "2024") == ["walk"]
+
+
+def test_unusual_words_are_kept_and_doubted(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
+    done = run("add", str(tmp_path / "walk.up"), "--tech", "5G", "--mobility", "walkin")
+    assert done.exit_code == 0, done.output
+    assert "note: --mobility 'walkin' is kept, but unusual: did you mean 'walking'?" in done.stderr
+    assert "--tech" not in done.stderr
+    assert archive.entry("walk").about.mobility == "walkin"

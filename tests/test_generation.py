@@ -423,3 +423,26 @@ def test_profiles_are_those_of_the_scenario() -> None:
     from cellbed.scenario.radio import PROFILES as KNOWN
 
     assert KNOWN == PROFILES
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--uplink-low", "10 Mbit/s", "--uplink-high", "1 Mbit/s"),
+         "--uplink-low: 10 Mbit/s is above --uplink-high, which is 1 Mbit/s"),
+        (("--uplink-mean", "30 Mbit/s"), "30 Mbit/s is not from --uplink-low, 5, to --uplink-high, 20 Mbit/s"),
+        (("--duration", "40 d"), "write '960 h'"),
+        (("--seed", "abc"), "'abc' is no seed: write a whole number from 0 on"),
+        (("--seed", "-1"), "'-1' is no seed"),
+        (("--deviation", "nan"), "'nan' is not from 0 on"),
+        (("--outages", "-3"), "'-3' is not from 0 on"),
+        (("--memory", "0 s"), "--memory: a rate that forgets at once"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_generated_is_said_in_the_words_of_the_option(
+    archive: Archive, words: tuple[str, ...], told: str
+) -> None:
+    done = _run("wander", *words)
+    assert done.exit_code != 0
+    assert told in " ".join(f"{done.output} {done.exception}".split())
+    assert "wander" not in archive.names()

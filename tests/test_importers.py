@@ -147,6 +147,22 @@ def test_a_capture_that_ends_in_a_packet_is_read_up_to_it(tmp_path: Path, draft:
     )
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
+@pytest.mark.parametrize("length", [0x7FFFFFFF, 200_000])
+def test_a_capture_damaged_in_between_is_refused_with_the_packet(
+    tmp_path: Path, draft: Draft, kind: str, order: str, length: int
+) -> None:
+    make = made.pcap if kind == "pcap" else made.pcapng
+    packets = made.download()
+    content, before = (bytearray(make(packets[:count], order=order)) for count in (len(packets), 20))
+    at = len(before) + (8 if kind == "pcap" else 4)  # where the 21st says how long it is
+    content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
+    told = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
+    assert "packet 21" in told
+    assert "cannot be read from here on" in told
+
+
 def _new(folder: Path) -> Path:
     folder.mkdir()
     return folder
@@ -224,6 +240,38 @@ def test_ping_of_windows_is_read_by_the_second(tmp_path: Path, draft: Draft) -> 
     assert rows(draft.parts["round-trip"]) == [(0, MS), (SECOND, None), (2 * SECOND, 14 * MS)]
     assert any("less than 1 ms" in note for note in draft.notes)
     assert any("--interval" in note for note in draft.notes)
+
+
+RECORD = (
+    b"# cellbed ping-record\n# host: example.org\n# address: 192.0.2.7\n# by: icmp\n"
+    b"# started: 2026-01-01T06:00:00Z\n# interval_s: 1\ntime_s,rtt_ms\n0.0002,11.2\n1.0005,\n2.0004,11.1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "date", "method"),
+    [
+        ("host.csv", RECORD, "2026-01-01T06:00:00Z", "round trips to example.org (192.0.2.7) by icmp, every 1 s"),
+        ("ping.txt", made.PING, "2023-10-05T10:00:00Z", "ping of h (192.0.2.1)"),
+        ("a.csv", b"time,rtt_ms\n2026-01-01T08:00:00+02:00,3\n2026-01-01T08:00:01+02:00,4\n",
+         "2026-01-01T06:00:00Z", None),
+        ("old.csv", b"time,rtt_ms\n1970-01-01T00:00:09Z,3\n1970-01-01T00:00:10Z,4\n", None, None),
+        ("a.pcap", made.pcap(made.download()), "2023-11-14T22:13:20Z", None),
+        ("a.json", made.iperf3_report([(1e6, 2e6)]).replace(
+            b'"connecting_to"', b'"timestamp": {"timesecs": 1700000000}, "connecting_to"'),
+         "2023-11-14T22:13:20Z", None),
+        ("b.json", made.iperf3_report([(1e6, 2e6)]), None, None),
+    ],
+)  # fmt: skip
+def test_when_and_how_a_recording_was_made_is_taken_from_it(
+    tmp_path: Path, draft: Draft, name: str, content: bytes, date: str | None, method: str | None
+) -> None:
+    path = file(tmp_path, name, content)
+    written(draft, path)
+    assert (draft.about.date, draft.about.method) == (date, method)
+    assert any("--date" in note for note in draft.notes) == (date is not None)
+    said = draft.about.model_copy(update={"date": "2020"})
+    assert written(Draft(_new(tmp_path / "said"), said), path).about.date == "2020"
 
 
 def test_a_configuration_of_netem_trace_gives_rates(tmp_path: Path, draft: Draft) -> None:
@@ -353,7 +401,17 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     [
         ("a.gz", b"\x1f\x8b\x08rest", "compressed by gzip: gunzip it first"),
         ("a.txt", "64 bytes from".encode("utf-16"), "UTF-16"),
-        ("a.bin", bytes(range(256)), "like no known format"),
+        ("a.bin", bytes(range(256)), "it is binary, and begins like none of pcap"),
+        ("a.txt", b"hello world\nthis is text\n", "like no known format: if it is one of"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "it is a PNG picture, no recording"),
+        ("a.csv", b"time_s,rtt_ms\n0,1\n1\n2,3\n", "a table with commas between cells, but line 3 has 1 cell"),
+        ("b.csv", b"time_s,downlink_mbit_s\n0,1\n1,2,3\n2,3\n", "but line 3 has 3 cells where most have 2"),
+        ("c.csv", b"# mine\ntime_s,downlink_mbit_s\n", "but has no rows below line 2"),
+        ("d.csv", b"a,b\nx,y\nz,w\n", "but line 2 has no number in it"),
+        ("a.up", b"0.5\n1.5\n2.5\n", "a trace of Mahimahi, a whole number of milliseconds a line, but line 1 is '0.5'"),
+        ("b.up", b"# walk\n-5\n-3\n", "but line 2 is '-5'"),
+        ("c.up", b"\xef\xbb\xbf1\n2\n", "but line 1 begins with a byte order mark"),
+        ("d.up", b"# a\n\n# b\n", "nothing but comments and blank lines"),
         ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
         ("a", b"", "it is empty"),
         ("a.light", made.LIGHT_UP, "--as"),
@@ -364,6 +422,7 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str,
     told = refusal(draft, path)
     assert what in told
     assert str(path) in told
+    assert told.count("\n") == 0
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:

@@ -50,6 +50,7 @@ def test_meaning(kind: Quantity, text: str, value: float) -> None:
         (DURATION, "-5 s", "'-5 s' is negative: write '5 s'"),
         (DURATION, "-5", "'-5' is negative: write '5 ms' or '5 s'"),
         (DURATION, "10 S", "write '10 s'"),
+        (DURATION, "1.5 days", "write '36 h'"),
         (DURATION, "99999999999999 h", "too large"),
         (SIZE, "1 mb", "write '1 MB'"),
         (SIZE, "1 Mbit", "unknown unit"),

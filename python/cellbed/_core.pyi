@@ -257,7 +257,7 @@ def import_series(
 
     request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.traces.importers` writes it. tell: called every few MiB
     with how many bytes were read since; what it raises, and what a signal raises, ends the reading. Returns JSON:
-    ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``) and ``notes``.
+    ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
 
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
     read or written.

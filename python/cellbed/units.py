@@ -43,6 +43,7 @@ _OTHER_SPELLINGS = {
     "requests/s": "/s",
 }
 
+_DAYS = ("d", "day", "days")
 _QUANTITY = re.compile(r"([+-]?)([0-9]{1,24}(?:\.[0-9]{1,24})?)[ \t]*([^\s0-9.+-]\S*|)")
 _LARGEST = 2**63 - 1
 
@@ -114,6 +115,8 @@ class Quantity:
         return f"'{first}' or '{second}'"
 
     def _suggestion(self, number: str, unit: str) -> str:
+        if unit in _DAYS and "h" in self.units:
+            return f"'{_plain(Decimal(number) * 24)} h'"
         right = _OTHER_SPELLINGS.get(unit)
         if right not in self.units:
             folded = {known.lower(): known for known in self.units}

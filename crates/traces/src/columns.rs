@@ -107,7 +107,7 @@ pub fn columns(source: impl Read, request: &Request, target: &impl Target) -> Re
             )?;
         }
     }
-    series.finish(request.duration_ns)
+    series.finish(request)
 }
 
 fn failed(error: csv::Error) -> ImportError {
@@ -212,11 +212,13 @@ impl<W: Write + Send> Tables<W> {
         Ok(())
     }
 
-    fn finish(self, duration_ns: Option<i64>) -> Result<Imported> {
+    fn finish(self, request: &Request) -> Result<Imported> {
+        let duration_ns = request.duration_ns;
         if self.zero_ns.is_none() {
             return Err(ImportError::at(Place::Whole, "it has no rows of values"));
         }
-        let mut done = Imported::default();
+        let dated = request.unit == Time::Moment;
+        let mut done = Imported::begun(self.zero_ns.filter(|_| dated));
         if duration_ns.is_none() {
             if self.step_ns == 0 {
                 return Err(ImportError::at(
@@ -350,7 +352,7 @@ impl<W: Write + Send> Chunks<W> {
 
     /// Ends it.
     pub fn finish(self) -> Result<Imported> {
-        self.tables.finish(self.request.duration_ns)
+        self.tables.finish(&self.request)
     }
 }
 

@@ -70,9 +70,14 @@ pub fn iperf3(
             Ok(())
         },
     )?;
+    let first_ns = series.iter().filter_map(|made| made.zero_ns).min();
+    let begun_ns = report
+        .start
+        .stamp_ns()
+        .and_then(|stamp| stamp.checked_add(first_ns.unwrap_or(0)));
     let mut done = Imported {
-        parts: Vec::new(),
         notes: report.told(device),
+        ..Imported::begun(begun_ns)
     };
     for made in series {
         done.notes.extend(made.told());

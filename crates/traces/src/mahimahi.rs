@@ -21,6 +21,6 @@ pub fn mahimahi(source: impl Read, part: Part, target: &impl Target) -> Result<I
     })?;
     Ok(Imported {
         parts: vec![table.finish(i64::from(last) * NANOS_PER_MILLI)?],
-        notes: Vec::new(),
+        ..Imported::default()
     })
 }

@@ -68,6 +68,7 @@ pub fn netem(source: impl Read, request: Request, target: &impl Target) -> Resul
     Ok(Imported {
         parts: vec![part],
         notes,
+        ..Imported::default()
     })
 }
 

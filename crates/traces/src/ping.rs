@@ -349,9 +349,11 @@ impl<W: Write + Send> Session<W> {
             ));
         }
         let end_ns = self.table.last_ns().saturating_add(self.step_ns.max(1));
+        let stamped = self.stamped == Some(true);
         Ok(Imported {
             parts: vec![self.table.finish(end_ns)?],
             notes,
+            ..Imported::begun(self.zero_ns.filter(|_| stamped))
         })
     }
 }

@@ -78,4 +78,19 @@ pub struct Imported {
     pub parts: Vec<Written>,
     /// Sentences for whoever asked for it: what was taken for what, what was left out.
     pub notes: Vec<String>,
+    /// When it was begun, ns since 1970, where the recording says it.
+    pub begun_ns: Option<i64>,
+}
+
+/// 2000-01-01, ns since 1970: what is stamped earlier has a clock that nobody has set.
+const EARLIEST_NS: i64 = 946_684_800 * 1_000_000_000;
+
+impl Imported {
+    /// Of a recording whose first stamp is this, ns since 1970; nothing of it yet.
+    pub(crate) fn begun(stamp_ns: Option<i64>) -> Self {
+        Self {
+            begun_ns: stamp_ns.filter(|it| *it >= EARLIEST_NS),
+            ..Self::default()
+        }
+    }
 }

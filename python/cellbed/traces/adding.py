@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.traces.errors import TraceError
+from cellbed.traces.describing import doubts
 from cellbed.traces.store import Archive, valid_name
 from cellbed.traces.warnings import drift_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was added. notes: what was taken for what and left out, and directions that drift apart, in sentences."""
+    """What was added. notes: what is doubted, was taken for what and left out, and directions that drift apart, in sentences."""
 
     entry: Entry
     notes: tuple[str, ...]
@@ -48,7 +48,7 @@ def add(
         importer.read(paths, draft, options, tell)
         entry = archive.keep(draft, name, replace)
         apart = drift_of(entry)
-        return Added(entry, (*draft.notes, *([] if apart is None else [apart])))
+        return Added(entry, (*doubts(entry.about), *draft.notes, *([] if apart is None else [apart])))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
@@ -59,19 +59,6 @@ def recordings(paths: Sequence[Path]) -> list[list[Path]]:
     for path in paths:
         pairs.setdefault(path.with_suffix(""), []).append(path)
     return list(pairs.values())
-
-
-def described(**values: str | None) -> About:
-    """What a user says of a recording. Raises TraceError for what cannot be."""
-    from pydantic import ValidationError
-
-    from cellbed.traces.entry import About
-
-    try:
-        return About.model_validate(values)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
 
 
 def name_of(paths: Sequence[Path]) -> str:

@@ -2,6 +2,7 @@
 //!
 //! A capture is read twice: once for what flows there are, which is all that is held in memory, once for the packets of the chosen ones.
 
+mod claims;
 mod flows;
 mod link_layer;
 mod packets;
@@ -82,8 +83,8 @@ pub fn capture(
     notes.extend(clock.told());
     notes.extend(survey.told());
     let mut done = Imported {
-        parts: Vec::new(),
         notes,
+        ..Imported::begun(clock.start_ns)
     };
     for arrivals in series {
         done.parts.push(arrivals.finish(clock.now_ns)?);

@@ -7,6 +7,7 @@ use pcap_parser::pcapng::Block;
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGReader};
 
+use super::claims::{LARGEST_PACKET, Layout};
 use super::link_layer::LinkType;
 use crate::error::{ImportError, Place, Result};
 
@@ -77,15 +78,20 @@ fn read(mut source: impl Read, take: &mut impl FnMut(u64, Packet) -> Result<()>)
     let whole = io::Cursor::new(magic.clone()).chain(source);
     let newer = magic == [0x0a, 0x0d, 0x0d, 0x0a];
     let filled = Filled(whole);
+    let layout = Layout {
+        newer,
+        big_endian: magic.first() == Some(&0xa1),
+    };
     if newer {
-        each_block(PcapNGReader::new(BUFFER, filled), take)
+        each_block(PcapNGReader::new(BUFFER, filled), layout, take)
     } else {
-        each_block(LegacyPcapReader::new(BUFFER, filled), take)
+        each_block(LegacyPcapReader::new(BUFFER, filled), layout, take)
     }
 }
 
 fn each_block<R: PcapReaderIterator>(
     reader: std::result::Result<R, PcapError<&'static [u8]>>,
+    mut layout: Layout,
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<Survey> {
     let mut reader = reader.map_err(|error| match error {
@@ -103,16 +109,25 @@ fn each_block<R: PcapReaderIterator>(
     loop {
         match reader.next() {
             Ok((length, block)) => {
+                if let PcapBlockOwned::NG(Block::SectionHeader(section)) = &block {
+                    layout.big_endian = section.big_endian();
+                }
                 block_read(&block, &mut interfaces, &mut survey, take)?;
                 reader.consume(length);
             }
             Err(PcapError::Eof) => return Ok(survey),
             Err(PcapError::Incomplete(_)) => refill(&mut reader)?,
             Err(PcapError::UnexpectedEof) => {
+                if let Some(how) = layout.impossible(reader.data()) {
+                    return Err(damaged(&survey, how));
+                }
                 survey.cut = true;
                 return Ok(survey);
             }
             Err(PcapError::BufferTooSmall) => {
+                if let Some(how) = layout.impossible(reader.data()) {
+                    return Err(damaged(&survey, how));
+                }
                 capacity *= 2;
                 if capacity > LARGEST_BLOCK {
                     return Err(damaged(&survey, "claims to be larger than any packet"));
@@ -161,6 +176,9 @@ fn block_read(
             });
         }
         PcapBlockOwned::Legacy(packet) => {
+            if packet.caplen > LARGEST_PACKET {
+                return Err(damaged(survey, "claims to be larger than any packet"));
+            }
             survey.packets += 1;
             let interface = interfaces[0];
             let stamp = i128::from(packet.ts_sec) * NANOS

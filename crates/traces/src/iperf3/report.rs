@@ -29,6 +29,7 @@ pub(super) struct Report {
 pub(super) struct Start {
     accepted_connection: Option<IgnoredAny>,
     test_start: TestStart,
+    timestamp: serde_json::Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,6 +46,12 @@ impl Start {
         known
             .into_iter()
             .find(|it| self.test_start.protocol.as_deref() == Some(it))
+    }
+
+    /// When the test began, ns since 1970.
+    pub(super) fn stamp_ns(&self) -> Option<i64> {
+        let seconds = self.timestamp.get("timesecs")?.as_i64()?;
+        seconds.checked_mul(1_000_000_000)
     }
 
     pub(super) fn streams(&self) -> u64 {

@@ -50,7 +50,8 @@ def add(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Of a recording: a file, one for each direction, or a folder. Or any number of pairs X.up and X.down.",
+            help="Of a recording: a file, one for each direction, or a folder. Or any number of pairs X.up and X.down. "
+            "A pipe and - (standard input) need --name.",
             show_default=False,
         ),
     ],
@@ -68,7 +69,7 @@ def add(
     band: Annotated[str | None, _said("low, mid, mmwave, or the band's number.")] = None,
     operator: Annotated[str | None, _said("Whose network.")] = None,
     place: Annotated[str | None, _said("Where.")] = None,
-    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05.")] = None,
+    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05; left out: as the files say.")] = None,
     mobility: Annotated[str | None, _said("stationary, walking, driving, bus, train …")] = None,
     obstacle: Annotated[str | None, _said("window, wall, body …")] = None,
     method: Annotated[str | None, _said("How it was recorded.")] = None,
@@ -123,12 +124,15 @@ def add(
       cellbed traces add capture.pcapng --flow "udp :5201" --device 10.0.0.2
       cellbed traces add ping.txt --name rtt-frankfurt
       cellbed traces add recordings/*.up recordings/*.down --operator KPN
+      zstd -dc drive.pcap.zst | cellbed traces add - --name drive
     """
     from cellbed.recordings.importing import recognise
     from cellbed.traces import TraceError, open_archive
     from cellbed.traces.adding import add as added
-    from cellbed.traces.adding import described, recordings
+    from cellbed.traces.adding import recordings
+    from cellbed.traces.describing import described
     from cellbed.traces.importers import Options
+    from cellbed.traces.importers.streams import is_stream, kept
 
     about = described(
         origin=origin.value,
@@ -159,24 +163,36 @@ def add(
         idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
         latency_offset=latency_offset,
     )
+    if name is None and any(is_stream(path) for path in files):
+        raise typer.BadParameter("--name: what comes through a pipe has no name: say what to call it")
     groups = recordings(files)
     if name is not None and len(groups) > 1:
         raise typer.BadParameter(f"--name: these are {len(groups)} recordings, each called after its files")
+
+    def add_one(paths: list[Path], named: Callable[[str], str]) -> tuple[str, Added]:
+        try:
+            importer = recognise(paths, as_format)
+            what = named(importer.what)
+            print(what, file=sys.stderr)
+            with _progress(importer.work) as tell:
+                new = added(open_archive(), paths, importer, about, options, name=name, replace=replace, tell=tell)
+                return what, new
+        except TraceError as error:
+            raise TraceError(named(str(error))) from None
+
     done: list[tuple[str, Added]] = []
     refused = 0
     for group in groups:
         try:
-            importer = recognise(group, as_format)
-            print(importer.what, file=sys.stderr)
-            with _progress(importer.work) as tell:
-                new = added(open_archive(), group, importer, about, options, name=name, replace=replace, tell=tell)
+            with kept(group) as (paths, named):
+                what, new = add_one(paths, named)
         except TraceError as error:
             if len(groups) == 1:
                 raise
             print(f"error: {error}", file=sys.stderr)
             refused += 1
             continue
-        done.append((importer.what, new))
+        done.append((what, new))
         if not as_json:
             _print(new)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from inspect import Parameter as Argument
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from cellbed.traces.generation.like import Like
 
 
+_LONGEST_SEED = 18
+
+
 class _As(StrEnum):
     opportunities = "opportunities"
     rate = "rate"
@@ -28,7 +32,7 @@ def arguments(model: Model) -> list[Argument]:
     usual = model.duration or "the recording's"
     common: list[tuple[str, Any, Any]] = [
         ("lasts", int | None, _option("--duration", duration, usual, "How long it lasts.", "TIME")),
-        ("seed", int, typer.Option("--seed", min=0, help="Equal seeds give equal series.")),
+        ("seed", int, _option("--seed", _seed, True, "Equal seeds give equal series.", "NUMBER")),
         (
             "name",
             str | None,
@@ -109,11 +113,22 @@ def _longest(like: Like) -> int:
     return max((part.duration_ns for part in like.parts.values()), default=0)
 
 
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_SEED):
+        raise typer.BadParameter(
+            f"'{text:.40}' is no seed: write a whole number from 0 on, of up to {_LONGEST_SEED} digits"
+        )
+    return int(text)
+
+
 def _number(text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise typer.BadParameter(f"'{text}' is no number") from None
+    if not 0 <= value < math.inf:
+        raise typer.BadParameter(f"'{text}' is not from 0 on")
+    return value
 
 
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {

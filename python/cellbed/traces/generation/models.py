@@ -64,11 +64,19 @@ def _markov(order: Order) -> dict[Part, Generated]:
 def _wander(order: Order) -> dict[Part, Generated]:
     values = order.values
 
+    if not values["memory"]:
+        raise TraceError("--memory: a rate that forgets at once does not wander: write a time such as '20 ms'")
+
     def process(part: str) -> Wander:
         low, high = values[f"{part}-low"], values[f"{part}-high"]
+        if low > high:
+            raise TraceError(
+                f"--{part}-low: {low / 1e6:g} Mbit/s is above --{part}-high, which is {high / 1e6:g} Mbit/s"
+            )
         mean = values[f"{part}-mean"] or (low + high) / 2
         if not low <= mean <= high:
-            raise TraceError(f"--{part}-mean: {mean / 1e6:g} Mbit/s is not from --{part}-low to --{part}-high")
+            bounds = f"--{part}-low, {low / 1e6:g}, to --{part}-high, {high / 1e6:g} Mbit/s"
+            raise TraceError(f"--{part}-mean: {mean / 1e6:g} Mbit/s is not from {bounds}")
         deviation = values["deviation"] * (high - low)
         return Wander(mean, deviation, low, high, values["memory"], values["outages"] / 60, values["outage-length"])
 

@@ -41,6 +41,7 @@ def settle(made: Draft, draft: Draft) -> None:
     for path in made.folder.iterdir():
         path.rename(draft.folder / path.name)
     draft.parts.update(moved)
+    draft.about = made.about
     draft.notes.extend(made.notes)
     draft.recording = made.recording or draft.recording
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.errors import TraceError
+from cellbed.traces.importers.header import dated
 from cellbed.traces.importers.options import Options
 from cellbed.traces.series import Content, Part, Series
 
@@ -74,3 +75,4 @@ def take_over(done: dict[str, Any], draft: Draft) -> None:
         path = draft.folder / f"{part}.parquet"
         draft.parts[part] = Series(Content(written["content"]), path, written["duration_ns"])
     draft.notes.extend(done["notes"])
+    dated(draft, done["begun_ns"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from cellbed.traces.draft import Draft
 from cellbed.traces.importers.files import each_file
 from cellbed.traces.importers.format import Tell, read_by_core
+from cellbed.traces.importers.header import told_by_ping
 from cellbed.traces.importers.options import Options
 
 _SIGNS = re.compile(
@@ -33,6 +34,7 @@ class Ping:
         """Round-trip times; null where nothing answered."""
         for path, own, _ in each_file(paths, draft, options):
             read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, tell)
+            told_by_ping(own, path)
 
 
 PING = Ping()

@@ -18,6 +18,7 @@ from cellbed.traces.importers.captures import CAPTURE
 from cellbed.traces.importers.files import scratch, settle
 from cellbed.traces.importers.format import Format, Tell
 from cellbed.traces.importers.mahimahi import MAHIMAHI
+from cellbed.traces.importers.nearest import nearest
 from cellbed.traces.importers.options import Options
 from cellbed.traces.importers.ping import PING
 from cellbed.traces.importers.reports import IPERF3, NETEM_TRACE
@@ -98,8 +99,7 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
     if len(found) == 1:
         return Importer(paths, *found[0])
     if not found:
-        names = ", ".join(format.name for format in formats)
-        raise TraceError(f"{_named(paths)}: {_unknown(paths)}: if it is one of {names}, say so by --as FORMAT")
+        raise TraceError(f"{_named(paths)}: {_unknown(paths, formats)}")
     guesses = " or ".join(f"{format.title} ({why}; --as {format.name})" for format, why in found)
     raise TraceError(f"{_named(paths)}: it may be {guesses}: say which by --as FORMAT")
 
@@ -151,15 +151,18 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def _unknown(paths: tuple[Path, ...]) -> str:
+def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
+    advice = f": if it is one of {', '.join(format.name for format in formats)}, say so by --as FORMAT"
     if len(paths) > 1:
-        return "the files are not of one known format"
+        return "the files are not of one known format" + advice
     if paths[0].is_dir():
         return "no recording is in this folder"
     head = _head(paths[0])
     if head.lstrip()[:1] in (b"{", b"["):
-        return "its JSON is neither a report of iperf3 nor a configuration of netem-trace"
-    return "its beginning is like no known format"
+        return "its JSON is neither a report of iperf3 nor a configuration of netem-trace" + advice
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1] or head
+    return nearest(head) or "its beginning is like no known format" + advice
 
 
 def _named(paths: Sequence[Path]) -> str:

@@ -16,6 +16,7 @@ from cellbed.traces.errors import TraceError
 from cellbed.traces.importers.column_names import Mapped, map_columns
 from cellbed.traces.importers.files import each_file
 from cellbed.traces.importers.format import Tell, read_by_core, take_over
+from cellbed.traces.importers.header import told_by_comments
 from cellbed.traces.importers.options import Options
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Csv:
                 "head": shape.lines,
             }
             read_by_core(path, own, request, tell)
+            told_by_comments(own, path)
 
 
 class Parquet:

@@ -1,0 +1,65 @@
+"""What a user says of a recording: refused where nobody could find it again, doubted where it is unusual."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cellbed.traces.errors import TraceError
+
+if TYPE_CHECKING:
+    from cellbed.traces.entry import About
+
+_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2}(T\d{2}:\d{2}.*)?)?)?", re.ASCII)
+_USUAL = {
+    "technology": ("--tech", ("2g", "3g", "4g", "5g", "6g", "wifi", "fixed", "satellite")),
+    "mobility": (
+        "--mobility",
+        (
+            *("stationary", "walking", "cycling", "driving", "bus", "train", "subway", "tram", "ferry"),
+            *("boat", "flying", "drone", "mixed"),
+        ),
+    ),
+}
+
+
+def described(**values: str | None) -> About:
+    """What a user says of a recording. Raises TraceError for what cannot be."""
+    from pydantic import ValidationError
+
+    from cellbed.traces.entry import About
+
+    date = values.get("date")
+    if date is not None and not is_date(date):
+        raise TraceError(f"--date '{date:.40}' is no date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
+    try:
+        return About.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
+
+
+def doubts(about: About) -> list[str]:
+    """What of it nobody else would write so, in sentences."""
+    told = []
+    for name, (option, usual) in _USUAL.items():
+        said = getattr(about, name)
+        if said is None or said.lower() in usual:
+            continue
+        near = difflib.get_close_matches(said.lower(), usual, n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        told.append(f"{option} '{said:.40}' is kept, but unusual: {meant}Usual are {', '.join(usual)}")
+    return told
+
+
+def is_date(text: str) -> bool:
+    """Whether it is a date as ISO 8601 has it, as exactly as it is known: 2021, 2021-04, 2021-04-30, or with a time."""
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text + "-01-01"[len(text) - 4 :] if len(text) < len("2021-04-30") else text)
+    except ValueError:
+        return False
+    return True
