@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was added. notes: what is doubted, was taken for what and left out, and directions that drift apart, in sentences."""
+    """What was added. notes: what is doubted, left out or out of step, and what was taken for what, in sentences."""
 
     entry: Entry
     notes: tuple[str, ...]
