@@ -1,0 +1,54 @@
+"""What commands write, and where: files, terminals, and what is neither."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from cellbed.whole_files import write_whole
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "target")
+    for content in ("one", "two"):
+        write_whole(tmp_path / "link", lambda file, content=content: file.write_text(content))  # type: ignore[misc]
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "target").read_text() == content
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["target"]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, lambda file: file.write_text("through"))
+    reader.join()
+    assert came == ["through"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "full", lambda file: file.write_text("lost"))
+    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode)
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+
+    def fail(file: Path) -> None:
+        file.write_text("half")
+        raise OSError(5, "broke")
+
+    with pytest.raises(OSError, match="broke"):
+        write_whole(tmp_path / "kept", fail)
+    assert (tmp_path / "kept").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
