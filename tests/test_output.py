@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cellbed.traces import Archive
 from cellbed.whole_files import write_whole
 
 
@@ -52,3 +56,22 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
         write_whole(tmp_path / "kept", fail)
     assert (tmp_path / "kept").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def cellbed(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cellbed", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("words", [["ls", "--json"], ["ls"], ["show", "lte-suburban"]])
+def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = cellbed("traces", *words, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
+
+
+def test_standard_output_may_be_closed(archive: Archive) -> None:
+    done = cellbed("traces", "ls", preexec_fn=lambda: os.close(1))  # noqa: PLW1509
+    assert (done.returncode, done.stderr) == (0, "")
+
