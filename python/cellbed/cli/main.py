@@ -99,8 +99,8 @@ def _open_standard_streams() -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
     os.close(nowhere)
     # Not None where they were closed, whatever the types say.
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: PTH123, SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _is_interruption(end: SystemExit) -> bool:

@@ -34,6 +34,9 @@ def gallery(
     from cellbed.traces import open_archive
 
     archive = open_archive()
+    for name in names or ():
+        if not archive.has(name):
+            archive.entry(name)  # says what may have been meant
     with waiting("reading the archive"):
         entries, problems = readable(archive, names or archive.names())
         page = gallery_page(entries, problems).encode()
