@@ -72,6 +72,28 @@ def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: l
 
 
 def test_standard_output_may_be_closed(archive: Archive) -> None:
-    done = cellbed("traces", "ls", preexec_fn=lambda: os.close(1))  # noqa: PLW1509
+    done = cellbed("traces", "ls", preexec_fn=lambda: os.close(1))
     assert (done.returncode, done.stderr) == (0, "")
 
+
+def test_a_gallery_of_what_is_not_there_is_refused(archive: Archive, tmp_path: Path) -> None:
+    done = cellbed("traces", "gallery", "lte-suburbn", "-o", str(tmp_path / "a.html"), stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "did you mean 'lte-suburban'?" in done.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
+    assert "did you mean 'lte-suburban." in cellbed("traces", "show", "LTE-Suburban", stdout=subprocess.PIPE).stderr
+
+
+def test_defaults_are_told_plainly() -> None:
+    told = cellbed("traces", "plot", "--help", stdout=subprocess.PIPE).stdout
+    assert "[default: 300 ms]" in " ".join(told.split())
+
+
+def test_small_round_trips_are_told_apart() -> None:
+    from cellbed.traces.show import _cell
+
+    assert _cell({"least_ms": 0.056, "most_ms": 0.097}, ("least_ms", "most_ms"), 1, 1) == "0.056  0.097"
+    assert _cell({"mean_ms": 41.23}, ("mean_ms",), 1, 1) == "41.2"

@@ -78,5 +78,5 @@ def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
 def _round_trips(series: Series) -> pl.DataFrame:
     import polars as pl
 
-    columns = {"time_s": pl.col("at_ns") / 1e9, "round_trip_ms": pl.col("round_trip_ns") / 1e6}
+    columns = {"time_s": pl.col("at_ns") / 1e9, "round_trip_ms": (pl.col("round_trip_ns") / 1e6).round(6)}
     return series.scan().select(**columns).collect()
