@@ -97,3 +97,10 @@ def test_small_round_trips_are_told_apart() -> None:
 
     assert _cell({"least_ms": 0.056, "most_ms": 0.097}, ("least_ms", "most_ms"), 1, 1) == "0.056  0.097"
     assert _cell({"mean_ms": 41.23}, ("mean_ms",), 1, 1) == "41.2"
+
+
+def test_an_emptied_description_is_named_so(archive: Archive) -> None:
+    (archive.folder / "gone").mkdir()
+    (archive.folder / "gone" / "entry.toml").touch()
+    said = cellbed("traces", "show", "gone", stdout=subprocess.PIPE).stderr
+    assert "entry.toml: says no 'name': it is empty or cut short" in said
