@@ -66,8 +66,15 @@ def main() -> None:
 
     # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
     atexit.register(gc.freeze)
+    _open_standard_streams()
     try:
-        app(prog_name="cellbed")
+        try:
+            app(prog_name="cellbed")
+        except SystemExit as end:
+            if _is_interruption(end):
+                print("interrupted", file=sys.stderr)
+            sys.stdout.flush()
+            raise
     except CellbedError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -75,5 +82,41 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone, as in `cellbed … | head`; say nothing more to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         sys.exit(0)
+    except OSError as error:
+        if error.filename is not None or not _is_output_broken():
+            raise
+        print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        _give_up_output()
+        sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Lead those that were closed nowhere, so that no file that is opened later gets their number."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    while nowhere <= 2:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+    os.close(nowhere)
+    # Not None where they were closed, whatever the types say.
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _is_interruption(end: SystemExit) -> bool:
+    """Whether Ctrl-C ended a verb that said nothing of it: the framework makes an exit of it."""
+    return end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt)
+
+
+def _is_output_broken() -> bool:
+    """Whether another line fails, too; if it does not, it stands before a traceback and does no harm."""
+    try:
+        sys.stdout.flush()
+        os.write(1, b"\n")
+    except OSError:
+        return True
+    return False
+
+
+def _give_up_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.gallery.panel import Picture
+from cellbed.whole_files import write_whole
 
 ENDINGS = (".png", ".svg", ".html")
 
@@ -35,18 +34,12 @@ def write_picture(picture: Picture, path: Path) -> None:
         from cellbed.gallery.drawing import draw
 
         content = draw(picture, "png" if ending == ".png" else "svg")
-    write_whole(path, content)
+    write_content(content, path)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it. Raises PictureError."""
-    temporary = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
+def write_content(content: bytes, path: Path) -> None:
+    """Write a file whole or not at all. Raises PictureError."""
     try:
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        write_whole(path, lambda file: file.write_bytes(content))
     except OSError as error:
         raise PictureError(f"{path}: cannot be written: {error.strerror}") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from cellbed.packetlog.log import LogError, PacketLog
+from cellbed.whole_files import write_whole
 
 Format = Literal["mahimahi", "csv", "parquet", "pcapng"]
 ENDINGS: dict[Format, str] = {"mahimahi": "log", "csv": "csv", "parquet": "parquet", "pcapng": "pcapng"}
@@ -35,17 +34,16 @@ def convert(
         _to_standard_output(write, to)
         return None
     path = output or _default(log, to, chosen)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            write(file)
-        temporary.replace(path)
+        write_whole(path, lambda file: _fill(file, write))
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}; choose another place with -o") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return path
+
+
+def _fill(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    with path.open("wb") as file:
+        write(file)
 
 
 def _writer(
@@ -93,8 +91,7 @@ def _to_standard_output(write: Callable[[IO[bytes]], None], to: Format) -> None:
         # Its writer wants a file, and closes it.
         with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
             path = Path(folder, "packets.parquet")
-            with path.open("wb") as file:
-                write(file)
+            _fill(path, write)
             with path.open("rb") as file:
                 while part := file.read(1 << 20):
                     sys.stdout.buffer.write(part)

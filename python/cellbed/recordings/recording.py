@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -135,7 +136,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
     An empty directory is replaced.
     Errors: :class:`RecordingError` for a directory with something in it, the current one, and what cannot be written.
     """
-    place = folder.absolute()
+    place = Path(os.path.realpath(folder))
     unfinished = place.with_name(f".{place.name[:100]}.{secrets.token_hex(8)}")
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):

@@ -157,7 +157,7 @@ def _hint(text: str, archive: Archive) -> str:
     import difflib
 
     names = {f"{name}.{ending}" for name in archive.names() for ending in ENDINGS}
-    near = difflib.get_close_matches(text[:100], sorted(names.union(ARCHIVE)), n=1)
+    near = difflib.get_close_matches(text.lower()[:100], sorted(names.union(ARCHIVE)), n=1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 

@@ -34,9 +34,7 @@ def compare(
     ] = None,
     outage: Annotated[
         int,
-        typer.Option(
-            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
-        ),
+        typer.Option(parser=duration, metavar="TIME", help="From which length on a silence is an outage."),
     ] = "300 ms",  # type: ignore[assignment]
     as_json: bool = AS_JSON,
 ) -> None:

@@ -115,7 +115,7 @@ def fetch(
             result = fetched(source, open_archive(), wish, progress, recognise)
     except KeyboardInterrupt:
         print("interrupted; what has come is kept: run the command again to go on", file=sys.stderr)
-        raise
+        raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(asdict(result), indent=2))
     else:

@@ -30,14 +30,17 @@ def gallery(
     from cellbed.cli.traces.surveying import waiting
     from cellbed.gallery.page import gallery_page
     from cellbed.gallery.read import readable
-    from cellbed.gallery.write import write_whole
+    from cellbed.gallery.write import write_content
     from cellbed.traces import open_archive
 
     archive = open_archive()
+    for name in names or ():
+        if not archive.has(name):
+            archive.entry(name)  # says what may have been meant
     with waiting("reading the archive"):
         entries, problems = readable(archive, names or archive.names())
         page = gallery_page(entries, problems).encode()
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
-    write_whole(out, page)
+    write_content(page, out)
     print(out)

@@ -26,9 +26,7 @@ def plot(
     ] = None,
     outage: Annotated[
         int,
-        typer.Option(
-            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
-        ),
+        typer.Option(parser=duration, metavar="TIME", help="From which length on a silence is an outage."),
     ] = "300 ms",  # type: ignore[assignment]
 ) -> None:
     """Draw an entry: rate over time, outages, distributions, uplink against downlink; round-trip times and their hours.

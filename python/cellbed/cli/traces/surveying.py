@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
     from cellbed.traces import Archive
     from cellbed.traces.statistics import Definition
@@ -75,7 +77,7 @@ def surveyed(archive: Archive, names: Iterable[str], definition: Definition, aga
             except KeyboardInterrupt:
                 said = f"interrupted: {found.made} series are stored; the same command goes on with the rest"
                 print(said, file=sys.stderr)
-                raise
+                raise typer.Exit(130) from None
     for problem in found.problems.values():
         print(f"warning: {problem}", file=sys.stderr)
     return found

@@ -1,0 +1,106 @@
+"""What commands write, and where: files, terminals, and what is neither."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.traces import Archive
+from cellbed.whole_files import write_whole
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "target")
+    for content in ("one", "two"):
+        write_whole(tmp_path / "link", lambda file, content=content: file.write_text(content))  # type: ignore[misc]
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "target").read_text() == content
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["target"]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, lambda file: file.write_text("through"))
+    reader.join()
+    assert came == ["through"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "full", lambda file: file.write_text("lost"))
+    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode)
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+
+    def fail(file: Path) -> None:
+        file.write_text("half")
+        raise OSError(5, "broke")
+
+    with pytest.raises(OSError, match="broke"):
+        write_whole(tmp_path / "kept", fail)
+    assert (tmp_path / "kept").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def cellbed(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cellbed", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("words", [["ls", "--json"], ["ls"], ["show", "lte-suburban"]])
+def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = cellbed("traces", *words, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
+
+
+def test_standard_output_may_be_closed(archive: Archive) -> None:
+    done = cellbed("traces", "ls", preexec_fn=lambda: os.close(1))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_gallery_of_what_is_not_there_is_refused(archive: Archive, tmp_path: Path) -> None:
+    done = cellbed("traces", "gallery", "lte-suburbn", "-o", str(tmp_path / "a.html"), stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "did you mean 'lte-suburban'?" in done.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
+    assert "did you mean 'lte-suburban." in cellbed("traces", "show", "LTE-Suburban", stdout=subprocess.PIPE).stderr
+
+
+def test_defaults_are_told_plainly() -> None:
+    told = cellbed("traces", "plot", "--help", stdout=subprocess.PIPE).stdout
+    assert "[default: 300 ms]" in " ".join(told.split())
+
+
+def test_small_round_trips_are_told_apart() -> None:
+    from cellbed.traces.show import _cell
+
+    assert _cell({"least_ms": 0.056, "most_ms": 0.097}, ("least_ms", "most_ms"), 1, 1) == "0.056  0.097"
+    assert _cell({"mean_ms": 41.23}, ("mean_ms",), 1, 1) == "41.2"
+
+
+def test_an_emptied_description_is_named_so(archive: Archive) -> None:
+    (archive.folder / "gone").mkdir()
+    (archive.folder / "gone" / "entry.toml").touch()
+    said = cellbed("traces", "show", "gone", stdout=subprocess.PIPE).stderr
+    assert "entry.toml: says no 'name': it is empty or cut short" in said
