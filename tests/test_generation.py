@@ -361,7 +361,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (["radio", "--obstacle", "body"], "write --profile mmwave"),
         (["radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "1 s, 2 s"], "before the other"),
         (["radio", "--profile", "moon"], "moon"),
-        (["wander", "--uplink-mean", "50 Mbit/s"], "is not from --uplink-low to --uplink-high"),
+        (["wander", "--uplink-mean", "50 Mbit/s"], "is not from --uplink-low, 5, to --uplink-high, 20 Mbit/s"),
         (["wander", "--uplink-low", "5"], "has no unit"),
         (["wander", "--deviation", "much"], "'much' is no number"),
         (["wander", "--duration", "0 s"], "more than nothing"),
@@ -370,7 +370,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (["daily", "--busiest-hour", "3.5"], "is the --quietest-hour too"),
         (["lte-netherlands", "--name", "Not A Name", "--duration", "1 s"], "cannot be a name"),
         (["lte-netherlands", "--name", "lte-suburban"], "lte-suburban"),
-        (["lte-netherlands", "--seed", "-1"], "greater than or equal to 0"),
+        (["lte-netherlands", "--seed", "-1"], "is no seed: write a whole number from 0 on"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(words: list[str], answer: str, archive: Archive) -> None:

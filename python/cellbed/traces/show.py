@@ -103,8 +103,10 @@ def _content(name: str) -> str:
 def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], scale: float, decimals: int | None) -> str:
     values = [figures[key] for key in keys if key in figures]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    # One decimal of a millisecond says nothing of an edge that is nearer than that.
+    finer = 2 if keys[0].endswith("_ms") and decimals and flat and max(flat) < 10 * scale else 0
     return "  ".join(
-        significant(value / scale) if decimals is None else f"{value / scale:.{decimals}f}" for value in flat
+        significant(value / scale) if decimals is None else f"{value / scale:.{decimals + finer}f}" for value in flat
     )
 
 
