@@ -1,11 +1,13 @@
 //! Whatever a file holds, an importer gives series of some length or says in one line what is wrong.
 
+#[path = "../fuzz/any/mod.rs"]
+mod any_bytes;
+
 use std::fs;
-use std::io::Cursor;
 use std::path::Path;
 
+use any_bytes::read;
 use cellbed_link::Trace;
-use cellbed_traces::{Imported, Nowhere, Request, import};
 use proptest::prelude::*;
 
 const REQUESTS: [(&str, &str); 7] = [
@@ -42,34 +44,6 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .into_iter()
         .map(|path| fs::read(path).unwrap())
         .collect()
-}
-
-fn read(bytes: &[u8], request: &str) -> Option<Imported> {
-    let request: Request = serde_json::from_str(request).unwrap();
-    match import(Cursor::new(bytes), &request, &Nowhere) {
-        Ok(done) => {
-            assert!(!done.parts.is_empty());
-            assert!(
-                done.parts
-                    .iter()
-                    .all(|part| part.rows > 0 && part.duration_ns > 0)
-            );
-            assert!(
-                done.notes
-                    .iter()
-                    .all(|note| !note.contains(char::is_control))
-            );
-            Some(done)
-        }
-        Err(error) => {
-            let told = error.in_file("x".as_ref());
-            assert!(
-                told.starts_with('x') && !told.contains(char::is_control),
-                "{told:?}"
-            );
-            None
-        }
-    }
 }
 
 #[test]
