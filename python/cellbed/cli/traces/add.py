@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration
+from cellbed.cli.traces.options import AS_JSON, Origin, duration
 from cellbed.units import significant
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ class _Delays(StrEnum):
 class _Missing(StrEnum):
     zero = "zero"
     hold = "hold"
-
-
-class _Origin(StrEnum):
-    recorded = "recorded"
-    synthetic = "synthetic"
 
 
 def _said(text: str, *names: str) -> Any:
@@ -77,7 +72,7 @@ def add(
     source: Annotated[str | None, _said("The address it was taken from.")] = None,
     citation: Annotated[str | None, _said("What to cite.")] = None,
     note: Annotated[str | None, _said("What else there is to know.")] = None,
-    origin: Annotated[_Origin, typer.Option(help="Whether a network was recorded.")] = _Origin.recorded,
+    origin: Annotated[Origin, typer.Option(help="Whether a network was recorded.")] = Origin.recorded,
     column: Annotated[
         list[str] | None,
         typer.Option(

@@ -8,21 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, size
+from cellbed.cli.traces.options import AS_JSON, Way, size
 
 if TYPE_CHECKING:
     from cellbed.traces.sources import Fetched, Source
-
-
-class _Way(StrEnum):
-    uplink = "uplink"
-    downlink = "downlink"
 
 
 def _names(incomplete: str) -> list[str]:
@@ -53,7 +47,7 @@ def fetch(
         int | None, typer.Option("--most", min=1, help="So many entries at most.", show_default=False)
     ] = None,
     way: Annotated[
-        _Way | None, typer.Option("--as", help="The direction, where nobody says it.", show_default=False)
+        Way | None, typer.Option("--as", help="The direction, where nobody says it.", show_default=False)
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put them in place of entries of their names.")] = False,
     keep_download: Annotated[bool, typer.Option("--keep-download", help="Leave the downloaded files.")] = False,

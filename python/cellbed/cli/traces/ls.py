@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, bit_rate, duration
+from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class _Way(StrEnum):
-    uplink = "uplink"
-    downlink = "downlink"
-
-
-class _Origin(StrEnum):
-    recorded = "recorded"
-    synthetic = "synthetic"
 
 
 def _filter(text: str, *names: str, metavar: str = "TEXT") -> Any:
@@ -37,11 +26,11 @@ def ls(
     place: Annotated[str | None, _filter("Part of the place.")] = None,
     date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.")] = None,
     obstacle: Annotated[str | None, _filter("window, wall, body …")] = None,
-    origin: Annotated[_Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False)] = None,
+    origin: Annotated[Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False)] = None,
     source: Annotated[str | None, _filter("Part of the address it was taken from.")] = None,
     licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
     way: Annotated[
-        _Way | None,
+        Way | None,
         typer.Option("--direction", help="Only with this direction; the means are its.", show_default=False),
     ] = None,
     min_mean: Annotated[

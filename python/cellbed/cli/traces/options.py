@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 import typer
+
+
+class Way(StrEnum):
+    """A direction, as an option takes it."""
+
+    uplink = "uplink"
+    downlink = "downlink"
+
+
+class Origin(StrEnum):
+    """Where a trace comes from, as an option takes it."""
+
+    recorded = "recorded"
+    synthetic = "synthetic"
+
 
 AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
 
