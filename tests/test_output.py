@@ -104,3 +104,9 @@ def test_an_emptied_description_is_named_so(archive: Archive) -> None:
     (archive.folder / "gone" / "entry.toml").touch()
     said = cellbed("traces", "show", "gone", stdout=subprocess.PIPE).stderr
     assert "entry.toml: says no 'name': it is empty or cut short" in said
+
+
+def test_exported_traces_come_with_the_command_that_replays_them(archive: Archive, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out), stdout=subprocess.PIPE)
+    assert "mm-link lte-suburban.up lte-suburban.down -- COMMAND" in (out / "README").read_text()

@@ -29,7 +29,7 @@ MAHIMAHI_BYTES = 1500
 LEAST_BIN_NS = 1_000_000
 
 _SHORT: dict[Way, str] = {"uplink": "up", "downlink": "down"}
-_README = "README"
+README = "README"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def export(
         files, notes = _cellreplay(recording, train, precise)
     else:
         return _series(recording, to, folder, bin_ns, ending)
-    files[_README] = "".join(f"{note}\n" for note in notes)
+    files[README] = "".join(f"{note}\n" for note in notes)
 
     def fill(unfinished: Path) -> None:
         for file, text in files.items():

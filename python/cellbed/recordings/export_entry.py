@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cellbed.recordings.export import LEAST_BIN_NS, Ending, Exported, Format
+from cellbed.recordings.export import LEAST_BIN_NS, README, Ending, Exported, Format
 from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import write_folder
 from cellbed.traces import Archive
@@ -49,8 +50,18 @@ def export_entry(
                 table = _round_trips(series) if to == "rtt" else _rates(series, bin_ns)
                 table.write_csv(path) if ending == "csv" else table.write_parquet(path)
 
+        if notes:
+            (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
+
+    notes = _commands(list(files.values())) if to == "mahimahi" and len(files) == 2 else ()
     write_folder(folder, fill)
-    return Exported(to, folder, tuple(files.values()), ())
+    return Exported(to, folder, (*files.values(), *([README] if notes else [])), notes)
+
+
+def _commands(files: list[str]) -> tuple[str, ...]:
+    """What replays an uplink and a downlink."""
+    up, down = (shlex.quote(file) for file in files)
+    return (f"mm-link {up} {down} -- COMMAND", f"cellbed shell --up {up} --down {down} -- COMMAND")
 
 
 def _stem(to: Format, part: Part) -> str:
