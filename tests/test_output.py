@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +114,50 @@ def test_exported_traces_come_with_the_command_that_replays_them(archive: Archiv
     out = tmp_path / "out"
     cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out), stdout=subprocess.PIPE)
     assert "mm-link lte-suburban.up lte-suburban.down -- COMMAND" in (out / "README").read_text()
+
+
+def interrupted_when(condition: Callable[[], bool], *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, sent SIGINT as soon as the condition holds, or ended before it did."""
+    command = [sys.executable, "-m", "cellbed", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not condition() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def test_waiting_for_a_pipe_ends_with_an_interruption(archive: Archive, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held: list[int] = []
+
+    def reads() -> bool:
+        with contextlib.suppress(OSError):
+            held.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(held)
+
+    done = interrupted_when(reads, "traces", "add", str(pipe), "--name", "late")
+    os.close(held[0])
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) -> None:
+    wander = ["--downlink-low", "100 Mbit/s", "--downlink-high", "900 Mbit/s", "--duration", "120 s"]
+    made = cellbed("traces", "generate", "wander", *wander, "--name", "long", stdout=subprocess.PIPE)
+    assert made.returncode == 0, made.stderr
+    out = tmp_path / "out"
+    words = ["traces", "export", "long", "--format", "mahimahi", "-o", str(out / "long")]
+    done = interrupted_when(lambda: out.is_dir() and any(out.iterdir()), *words)
+    # Quicker than the signal, it is whole.
+    assert (done.returncode, done.stderr) == (130, "interrupted\n") or (out / "long" / "README").exists()
+    assert [path.name for path in out.iterdir()] == (["long"] if done.returncode == 0 else [])
+
+
+def test_an_interrupted_generation_ends_at_once(archive: Archive) -> None:
+    wander = ["--downlink-low", "1 Gbit/s", "--downlink-high", "2 Gbit/s", "--duration", "2h"]
+    words = ["traces", "generate", "wander", *wander, "--name", "endless"]
+    done = interrupted_when(lambda: any(archive.folder.glob(".unfinished-*/*.parquet")), *words)
+    assert done.returncode == 130
+    assert done.stderr.endswith("interrupted\n")
+    assert not list(archive.folder.glob(".unfinished-*"))

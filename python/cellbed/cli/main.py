@@ -9,6 +9,7 @@ import sys
 
 import typer
 
+from cellbed.cli.interruption import keep_interruptions, was_interrupted
 from cellbed.cli.verbs import group
 
 VERBS = {
@@ -66,6 +67,7 @@ def main() -> None:
 
     # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
     atexit.register(gc.freeze)
+    keep_interruptions()
     _open_standard_streams()
     try:
         try:
@@ -90,6 +92,11 @@ def main() -> None:
         print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
         _give_up_output()
         sys.exit(1)
+    except BaseException as error:
+        if isinstance(error, SystemExit) or not was_interrupted():
+            raise
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def _open_standard_streams() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
 import polars as pl
 
 from cellbed.packetlog.log import PacketLog, Records, reason
+from cellbed.parquet_stream import write_frames
 
 COLUMNS: dict[str, pl.DataType] = {
     "packet": pl.UInt64(),
@@ -66,14 +66,4 @@ def write_csv(log: PacketLog, file: IO[bytes], direction: int | None = None) -> 
 
 def write_parquet(log: PacketLog, file: IO[bytes], direction: int | None = None) -> None:
     """Write the log as Parquet, chunk by chunk."""
-    from polars.io.plugins import register_io_source
-
-    def source(
-        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch: int | None
-    ) -> Iterator[pl.DataFrame]:
-        for records in log.chunks(direction):
-            frame = table(log, records)
-            frame = frame if predicate is None else frame.filter(predicate)
-            yield frame if columns is None else frame.select(columns)
-
-    register_io_source(source, schema=COLUMNS).sink_parquet(file)
+    write_frames((table(log, records) for records in log.chunks(direction)), COLUMNS, file, "zstd")

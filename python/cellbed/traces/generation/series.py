@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.parquet_stream import write_frames
 from cellbed.traces.errors import TraceError
 from cellbed.traces.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.traces.generation.randomness import Stream
@@ -97,16 +98,13 @@ def write(generated: Generated, path: Path, part: Part, progress: Progress) -> W
     """Write the series to `path`, which must not exist."""
     import numpy as np
     import polars as pl
-    from polars.io.plugins import register_io_source
 
     columns = COLUMNS[generated.content]
     schema = {name: pl.Float64 if name == "bit_s" else pl.Int64 for name in columns}
     digests = [hashlib.sha256() for _ in columns]
     rows = 0
 
-    def source(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
+    def counted() -> Iterator[pl.DataFrame]:
         nonlocal rows
         for frame in generated.chunks():
             for digest, name in zip(digests, columns, strict=True):
@@ -119,7 +117,7 @@ def write(generated: Generated, path: Path, part: Part, progress: Progress) -> W
 
     # Compressed lightly: at 10 Gbit/s this is most of the work.
     try:
-        register_io_source(source, schema=schema).sink_parquet(path, compression="lz4", maintain_order=True)
+        write_frames(counted(), schema, path, "lz4")
     except pl.exceptions.PolarsError as error:
         raise TraceError(f"{path.parent}: cannot write the {part} there: {str(error).splitlines()[0]}") from None
     whole = hashlib.sha256(b"".join(digest.digest() for digest in digests))

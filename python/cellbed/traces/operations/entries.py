@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cellbed.parquet_stream import write_rows
 from cellbed.traces.errors import TraceError
 from cellbed.traces.operations.apply import Bundle, apply_steps, bundle_of
 from cellbed.traces.operations.pairing import Pairing, pairing
@@ -14,10 +15,6 @@ from cellbed.traces.operations.timeline import Timeline, timeline
 from cellbed.traces.series import PARTS, Part, Series
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import polars as pl
-
     from cellbed.traces.draft import Draft
     from cellbed.traces.entry import Entry
     from cellbed.traces.store import Archive
@@ -92,26 +89,16 @@ def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:
 
 
 def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> None:
+    import polars as pl
+
     for number, (part, line) in enumerate(parts.items()):
         path = draft.folder / f"{part}.parquet"
-        failed: list[BaseException] = []
-        # Polars breaks off with a stack trace of its own when Ctrl-C meets it; a thread never does.
-        writing = threading.Thread(target=_sink, args=(line.rows, path, failed), daemon=True)
-        writing.start()
-        while writing.is_alive():
-            if told is not None:
-                told(part, number / len(parts))
-            writing.join(0.1)
-        if failed:
-            raise TraceError(f"{part}: {str(failed[0]).splitlines()[0]}") from failed[0]
+        tick = functools.partial(told, part, number / len(parts)) if told is not None else None
+        try:
+            write_rows(line.rows, path, "zstd", tick)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            raise TraceError(f"{part}: {str(error).splitlines()[0]}") from error
         draft.parts[part] = Series(line.content, path, line.duration)
-
-
-def _sink(rows: pl.LazyFrame, path: Path, failed: list[BaseException]) -> None:
-    try:
-        rows.sink_parquet(path, compression="zstd")
-    except BaseException as error:
-        failed.append(error)
 
 
 def _hashes(sources: Mapping[str, Entry]) -> dict[str, str]:

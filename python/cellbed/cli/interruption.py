@@ -1,0 +1,59 @@
+"""Whose Ctrl-C is: Python's, also once Polars has been loaded.
+
+Polars takes SIGINT over when it is loaded. It then has the kernel go on with every wait that is interrupted (a pipe
+without a reader would never end), prints the traces of its threads, and lets these write on in folders that are being
+removed. Without that, an interruption arrives after the query that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import FrameType, ModuleType
+
+_came = False
+
+
+def keep_interruptions() -> None:
+    """Note that Ctrl-C came, and have it mean after the first import of Polars what it meant before."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _note)
+    sys.meta_path.insert(0, _AroundPolars())
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came, whatever error a library has made of it."""
+    return _came
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _came
+    _came = True
+    raise KeyboardInterrupt
+
+
+class _AroundPolars(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "polars":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_restore(module: ModuleType) -> None:
+            handler = signal.getsignal(signal.SIGINT)
+            load(module)
+            with contextlib.suppress(ValueError):  # in another thread
+                signal.signal(signal.SIGINT, handler)
+
+        spec.loader.exec_module = load_and_restore  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,71 @@
+"""Tables of any length into Parquet, so that Ctrl-C ends it at once and leaves no thread that goes on writing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Compression = Literal["lz4", "zstd"]
+
+
+def write_rows(
+    rows: pl.LazyFrame, target: Path | IO[bytes], compression: Compression, tick: Callable[[], None] | None = None
+) -> None:
+    """Write the rows of a query as they come. tick: called ten times a second meanwhile.
+
+    Raises polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError.
+    """
+    failed: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            rows.sink_parquet(target, compression=compression, maintain_order=True)
+        except BaseException as error:
+            failed.append(error)
+
+    # The thread that waits for Polars hears of Ctrl-C only when the query has ended.
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    while writing.is_alive():
+        if tick is not None:
+            tick()
+        writing.join(0.1)
+    if failed:
+        raise failed[0]
+
+
+def write_frames(
+    frames: Iterator[pl.DataFrame],
+    schema: Mapping[str, pl.DataType | type[pl.DataType]],
+    target: Path | IO[bytes],
+    compression: Compression,
+) -> None:
+    """Write frames of a schema as they are made, in another thread than this one. Raises as :func:`write_rows`."""
+    from polars.io.plugins import register_io_source
+
+    interrupted = threading.Event()
+    ended = threading.Event()
+
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch: int | None
+    ) -> Iterator[pl.DataFrame]:
+        try:
+            for frame in frames:
+                if interrupted.is_set():
+                    return
+                chosen = frame if predicate is None else frame.filter(predicate)
+                yield chosen if columns is None else chosen.select(columns)
+        finally:
+            ended.set()
+
+    try:
+        write_rows(register_io_source(source, schema=schema), target, compression)
+    except KeyboardInterrupt:
+        interrupted.set()
+        ended.wait()
+        raise
