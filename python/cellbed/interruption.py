@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -34,11 +35,20 @@ def was_interrupted() -> bool:
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """SIGINT waits for the end of this context. Processes that start in it never get one, also not while they load."""
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and handler is not None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if ours:  # another thread may be given the signal, and the main thread would be interrupted all the same
+        signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
         yield
     finally:
+        if ours:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _note(number: int, frame: FrameType | None) -> None:
