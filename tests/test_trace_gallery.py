@@ -22,12 +22,13 @@ from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
 from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import Panel, Picture, rate_words
+from cellbed.gallery.panel import Panel, Picture
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
 from cellbed.gallery.terminal import sketch
 from cellbed.gallery.write import PictureError
+from cellbed.readable import duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
@@ -459,6 +460,7 @@ def test_pictures_cost_nothing_at_start_up() -> None:
         (999.7e6, "1000 Mbit/s"),
         (1.54e9, "1.54 Gbit/s"),
         (2.5e9, "2.5 Gbit/s"),
+        (0.5, "0.5 bit/s"),
         (0, "0 bit/s"),
     ],
 )
@@ -467,11 +469,29 @@ def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -
 
 
 @pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (40e-9, "40 ns"),
+        (56.3e-6, "56.3 µs"),
+        (0.0239, "23.9 ms"),
+        (1.2, "1.2 s"),
+        (599, "599 s"),
+        (1012.5, "16.9 min"),
+        (86_400, "24 h"),
+    ],
+)
+def test_durations_are_written_in_a_unit_that_reads_well(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
     ("key", "value", "written"),
     [
         ("outage_longest_ms", 78319.0, "78.3 s"),
-        ("p50_ms", 0.0563, "0.0563 ms"),
-        ("p99_ms", 1540.2, "1540 ms"),
+        ("p50_ms", 0.0563, "56.3 µs"),
+        ("p99_ms", 1540.2, "1.54 s"),
+        ("correlation_time_s", 4000, "66.7 min"),
         ("p5_bit_s_100ms", 0.0, "0 bit/s"),
         ("outages", 1234, "1,234"),
     ],
@@ -496,7 +516,7 @@ def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Arch
         draft.history.append(Step(what="generated", how={"seed": 1, "hashes": {"uplink": "ab" * 32}, "loop": True}))
         archive.keep(draft, "edge")
     output = run("show", "edge").output
-    assert re.search(r"least, most\s+0\.0563\s+0\.0971", output)
+    assert re.search(r"least, most\s+56\.3\s+97\.1 µs", output)
     assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
 
 

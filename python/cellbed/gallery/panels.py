@@ -13,17 +13,13 @@ from cellbed.gallery.panel import (
     Panel,
     Picture,
     Row,
-    Unit,
-    duration_words,
-    rate_unit,
-    rate_words,
     time_unit,
 )
+from cellbed.readable import Unit, duration_words, rate_unit, rate_words, significant
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
-from cellbed.units import significant
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -103,8 +99,8 @@ def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
     unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
     widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles})
     clock = time_unit(end_s)
-    words = [significant(width) for width in widths]
-    over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'} s"
+    words = [duration_words(width) for width in widths]
+    over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'}"
     notes = [f"{name} mean {rate_words(found.statistics['mean_bit_s'])}" for name, _, found in drawn]
     return Panel(
         "time",
@@ -120,7 +116,7 @@ def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
 def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
     least = min(found.statistics["outage_from_ms"] for *_, found in drawn)
     clock = time_unit(end_s)
-    notes, rows = [f"no opportunity for {least:g} ms or more"], []
+    notes, rows = [f"no opportunity for {duration_words(least / 1e3)} or more"], []
     for name, colour, found in drawn:
         count = found.statistics["outages"]
         share = found.statistics["outage_share"] * 100
@@ -128,7 +124,7 @@ def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
         begins, lengths = found.outages
         rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
         if len(drawn) <= 2 and count:
-            notes.append(f"{name} {share:.2g} % of the time, longest {significant(longest)} s")
+            notes.append(f"{name} {share:.2g} % of the time, longest {duration_words(longest)}")
         if count > len(begins):
             notes.append(f"{name}: the {len(begins)} longest are drawn")
     return Panel(
@@ -219,7 +215,8 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
         if "p50_ms" in found.statistics:
             words = (
-                f"median {significant(found.statistics['p50_ms'])} ms, P99 {significant(found.statistics['p99_ms'])} ms"
+                f"median {duration_words(found.statistics['p50_ms'] / 1e3)}, "
+                f"P99 {duration_words(found.statistics['p99_ms'] / 1e3)}"
             )
             notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
     width = max(found.step_ns for *_, found in drawn) / 1e9
@@ -231,7 +228,7 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
         note=" · ".join(notes)
-        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {significant(width)} s",
+        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(width)}",
         log_y=log_y,
         end=end_s * clock.factor,
     )
@@ -244,7 +241,7 @@ def _trip_distribution(drawn: _Drawn) -> Panel:
         curves.append(Curve(name, colour, values, shares * 100, steps=True))
         places = found.statistics.get("modes_ms", [])
         if len(places) > 1:
-            notes.append(f"{len(places)} modes: {', '.join(significant(place) for place in places)} ms")
+            notes.append(f"{len(places)} modes: {', '.join(duration_words(place / 1e3) for place in places)}")
     return Panel(
         "distribution",
         "Distribution of the round-trip time",

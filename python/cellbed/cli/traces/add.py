@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Origin, duration
-from cellbed.units import significant
+from cellbed.readable import duration_words, rate_words
 
 if TYPE_CHECKING:
     from cellbed.traces.adding import Added
@@ -216,10 +216,10 @@ def _print(done: Added) -> None:
         print(f"note: {note}", file=sys.stderr)
     for part, held in entry.parts.items():
         figures = held.statistics or {}
-        mean = f", mean {figures['mean_bit_s'] / 1e6:.2f} Mbit/s" if "mean_bit_s" in figures else ""
-        median = f", median {significant(figures['p50_ms'])} ms" if "p50_ms" in figures else ""
+        mean = f", mean {rate_words(figures['mean_bit_s'])}" if "mean_bit_s" in figures else ""
+        median = f", median {duration_words(figures['p50_ms'] / 1e3)}" if "p50_ms" in figures else ""
         use = f"  {entry.name}.{_ENDINGS[part]}" if part in _ENDINGS else ""
-        print(f"{part}: {held.duration_ns / 1e9:.1f} s{mean}{median}{use}")
+        print(f"{part}: {duration_words(held.duration_ns / 1e9)}{mean}{median}{use}")
     print(f"added {entry.name}: `cellbed traces show {entry.name}`")
 
 

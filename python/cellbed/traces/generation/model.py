@@ -10,6 +10,7 @@ from cellbed.traces.generation.capacity import Grain
 from cellbed.traces.generation.measures import Measure
 from cellbed.traces.generation.series import Generated
 from cellbed.traces.series import Content, Part
+from cellbed.units import BIT_RATE, DURATION
 
 Kind = Literal["duration", "durations", "rate", "number", "choice", "text"]
 """Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, the name of a recording."""
@@ -31,11 +32,11 @@ class Parameter:
     def shown(self, value: Any) -> str:
         """A value in base units as a reader takes it in."""
         if self.kind == "duration":
-            return f"{value / 1e9:g} s" if value >= SECOND_NS else f"{value / 1e6:g} ms"
+            return DURATION.format(value)
         if self.kind == "durations":
-            return ", ".join(f"{each / 1e9:g} s" for each in value)
+            return ", ".join(DURATION.format(each) for each in value)
         if self.kind == "rate":
-            return f"{value / 1e6:g} Mbit/s"
+            return BIT_RATE.format(value)
         return f"{value:g}" if self.kind == "number" else str(value)
 
 
