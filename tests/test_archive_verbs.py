@@ -201,6 +201,9 @@ def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
         ("cellbed shell --recording car-1", {"car-1"}),
         ("cellbed traces ver", {"verify"}),
         ("cellbed traces ls --mob", {"--mobility"}),
+        ("cellbed traces plot ca", {"car-1", "car-2"}),
+        ("cellbed traces plot car-1", {"car-1", "car-1.up", "car-1.down"}),
+        ("cellbed traces pair car-1.d", {"car-1.down"}),
     ],
 )
 def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, offered: set[str]) -> None:

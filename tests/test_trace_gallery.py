@@ -386,12 +386,28 @@ def test_plot_writes_what_the_name_ends_with(home: Archive, tmp_path: Path, monk
     assert not list(tmp_path.glob(".*"))
 
 
+def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("plot", "walk.down", "-o", "down.svg")
+    assert result.exit_code == 0, result.output
+    drawn = (tmp_path / "down.svg").read_text()
+    assert "walk.down" in drawn
+    assert "Downlink mean" in drawn
+    assert "Uplink" not in drawn
+    assert run("plot", "walk.up").output.strip() == "walk.up.png"
+    told = json.loads(run("compare", "walk.up", "walk.down", "--json").output)
+    assert {name: list(parts) for name, parts in told.items()} == {"walk.up": ["uplink"], "walk.down": ["downlink"]}
+    assert list(json.loads(run("stats", "walk.down", "--json").output)["walk.down"]) == ["downlink"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png, .svg or .html"),
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
+        (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),
+        (["export", "walk.up", "--format", "mahimahi", "-o", "a"], TraceError, "exported whole: write 'walk'"),
         (["compare", "walk", "tram", "--part", "round-trip"], TraceError, "'walk' has no round-trip: it has uplink"),
         (["stats", "nobody"], TraceError, "the archive has no 'nobody'"),
     ],

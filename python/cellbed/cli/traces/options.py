@@ -72,12 +72,21 @@ def entries_and_files(incomplete: str) -> list[str]:
     return entry_names(incomplete) + _files(incomplete)
 
 
+def entries_and_directions(incomplete: str) -> list[str]:
+    """The same, and the directions of one whose name is written out."""
+    name = incomplete.rpartition(".")[0] or incomplete
+    return entry_names(incomplete) + [each for each in _directions(incomplete) if each.startswith(f"{name}.")]
+
+
 def directions_and_files(incomplete: str) -> list[str]:
     """Names of directions of the archive's entries as scenarios write them, and files."""
+    return _directions(incomplete) + _files(incomplete)
+
+
+def _directions(incomplete: str) -> list[str]:
     name, dot, _ending = incomplete.rpartition(".")
-    names = entry_names(name if dot else incomplete)
-    found = [f"{each}.{way}" for each in names for way in ("up", "down")]
-    return [each for each in found if each.startswith(incomplete)] + _files(incomplete)
+    found = [f"{each}.{way}" for each in entry_names(name if dot else incomplete) for way in ("up", "down")]
+    return [each for each in found if each.startswith(incomplete)]
 
 
 def _files(incomplete: str) -> list[str]:
