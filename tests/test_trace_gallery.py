@@ -186,7 +186,7 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
     assert (curve.y <= curve.high).all()
     assert "2 modes" in distribution.note
     assert hours.title == "Round-trip time by hour of the day"
-    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
@@ -543,5 +543,33 @@ def test_a_days_load_is_drawn_by_hour(archive: Archive) -> None:
     picture = portrait("evening", entry.about, analysed(archive, "evening"))
     (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
     assert (hours.title, hours.y_label) == ("Mean rate by hour of the day", "rate, Mbit/s")
-    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
-    assert hours.curves[0].y.tolist() == pytest.approx([25, 35, 40, 10, 15])
+    # No line leads from 02:00 to 22:00.
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
+    assert hours.curves[0].y.tolist() == pytest.approx([25, 35, 40, np.nan, 10, 15], nan_ok=True)
+    assert hours.x_label == "hour of the day"
+
+
+def test_a_generated_day_is_drawn_by_hour_of_the_day(home: Archive) -> None:
+    assert run("generate", "daily", "--begins", "6.5", "--duration", "4 h", "--name", "morning").exit_code == 0
+    entry = home.entry("morning")
+    assert entry.about.begins == "06:30"
+    (hours,) = [p for p in portrait("m", entry.about, analysed(home, "morning")).panels if p.kind == "hours"]
+    assert hours.x_label == "hour of the day"
+    assert hours.curves[0].x.tolist() == [6, 7, 8, 9, 10]
+    # What is cut out of it begins later, what is stretched has no hours of the day.
+    assert run("edit", "morning", "cut 90min 4h", "--name", "later").exit_code == 0
+    later = home.entry("later")
+    assert later.about.begins == "08:00"
+    assert later.parts["downlink"].statistics["hours"] == [8, 9, 10]  # type: ignore[index]
+    assert run("edit", "morning", "stretch 2", "--name", "slow").exit_code == 0
+    slow = home.entry("slow")
+    assert slow.about.begins is None
+    (unknown,) = [p for p in portrait("s", slow.about, analysed(home, "slow")).panels if p.kind == "hours"]
+    assert unknown.x_label == "hour since the start"
+
+
+def test_days_without_a_time_of_day_are_said_to_lie_on_each_other(archive: Archive) -> None:
+    rows = [(hour * 3600 * SECOND, 1e7) for hour in range(48)]
+    picture = one_direction(archive, "two-days", rows, 48 * 3600 * SECOND)
+    (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
+    assert hours.x_label == "hour since the start, days on top of each other"

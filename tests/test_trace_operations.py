@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from cellbed.traces import Archive, TraceError, open_archive
 from cellbed.traces.entry import About
 from cellbed.traces.operations import STEPS, StepError, check, edit, pair, parse_step
+from cellbed.traces.operations.beginning import begun
 from cellbed.traces.operations.competitors import shares
 from cellbed.traces.operations.pairing import pairing
 from cellbed.traces.operations.seam import seam
@@ -334,6 +335,22 @@ def test_two_entries_become_a_pair(archive: Archive) -> None:
     assert set(both.parts) == {"uplink", "downlink"}
     assert both.about.origin == "synthetic"
     assert both.about.technology is None
+
+
+@pytest.mark.parametrize(
+    ("date", "steps", "then"),
+    [
+        ("2021-04-30T14:05", ["cut 10min 20min"], "2021-04-30T14:15"),
+        ("2021-04-30T23:50:10Z", ["cut 20min 2h", "scale 0.5", "cut 1s 1h"], "2021-05-01T00:10:11Z"),
+        ("2021-04-30T14:05", ["cut 0s 20min", "loop 10h"], "2021-04-30T14:05"),
+        ("2021-04-30T14:05+02:00", ["cut 1min 20min"], "2021-04-30T14:06+02:00"),
+        ("2021-04-30T14:05", ["cut 1min 20min", "stretch 2"], "2021-04-30"),
+        ("2021-04", ["cut 10min 20min"], "2021-04"),
+    ],
+)
+def test_a_cut_begins_later_in_the_day(date: str, steps: list[str], then: str) -> None:
+    about = About(origin="recorded", date=date)
+    assert begun(about, [parse_step(step) for step in steps]).date == then
 
 
 def test_a_direction_that_is_named_takes_the_place_it_is_written_in(archive: Archive) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,10 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_DAY_NS: Final = 86_400 * 10**9
 _LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
 _OF_DAY: Final = {True: "of the day", False: "since the start"}
+_FOLDED: Final = ", days on top of each other"
 
 
 def portrait(name: str, about: About, parts: Parts) -> Picture:
@@ -185,23 +187,37 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
 def _rates_by_hour(capacity: Parts) -> Panel:
     having = {part: found.statistics for part, found in capacity.items() if "hours" in found.statistics}
     unit = rate_unit(max(max(figures["hourly_mean_bit_s"]) for figures in having.values()))
-    known = all(figures["hours_known"] for figures in having.values())
+    curves = [
+        _by_hour(part.capitalize(), COLOURS[part], figures, "hourly_mean_bit_s", unit.factor)
+        for part, figures in having.items()
+    ]
+    return _hours_panel("Mean rate", f"rate, {unit.name}", curves, list(capacity.values()))
+
+
+def _hours_panel(what: str, y_label: str, curves: list[Curve], drawn: list[Analysis]) -> Panel:
+    """Curves by hour: of the day where all of these say when they began, else since the start."""
+    having = [found.statistics for found in drawn if "hours" in found.statistics]
+    known = all(figures["hours_known"] for figures in having)
+    folded = _FOLDED if max(found.duration_ns for found in drawn) > _DAY_NS and not known else ""
     return Panel(
         "hours",
-        f"Mean rate by hour {_OF_DAY[known]}",
-        f"hour {_OF_DAY[known]}",
-        f"rate, {unit.name}",
-        [
-            Curve(
-                part.capitalize(),
-                COLOURS[part],
-                np.array(figures["hours"], float),
-                np.array(figures["hourly_mean_bit_s"]) * unit.factor,
-            )
-            for part, figures in having.items()
-        ],
-        end=None if known else max(max(figures["hours"]) for figures in having.values()),
+        f"{what} by hour {_OF_DAY[known]}",
+        f"hour {_OF_DAY[known]}{folded}",
+        y_label,
+        curves,
+        end=None if known else float(max(max(figures["hours"]) for figures in having)),
     )
+
+
+def _by_hour(
+    name: str, colour: str, figures: Mapping[str, Any], key: str, factor: float = 1, *, faint: bool = False
+) -> Curve:
+    """A figure of each hour; no line leads over hours of which nothing is known."""
+    hours = np.array(figures["hours"], float)
+    values = np.array(figures[key], float) * factor
+    gaps = np.flatnonzero(np.diff(hours) > 1) + 1
+    hours = np.insert(hours, gaps, hours[gaps] - 0.5)
+    return Curve(name, colour, hours, np.insert(values, gaps, np.nan), faint=faint)
 
 
 def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
@@ -254,19 +270,12 @@ def _trip_distribution(drawn: _Drawn) -> Panel:
 
 
 def _hours(found: Analysis) -> Panel:
-    hours = np.array(found.statistics["hours"], float)
-    known = found.statistics["hours_known"]
-    return Panel(
-        "hours",
-        f"Round-trip time by hour {_OF_DAY[known]}",
-        f"hour {_OF_DAY[known]}",
-        "round-trip time, ms",
-        [
-            Curve("median", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p50_ms"])),
-            Curve("P95", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p95_ms"]), faint=True),
-        ],
-        end=None if known else float(hours[-1]),
-    )
+    colour, figures = COLOURS["round-trip"], found.statistics
+    curves = [
+        _by_hour("median", colour, figures, "hourly_p50_ms"),
+        _by_hour("P95", colour, figures, "hourly_p95_ms", faint=True),
+    ]
+    return _hours_panel("Round-trip time", "round-trip time, ms", curves, [found])
 
 
 def _end(analyses: Iterable[Analysis]) -> float:

@@ -23,7 +23,7 @@ def analysed(
     text, asked = name, tuple(parts)
     name, only = entry_and_part(archive, text)
     entry = archive.entry(name)
-    starts = second_of_day(entry.about.date)
+    starts = second_of_day(entry.about)
     wanted = [part for part in asked if part in entry.parts and only in (None, part)]
     if not wanted:
         has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"

@@ -299,7 +299,7 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date)))
+        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about)))
         if series.duration_ns <= LONGEST_NS
         else None,
     )

@@ -76,7 +76,7 @@ def plan(archive: Archive, names: Iterable[str], definition: Definition, again: 
                     continue
                 series = archive.series(name, part)
                 size = series.path.stat().st_size
-                starts = second_of_day(entry.about.date)
+                starts = second_of_day(entry.about)
                 found.tasks.append(Task(name, part, series, starts, held.rows, size, held.sha256))
         except TraceError as error:
             found.problems[name] = str(error)
@@ -121,7 +121,7 @@ def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, S
     entry = archive.entry(name)
     if only is not None:
         archive.held(name, only)
-    starts = second_of_day(entry.about.date)
+    starts = second_of_day(entry.about)
     return {
         part: held.statistics
         if held.statistics is not None and definition.made(held.statistics)

@@ -20,6 +20,7 @@ from cellbed.traces.generation.presets import PRESETS
 from cellbed.traces.generation.recorded import Recorded
 from cellbed.traces.generation.series import Progress, Written, write
 from cellbed.traces.series import Part, Series
+from cellbed.traces.statistics.clock import time_words
 from cellbed.traces.store import Archive
 
 LICENCE = "Apache-2.0"
@@ -54,6 +55,7 @@ def about(model: Model, order: Order) -> About:
     return About(
         origin="synthetic",
         **model.about,
+        begins=None if model.begins is None else time_words(model.begins(order) * 3600),
         method=f"generator {model.name}, seed {order.seed}" + (f", {settings}" if settings else ""),
         licence=None if isinstance(fitted, Like) else LICENCE,
         citation=model.citation,

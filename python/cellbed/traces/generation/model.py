@@ -80,6 +80,7 @@ class Model:
 
     summary: one line. about: fields of an entry's `About`. duration: unless asked otherwise. make: the parts. figures:
     what they are held against, if they follow a publication. cited: what of it is published and what is ours.
+    begins: hour of the day at time zero, where hours of the day mean something.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Model:
     parameters: tuple[Parameter, ...] = ()
     figures: tuple[Figure, ...] = ()
     seed: int = 1
+    begins: Callable[[Order], float] | None = None
 
 
 MBIT = ("Mbit/s", 1e6)

@@ -212,6 +212,7 @@ GENERAL: Final = (
             Parameter("begins", "number", "0", "Hour of the day at which the series begins."),
             Parameter("spread", "number", "0.2", "Standard deviation around the hour's mean, in parts of it."),
         ),
+        begins=lambda order: float(order.values["begins"]),
     ),
 )  # fmt: skip
 

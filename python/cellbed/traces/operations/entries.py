@@ -11,6 +11,7 @@ from cellbed.parquet_stream import write_rows
 from cellbed.traces.catalogue import entry_and_part
 from cellbed.traces.errors import TraceError
 from cellbed.traces.operations.apply import Bundle, apply_steps, bundle_of
+from cellbed.traces.operations.beginning import begun
 from cellbed.traces.operations.pairing import Pairing, pairing
 from cellbed.traces.operations.steps import Step, StepError
 from cellbed.traces.operations.timeline import Timeline, timeline
@@ -50,7 +51,7 @@ def edit(
     bundle = apply_steps(bundle_of(_series(archive, source)), steps, lookup)
     recorded = all(step.kind in _STILL_RECORDED for step in steps)
     recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
-    about = source.about.model_copy(update={"origin": "recorded" if recorded else "synthetic"})
+    about = begun(source.about, steps).model_copy(update={"origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
         _write(draft, bundle.parts, told)
         draft.history = [*source.history, entries.Step(what="edited", how={"name": name}, of=_hashes({name: source}))]
