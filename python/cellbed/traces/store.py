@@ -302,7 +302,11 @@ def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.statistics.definition import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
-    rows = require_sound(series)
+    try:
+        rows = require_sound(series)
+    except TraceError as error:
+        # Without the hidden folder, which is gone when somebody reads this.
+        raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
     sync(series.path)
     return Held(
         file=series.path.name,

@@ -47,13 +47,14 @@ def size(text: str) -> int:
 
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
+    from cellbed.mahimahi.errors import MahimahiError
     from cellbed.mahimahi.rates import parse_rate
     from cellbed.units import BIT_RATE, UnitError
 
     try:
         rate = parse_rate(text)
         return float(BIT_RATE.parse(text) if rate is None else rate)
-    except UnitError as error:
+    except (MahimahiError, UnitError) as error:
         raise typer.BadParameter(str(error)) from None
 
 

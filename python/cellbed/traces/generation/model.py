@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cellbed.readable import duration_words
 from cellbed.traces.generation.capacity import Grain
 from cellbed.traces.generation.measures import Measure
 from cellbed.traces.generation.series import Generated
@@ -15,12 +17,18 @@ from cellbed.units import BIT_RATE, DURATION
 Kind = Literal["duration", "durations", "rate", "number", "choice", "text"]
 """Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, the name of a recording."""
 
+MILLISECOND_NS = 1_000_000
 SECOND_NS = 1_000_000_000
+LONGEST_NS = 31 * 24 * 3600 * SECOND_NS
+"""Of what is generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something that a user may set. default: as a user writes it; "" for nothing. choices: of a choice."""
+    """Something that a user may set.
+
+    default: as a user writes it; "" for nothing. choices: of a choice. least, most: what is taken, in base units.
+    """
 
     name: str
     kind: Kind
@@ -28,6 +36,18 @@ class Parameter:
     help: str
     choices: tuple[str, ...] = ()
     required: bool = False
+    least: float = 0
+    most: float = math.inf
+
+    def outside(self, value: Any) -> str | None:
+        """What is wrong with a value that is not from `least` to `most`; None where it is."""
+        each = value if self.kind == "durations" else (value,)
+        if self.kind in ("text", "choice") or all(self.least <= one <= self.most for one in each):
+            return None
+        bounds = (self.least, self.most)
+        times = self.kind in ("duration", "durations")
+        low, high = (duration_words(bound / 1e9) if times else self.shown(bound) for bound in bounds)
+        return f"is not from {low} to {high}"
 
     def shown(self, value: Any) -> str:
         """A value in base units as a reader takes it in."""
