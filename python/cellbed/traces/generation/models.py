@@ -118,8 +118,8 @@ def _daily(order: Order) -> dict[Part, Generated]:
         quietest, busiest = values[f"{part}-quietest"], values[f"{part}-busiest"]
         if busiest > quietest:
             raise TraceError(
-                f"--{part}-busiest: {BIT_RATE.format(busiest)} is above --{part}-quietest, {BIT_RATE.format(quietest)}: "
-                "who shares with others has less"
+                f"--{part}-busiest: {BIT_RATE.format(busiest)} is above --{part}-quietest, "
+                f"{BIT_RATE.format(quietest)}: who shares with others has less"
             )
         return Daily(
             quietest, busiest, values["quietest-hour"], values["busiest-hour"],
