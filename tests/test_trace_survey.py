@@ -202,7 +202,7 @@ def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -
         (entry_with(batched_share_5ms=0.25), None, "25 % of the opportunities came in bursts"),
         (entry_with(p99_bit_s_100ms=9e9), None, None),
         (entry_with(p99_bit_s_100ms=12e9), None, "12 Gbit/s or more; 10 Gbit/s is the most"),
-        (entry_with(spacing_ms=1000.0), None, "rates 1000 ms apart"),
+        (entry_with(spacing_ms=1000.0), None, "rates 1 s apart"),
     ],
 )
 def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from cellbed.traces.entry import Entry
 
-_FILE: Final = ".index-1.parquet"
+_FILE: Final = ".index-2.parquet"
 """The number is to be raised when the columns change."""
 _STAMPS: Final = ("_changed_ns", "_inode", "_size")
 """What of an `entry.toml` tells whether it is the one that was read."""

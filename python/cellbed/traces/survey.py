@@ -76,7 +76,7 @@ def plan(archive: Archive, names: Iterable[str], definition: Definition, again: 
                     continue
                 series = archive.series(name, part)
                 size = series.path.stat().st_size
-                starts = second_of_day(entry.about.date)
+                starts = second_of_day(entry.about)
                 found.tasks.append(Task(name, part, series, starts, held.rows, size, held.sha256))
         except TraceError as error:
             found.problems[name] = str(error)
@@ -109,17 +109,25 @@ def _complete(archive: Archive, definition: Definition) -> dict[str, int]:
 
 
 def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, Statistics]:
-    """The statistics of an entry by part: the stored ones where they are by this definition. Raises TraceError."""
+    """The statistics of an entry by part, or of the direction of one that `name` says. Raises TraceError.
+
+    They are the stored ones where they are by this definition.
+    """
+    from cellbed.traces.catalogue import entry_and_part
     from cellbed.traces.statistics import statistics
     from cellbed.traces.statistics.clock import second_of_day
 
+    name, only = entry_and_part(archive, name)
     entry = archive.entry(name)
-    starts = second_of_day(entry.about.date)
+    if only is not None:
+        archive.held(name, only)
+    starts = second_of_day(entry.about)
     return {
         part: held.statistics
         if held.statistics is not None and definition.made(held.statistics)
         else statistics(archive.series(name, part), definition, starts)
         for part, held in entry.parts.items()
+        if only in (None, part)
     }
 
 
