@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use cellbed_link::{BitRate, Duration, Time};
 
 use crate::calibration::{Calibration, Calibrator, Purpose, Workload as Experimented};
-use crate::client::{Event, Message, Order, PathThread, Role, RunEnd, RunRequest, Workload};
+use crate::client::{
+    Event, Message, Order, PathThread, Role, RunEnd, RunEvent, RunRequest, Workload,
+};
 use crate::error::{Error, Result};
 use crate::plan::Saturation;
 use crate::recording::{
@@ -289,7 +291,7 @@ impl Recorder {
                 let mut ended = None;
                 for event in &events {
                     collector.take(event);
-                    if let Event::Ended { run, end } = event
+                    if let Event::Run(run, RunEvent::Ended(end)) = event
                         && *run == number
                     {
                         ended = Some(end.clone());
@@ -419,7 +421,7 @@ impl Recorder {
                 Some((_, Message::Events(events))) => {
                     for event in events {
                         writing.live.take(&event);
-                        if let Event::Ended { run, end } = &event {
+                        if let Event::Run(run, RunEvent::Ended(end)) = &event {
                             if let Some(reason) = end.refusal {
                                 watch(Notice::Warning(&reason.to_string()));
                             }
