@@ -420,6 +420,13 @@ def test_what_cannot_be_drawn_is_refused_in_a_line(
     assert words in str(result.exception)
 
 
+@pytest.mark.parametrize("verb", ["plot", "compare", "stats"])
+def test_an_outage_of_no_length_is_refused(home: Archive, verb: str) -> None:
+    result = run(verb, "walk", "--outage", "0 s")
+    assert result.exit_code == 2
+    assert "an outage has a length above 0" in result.output
+
+
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:
     result = run("compare", "walk", "tram", "-o", str(tmp_path / "both.png"))
     assert result.exit_code == 0, result.output
