@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from cellbed.traces.sources import Fetched, Source
 
 
+_MOST_FILES = 16
+"""Of a data set, that are shown to people."""
+
+
 def _names(incomplete: str) -> list[str]:
     from cellbed.traces.sources import SOURCES
 
@@ -169,8 +173,10 @@ def _print_source(source: Source, as_json: bool) -> None:
         if value:
             print(f"{key:16}{value}")
     assert isinstance(files, list)
-    for file in files:
+    for file in files[:_MOST_FILES]:
         print(f"{'file':16}{file['address']}" + (f"  {file['checksum']}" if file["checksum"] else ""))
+    if len(files) > _MOST_FILES:
+        print(f"{'':16}and {len(files) - _MOST_FILES} more (--json has all)")
 
 
 def _print_result(source: Source, result: Fetched) -> None:

@@ -36,6 +36,10 @@ News = Callable[[str], None]
 _PIECE = 1 << 16
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _MOST_WAIT_S = 60.0
+_MOVED = (
+    "the data set may have moved; look for it at its page, then give its new address (--address) or the downloaded "
+    "file (--from)"
+)
 _BY_HAND = "or download it elsewhere and give the file (--from)"
 
 
@@ -219,6 +223,9 @@ class _Download:
             return True
         if status != 200:
             self._refused(status, response.headers.get("Retry-After"))
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            # What many servers redirect to when a file is gone.
+            raise GoneError(f"{self.remote.address}: the server answers with a web page instead of the file: {_MOVED}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise TraceError(f"{self.remote.address}: the server packs the file although it was asked not to")
         self._restart()
@@ -242,10 +249,7 @@ class _Download:
         said = f"the server answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
         if status in (408, 429) or status >= 500:
             raise _AgainError(said, float(retry_after) if retry_after and retry_after.isdecimal() else None)
-        raise GoneError(
-            f"{self.remote.address}: {said}: the data set may have moved; look for it at its page, then give its new "
-            "address (--address) or the downloaded file (--from)"
-        )
+        raise GoneError(f"{self.remote.address}: {said}: {_MOVED}")
 
     def _too_large(self, says: str) -> None:
         self._restart()
