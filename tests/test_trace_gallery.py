@@ -242,7 +242,7 @@ def test_the_sketch_shows_silence_as_nothing(archive: Archive) -> None:
     assert lowest.rstrip().endswith("█")
     # Half of the plot, and nothing wider than a terminal of 80 columns.
     assert len(lowest.rstrip()) - 25 == pytest.approx(WIDTH / 2, abs=2)
-    assert max(map(len, printed(sketch(entry)).splitlines())) <= 80
+    assert max(len(line.rstrip()) for line in printed(sketch(entry)).splitlines()) <= 80
 
 
 def test_a_single_rate_is_sketched_over_its_whole_time(archive: Archive) -> None:
