@@ -26,7 +26,7 @@ from cellbed.gallery.panel import Panel, Picture
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
-from cellbed.gallery.terminal import sketch
+from cellbed.gallery.terminal import WIDTH, sketch
 from cellbed.gallery.write import PictureError
 from cellbed.readable import duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
@@ -240,7 +240,19 @@ def test_the_sketch_shows_silence_as_nothing(archive: Archive) -> None:
     entry = add_link(archive, "walk", outage=range(30, 60))
     lowest = printed(sketch(entry)).splitlines()[3]
     assert lowest.rstrip().endswith("█")
-    assert 25 + 28 <= len(lowest.rstrip()) <= 25 + 32
+    # Half of the plot, and nothing wider than a terminal of 80 columns.
+    assert len(lowest.rstrip()) - 25 == pytest.approx(WIDTH / 2, abs=2)
+    assert max(len(line.rstrip()) for line in printed(sketch(entry)).splitlines()) <= 80
+
+
+def test_a_single_rate_is_sketched_over_its_whole_time(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "uplink", [(0, 3e6)], 2 * SECOND)
+        entry = archive.keep(draft, "flat")
+    (*_, lowest, axis) = [line.rstrip() for line in printed(sketch(entry)).splitlines() if line.strip()]
+    assert lowest.split()[-1] == "█" * WIDTH
+    assert axis.endswith("2 s")
+    assert len(axis) == len(lowest)
 
 
 class Page:
@@ -418,6 +430,13 @@ def test_what_cannot_be_drawn_is_refused_in_a_line(
     result = run(*arguments)
     assert isinstance(result.exception, error)
     assert words in str(result.exception)
+
+
+@pytest.mark.parametrize("verb", ["plot", "compare", "stats"])
+def test_an_outage_of_no_length_is_refused(home: Archive, verb: str) -> None:
+    result = run(verb, "walk", "--outage", "0 s")
+    assert result.exit_code == 2
+    assert "an outage has a length above 0" in result.output
 
 
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:

@@ -142,19 +142,25 @@ def test_ctrl_c_in_a_terminal_meets_processes_that_load_in_silence(archive: Arch
 
 
 @pytest.mark.parametrize(
-    ("date", "second"),
+    ("date", "begins", "second"),
     [
-        ("2021-04-30T14:05", 50_700),
-        ("2021-04-30 00:00:01", 1),
-        ("2021-04-30T14:05:00Z", 50_700),
-        ("2021-04-30", None),
-        ("2021", None),
-        ("some time in spring", None),
-        (None, None),
+        ("2021-04-30T14:05", None, 50_700),
+        ("2021-04-30T14:05", "06:30", 50_700),
+        ("2021-04-30 00:00:01", None, 1),
+        ("2021-04-30T14:05:00Z", None, 50_700),
+        ("2021-04-30", None, None),
+        ("2021-04-30", "00:00:01", 1),
+        ("2021", None, None),
+        ("some time in spring", None, None),
+        ("some time in spring", "06:30", 23_400),
+        (None, None, None),
+        (None, "06:30", 23_400),
+        (None, "in the morning", None),
+        (None, "6", None),
     ],
 )
-def test_the_hour_is_known_where_the_date_has_one(date: str | None, second: float | None) -> None:
-    assert second_of_day(date) == second
+def test_the_hour_is_known_where_it_is_said(date: str | None, begins: str | None, second: float | None) -> None:
+    assert second_of_day(About(origin="recorded", date=date, begins=begins)) == second
 
 
 def test_the_archive_counts_hours_from_the_date(archive: Archive) -> None:

@@ -14,7 +14,8 @@ from cellbed.traces.entry import Entry
 from cellbed.traces.series import Content
 from cellbed.traces.statistics import Analysis
 
-WIDTH = 60
+WIDTH = 54
+"""With what stands before it, 80 columns are enough."""
 HEIGHT = 4
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 

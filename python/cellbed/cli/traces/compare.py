@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_directions
+from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
 
 if TYPE_CHECKING:
     from cellbed.traces.series import Part
@@ -37,10 +37,7 @@ def compare(
             "--out", "-o", metavar="FILE", help="Draw them too: .png, .svg, or .html to zoom in.", show_default=False
         ),
     ] = None,
-    outage: Annotated[
-        int,
-        typer.Option(parser=duration, metavar="TIME", help="From which length on a silence is an outage."),
-    ] = "300 ms",  # type: ignore[assignment]
+    outage: Outage = "300 ms",  # type: ignore[assignment]
     as_json: bool = AS_JSON,
 ) -> None:
     """Put entries beside each other, and on the same axes.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _GAP = "  "
 _WIDEST = 40
 """Letters of a text at most, however wide the terminal is."""
-_NARROWEST = 12
+_NARROWEST = 9
 """Letters of a text that is shortened so that the table fits."""
 
 
@@ -32,8 +32,8 @@ class _Column:
 
     @property
     def whole(self) -> bool:
-        """Whether a value is shown whole, whatever there is room for: numbers, and the name, with which one goes on."""
-        return self.scale is not None or self.of == "name"
+        """Whether a value is shown whole, whatever there is room for: numbers, days, and the name, to go on with."""
+        return self.scale is not None or self.of in ("name", "date")
 
 
 _COLUMNS = (
@@ -161,6 +161,8 @@ def _cell(column: _Column) -> pl.Expr:
         text = pl.when(small).then(finer).otherwise(text)
     else:
         text = value.cast(pl.String)
+        if column.of == "date":
+            text = text.str.head(len("2025-03-14"))
         # A line stays a line, whatever somebody wrote into the description.
         text = text.str.replace_all(r"\p{C}", "?")
     return text.fill_null("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -33,6 +34,20 @@ def duration(text: str) -> int:
         return int(DURATION.parse(text))
     except UnitError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def outage(text: str) -> int:
+    """From which length on, ns, a silence is an outage."""
+    length = duration(text)
+    if not length:
+        raise typer.BadParameter("an outage has a length above 0")
+    return length
+
+
+Outage = Annotated[
+    int,
+    typer.Option(parser=outage, metavar="TIME", help="From which length on a silence is an outage."),
+]
 
 
 def size(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import duration, entries_and_directions
+from cellbed.cli.traces.options import Outage, entries_and_directions
 
 
 def plot(
@@ -29,10 +29,7 @@ def plot(
             show_default=False,
         ),
     ] = None,
-    outage: Annotated[
-        int,
-        typer.Option(parser=duration, metavar="TIME", help="From which length on a silence is an outage."),
-    ] = "300 ms",  # type: ignore[assignment]
+    outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
     """Draw an entry: rate over time, outages, distributions, uplink against downlink; round-trip times and their hours.
 

@@ -32,7 +32,8 @@ def show(
     """
     from cellbed.traces import open_archive
 
-    if open_archive().has(name):
+    archive = open_archive()
+    if archive.has(name) or not ("." in name or "/" in name or Path(name).exists()):
         _show_entry(name, as_json)
     elif Path(name).is_dir():
         _show_recording(Path(name), as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_directions
+from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
 
 
 def stats(
@@ -25,12 +25,7 @@ def stats(
         bool, typer.Option("--all", help="Make and store those that entries lack, of the whole archive.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Make and store them although they are there.")] = False,
-    outage: Annotated[
-        int,
-        typer.Option(
-            parser=duration, metavar="TIME", help="From which length on a silence is an outage.", show_default="300 ms"
-        ),
-    ] = "300 ms",  # type: ignore[assignment]
+    outage: Outage = "300 ms",  # type: ignore[assignment]
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Processes at once.", show_default="one per core")
     ] = None,
@@ -54,8 +49,6 @@ def stats(
 
     if not names and not everything:
         raise typer.BadParameter("name entries, or write --all")
-    if outage <= 0:
-        raise typer.BadParameter("an outage has a length above 0")
     archive, definition = open_archive(), Definition(outage)
     if everything or again:
         done = surveyed(archive, names or archive.names(), definition, again, jobs or os.cpu_count() or 1)

@@ -16,7 +16,7 @@ def second_of_day(about: About) -> float | None:
 
 def names_time(date: str | None) -> bool:
     """Whether a date says the time of day, too."""
-    return date is not None and len(date) > len("2021-04-30")
+    return date is not None and len(date) > len("2021-04-30") and _of_date(date) is not None
 
 
 def is_time(text: str) -> bool:
