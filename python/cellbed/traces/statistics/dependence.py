@@ -43,9 +43,11 @@ def autocorrelation(values: Floats, most: int) -> Floats:
     most = min(most, len(values) - 1)
     if square == 0 or np.ptp(values) == 0:
         return np.ones(most + 1)
-    size = 1 << (2 * len(values) - 1).bit_length()
+    # Zeros enough that no lag that is asked for meets the other end.
+    size = 1 << (len(values) + most).bit_length()
     spectrum = np.fft.rfft(deviations, size)
-    products: Floats = np.fft.irfft(spectrum * spectrum.conj(), size)[: most + 1]
+    spectrum *= spectrum.conj()
+    products: Floats = np.fft.irfft(spectrum, size)[: most + 1]
     return products / square
 
 

@@ -11,6 +11,9 @@ from cellbed.traces.statistics.silences import Silences
 
 PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
+_MOST_OF_AN_HOUR = 20_000
+"""Different round-trip times of an hour of the day that are held exactly: there are 24 of them."""
+
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -25,7 +28,7 @@ class RoundTrips:
     def __init__(self, duration_ns: int, silences: Silences, steps: int, starts_at_s: float) -> None:
         self.times = Distribution()
         self.silences = silences
-        self.hours = [Distribution() for _ in range(24)]
+        self.hours = [Distribution(_MOST_OF_AN_HOUR) for _ in range(24)]
         self.sent_by_hour = np.zeros(24, np.int64)
         self.probes = 0
         self._starts_at_s = starts_at_s
