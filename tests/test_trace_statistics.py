@@ -241,6 +241,16 @@ def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
     assert kpss(np.full(100, 7.0)) == 0
 
 
+def test_the_autocorrelation_at_long_lags_is_that_of_its_definition() -> None:
+    values = np.cumsum(np.random.default_rng(5).normal(size=20_000))
+    deviations = values - values.mean()
+    found = autocorrelation(values, 19_990)
+    assert len(found) == 19_991
+    for lag in (0, 1, 4095, 4096, 8191, 8192, 10_000, 19_990):
+        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
+        assert found[lag] == pytest.approx(expected, abs=1e-12)
+
+
 def test_the_autocorrelation_is_that_of_the_process() -> None:
     random = np.random.default_rng(4)
     noise = random.normal(size=20_000)

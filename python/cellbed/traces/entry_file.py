@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,8 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY_FILE
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            # So many bytes are asked for as there are: a buffer of the largest size would take as long as the reading.
+            content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
         if len(content) > _LARGEST:
             raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: this is no entry")
         entry = Entry.model_validate(_values(content.decode()))

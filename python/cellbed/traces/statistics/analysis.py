@@ -195,8 +195,16 @@ def _batches(series: Series, told: Told, threads: int) -> Iterator[tuple[Times, 
 
 
 def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:
-    hour = ((np.arange(len(seconds)) + (starts_at_s or 0.0)) // 3600 % 24).astype(np.int64)
-    counts, sums = np.bincount(hour, minlength=24), np.bincount(hour, seconds, 24)
+    if not len(seconds):
+        return {}
+    start = starts_at_s or 0.0
+    first = int(start // 3600)
+    # Where each hour of the clock begins among the seconds.
+    edges = np.arange(first + 1, int((start + len(seconds) - 1) // 3600) + 1) * 3600
+    begins = np.concatenate(([0], np.ceil(edges - start).astype(np.int64)))
+    hour = (first + np.arange(len(begins))) % 24
+    counts = np.bincount(hour, np.diff(begins, append=len(seconds)), 24)
+    sums = np.bincount(hour, np.add.reduceat(seconds, begins), 24)
     hours = np.flatnonzero(counts)
     if len(hours) < 2:
         return {}
