@@ -390,7 +390,7 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"none\.parquet: cannot read"):
+    with pytest.raises(TraceError, match=r"none\.parquet: missing"):
         statistics(Series(Content.OPPORTUNITIES, tmp_path / "none.parquet", 10))
 
 

@@ -65,8 +65,8 @@ class Series:
         the file's size, where Polars takes 80 to be there at all. threads: decode so many row groups at once, in as
         much more.
 
-        Raises TraceError, which names the file, for one that is damaged, misses a column or a time somewhere, and
-        FileNotFoundError. Nothing else is looked at.
+        Raises TraceError, which names the file, for one that is not there, damaged, or misses a column or a time
+        somewhere. Nothing else is looked at.
         """
         from cellbed._core import SeriesRows, TraceFormatError
 
@@ -74,3 +74,7 @@ class Series:
             yield from SeriesRows(self.path, self.content, threads)
         except TraceFormatError as error:
             raise TraceError(str(error)) from None
+        except FileNotFoundError:
+            raise TraceError(f"{self.path}: missing") from None
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from None

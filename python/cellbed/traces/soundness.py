@@ -25,13 +25,8 @@ def require_sound(series: Series) -> int:
     Raises TraceError ``FILE: reason`` for what is no Parquet file, has other columns, or what cannot be in them.
     """
     path, found = series.path, _Measures()
-    try:
-        for at, values in series.rows():
-            found.add(at, values)
-    except FileNotFoundError:
-        raise TraceError(f"{path}: missing") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    for at, values in series.rows():
+        found.add(at, values)
     fault = _fault(series, found)
     if fault:
         raise TraceError(f"{path}: {fault}")
