@@ -37,7 +37,8 @@ def kpss(values: Floats) -> float:
         variance += 2 * (1 - lag / (lags + 1)) * float(deviations[lag:] @ deviations[:-lag]) / count
     if variance <= 0 or np.ptp(values) == 0:
         return 0.0
-    return float(np.sum(np.cumsum(deviations) ** 2)) / (count**2 * variance)
+    sums = np.cumsum(deviations, out=deviations)
+    return float(sums @ sums) / (count**2 * variance)
 
 
 def autocorrelation(values: Floats, most: int) -> Floats:
