@@ -38,6 +38,17 @@ pub enum Content {
     RoundTrip,
 }
 
+impl Content {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opportunities => "opportunities",
+            Self::Rate => "rate",
+            Self::RoundTrip => "round-trip",
+        }
+    }
+}
+
 /// A packet delivery opportunity of at most 1500 bytes of IP, ns since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opportunity(pub i64);

@@ -10,7 +10,7 @@ use any_bytes::read;
 use cellbed_link::Trace;
 use proptest::prelude::*;
 
-const REQUESTS: [(&str, &str); 7] = [
+const REQUESTS: [(&str, &str); 9] = [
     ("mahimahi", r#"{"format":"mahimahi","direction":"uplink"}"#),
     ("capture", r#"{"format":"capture"}"#),
     (
@@ -26,6 +26,16 @@ const REQUESTS: [(&str, &str); 7] = [
     (
         "columns",
         r#"{"format":"columns","delimiter":44,"head":1,"time":0,"unit":{"unit":1000000},"missing":"hold",
+            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
+    ),
+    (
+        "parquet_table",
+        r#"{"format":"parquet","time":0,"unit":{"unit":1000000000},"missing":"hold",
+            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
+    ),
+    (
+        "parquet_table",
+        r#"{"format":"parquet","time":0,"unit":"moment","missing":"zero",
             "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
     ),
 ];
