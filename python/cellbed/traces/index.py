@@ -36,6 +36,8 @@ _FILE: Final = ".index-1.parquet"
 """The number is to be raised when the columns change."""
 _STAMPS: Final = ("_changed_ns", "_inode", "_size")
 """What of an `entry.toml` tells whether it is the one that was read."""
+_OWN: Final = ("name", "recording", "problem")
+"""Columns that no key of an entry's `about` is, whatever somebody calls his."""
 _TICK_NS: Final = 100_000_000
 """A file that changed this shortly before it was read may change again without its time being another."""
 
@@ -142,7 +144,7 @@ def _always() -> dict[str, Any]:
 def _row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
     for key, value in entry.about:
-        if value is None or isinstance(value, str):
+        if key not in _OWN and (value is None or isinstance(value, str)):
             row[key] = value
     for part, held in entry.parts.items():
         stem = part.replace("-", "_")
