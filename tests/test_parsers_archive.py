@@ -104,7 +104,7 @@ def read_all(folder: Path) -> None:
         Console(file=io.StringIO()).print(show(entry, []))
 
 
-@settings(many, max_examples=120)
+@settings(many, max_examples=70)
 @given(entry=entries())
 @example(entry=ENTRY | {"about": {"origin": "recorded", "name": "other", "problem": "none"}})
 @example(entry=ENTRY | {"parts": {"uplink": ENTRY["parts"]["uplink"] | {"duration_ns": 2**63}}})
@@ -311,3 +311,16 @@ def test_any_words_are_a_place_or_an_error(tmp_path: Path, place: str, start: st
         text = GOOD.replace('[links.core]\nedge = "base-edge"', tomli_w.dumps({"links": {"core": written}}))
         (tmp_path / "core.toml").write_text(text, encoding="utf-8")
         value_or_sentence(lambda: load(tmp_path / "core.toml"))
+
+
+@settings(many, max_examples=30)
+@given(at=st.integers(0, 60_000), removed=st.integers(0, 50) | st.just(60_000), noise=st.binary(max_size=12))
+@example(at=0, removed=60_000, noise=b"")
+def test_whatever_has_become_of_its_table_the_archive_lists_its_entries(
+    archive: Archive, at: int, removed: int, noise: bytes
+) -> None:
+    written = archive.index().collect()
+    (table,) = archive.folder.glob(".index-*")
+    content = table.read_bytes()
+    table.write_bytes(content[:at] + noise + content[at + removed :])
+    assert archive.index().collect().equals(written)

@@ -60,6 +60,47 @@ fn seeds_are_read() {
     }
 }
 
+/// Two steps that repeat 2⁶⁴ − 1 times.
+const OVERFLOWING: &[u8] = br#"{"RepeatedBwPatternConfig":{"pattern":[{"RepeatedBwPatternConfig":{"count":18446744073709551615,
+"pattern":[{"StaticBwConfig":{}},{"StaticBwConfig":{}}]}}]}}"#;
+/// A step of no duration, 2²⁴ times.
+const NOTHING_OFTEN: &str = r#"{"RepeatedBwPatternConfig":{"count":16777216,"pattern":[{"StaticBwConfig":{"duration":"0s"}}]}}"#;
+/// Probes 290 years from 1970, in both directions.
+const CENTURIES: &[u8] = b"[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n";
+/// A pcap file of raw IP with one packet, which leaves its length open and had 4 GiB before it was cut to 20 bytes.
+const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0\
+    \0\0\0\0\0\0\0\0\x14\0\0\0\xff\xff\xff\xff\
+    \x45\0\0\0\0\0\0\0\x40\x11\0\0\x0a\0\0\x02\x0a\0\0\x01";
+
+fn request(target: &str) -> &'static str {
+    REQUESTS.iter().find(|it| it.0 == target).unwrap().1
+}
+
+#[test]
+fn what_once_made_an_importer_fall_over_is_refused() {
+    let nothing = format!(
+        r#"{{"RepeatedBwPatternConfig":{{"pattern":[{}]}}}}"#,
+        [NOTHING_OFTEN; 200].join(",")
+    );
+    for (target, bytes) in [
+        ("netem_trace", OVERFLOWING),
+        ("netem_trace", nothing.as_bytes()),
+        ("ping", CENTURIES),
+        (
+            "ping",
+            b"icmp_seq=1 time=1ms\nicmp_seq=999999999999999999 time=1ms\n",
+        ),
+        ("capture", LONG_PACKET),
+    ] {
+        assert_eq!(
+            read(bytes, request(target)),
+            None,
+            "{}",
+            bytes.escape_ascii()
+        );
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Change {
     Turn(u8),

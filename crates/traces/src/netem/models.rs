@@ -48,9 +48,6 @@ impl<'a> Expansion<'a> {
     }
 
     fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
-        if duration_ns == 0 {
-            return Ok(()); // as in netem-trace, it is passed over
-        }
         self.steps += 1;
         if self.steps > MOST_STEPS {
             return Err(E::custom(format!(
@@ -84,6 +81,9 @@ impl<'a, 'b> Model<'a, 'b> {
     }
 
     fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
+        if duration_ns == 0 {
+            return Ok(()); // as in netem-trace, it is passed over
+        }
         match &mut self.held {
             None => self.out.step(step, duration_ns),
             Some(held) if held.len() == MOST_HELD => Err(E::custom(format!(
@@ -390,7 +390,10 @@ impl<'de> Visitor<'de> for Repeated<'_, '_> {
                 "a pattern inside another repeats for ever (count 0): what comes after it never would",
             ));
         }
-        if held.len() as u64 * count > MOST_STEPS || count > MOST_STEPS {
+        if held.is_empty() {
+            return Ok(());
+        }
+        if (held.len() as u64).saturating_mul(count) > MOST_STEPS {
             return Err(de::Error::custom(format!(
                 "it stands for more than {MOST_STEPS} steps"
             )));
