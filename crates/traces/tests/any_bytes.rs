@@ -74,6 +74,10 @@ const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xf
     \0\0\0\0\0\0\0\0\x14\0\0\0\xff\xff\xff\xff\
     \x45\0\0\0\0\0\0\0\x40\x11\0\0\x0a\0\0\x02\x0a\0\0\x01";
 
+/// A pcapng file with a process information block of four bytes.
+const SHORT_BLOCK: &[u8] = b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0\
+    \x01\0\0\x80\x04\0\0\0";
+
 fn request(target: &str) -> &'static str {
     REQUESTS.iter().find(|it| it.0 == target).unwrap().1
 }
@@ -93,6 +97,7 @@ fn what_once_made_an_importer_fall_over_is_refused() {
             b"icmp_seq=1 time=1ms\nicmp_seq=999999999999999999 time=1ms\n",
         ),
         ("capture", LONG_PACKET),
+        ("capture", SHORT_BLOCK),
     ] {
         assert_eq!(
             read(bytes, request(target)),

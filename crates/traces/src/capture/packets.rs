@@ -119,6 +119,9 @@ fn each_block<R: PcapReaderIterator>(
     let mut survey = Survey::default();
     let mut interfaces: Vec<Interface> = Vec::new();
     loop {
+        if layout.too_short(reader.data()) {
+            return Err(damaged(&survey, "claims to be shorter than any block"));
+        }
         match reader.next() {
             Ok((length, block)) => {
                 if let PcapBlockOwned::NG(Block::SectionHeader(section)) = &block {
