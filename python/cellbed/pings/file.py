@@ -78,11 +78,8 @@ class RecordFile:
     def _go_on(self, header: Header) -> None:
         self._file.seek(0)
         content = self._file.read()
-        # A line that a crash cut short is taken away.
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self._file.truncate(len(whole))
-        if not whole.strip():
+        if not content.strip() or _FIRST.encode().startswith(content):
             self._file.truncate(0)
             self._write(header.text())
             return
@@ -92,6 +89,9 @@ class RecordFile:
             if self.samples and sample[0] < self.samples[-1][0]:
                 raise FileError(f"{self.path}:{number}: its time is before the one above it: choose another --out")
             self.samples.append(sample)
+        if len(whole) < len(content):
+            # A line that a crash cut short is taken away.
+            self._file.truncate(len(whole))
 
     def append(self, samples: Sequence[tuple[int, int | None]]) -> None:
         """Add samples: (ns since `header.started`, round trip in ns or None). Raises FileError on a full disk."""
@@ -126,7 +126,7 @@ def _lines(whole: bytes) -> list[tuple[int, str]]:
 def _same(path: Path, lines: list[str], header: Header) -> Header:
     """The header that the file has, if it is a record of the same host in the same way."""
     said = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
-    if lines[0] != _FIRST:
+    if not lines or lines[0] != _FIRST:
         raise FileError(
             f"{path}: this is no record of cellbed ping-record, and it is not overwritten: choose another --out"
         )
