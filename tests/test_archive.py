@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import tomllib
@@ -27,7 +26,6 @@ from cellbed._core import toml_values
 from cellbed.traces import Archive, TraceError, archive_folder, open_archive, resolve
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
-from cellbed.traces.entry_file import read_entry
 from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.replayable import write_text
 from cellbed.traces.series import Content, Series
@@ -217,15 +215,6 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     archive.remove("walk")
     assert "walk" not in archive.names()
     assert archive.contents().problems == {}
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=300))
-def test_no_description_makes_the_archive_fall_over(content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "entry.toml").write_bytes(content)
-        with pytest.raises(TraceError):
-            read_entry(Path(folder))
 
 
 def test_the_index_follows_every_change(archive: Archive) -> None:

@@ -209,7 +209,7 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         Ok(Self {
             part,
             writer: SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?,
-            rows: Vec::with_capacity(GROUP),
+            rows: Vec::new(),
             written: 0,
             last_ns: 0,
         })

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -152,8 +153,8 @@ def _shape(head: bytes) -> _Shape | None:
         line, cells = rows[0]
         if any(_NUMBER.fullmatch(cell) for cell in cells):
             return _Shape(delimiter, [str(n) for n in range(1, len(cells) + 1)], line - 1, cells)
-        if len(set(cells)) < len(cells):
-            cells = [cell if cells.count(cell) == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
+        times = Counter(cells)
+        cells = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
         if any(_NUMBER.fullmatch(cell) or _is_moment(cell) for _, row in rows[1:] for cell in row):
             return _Shape(delimiter, cells, line, rows[1][1])
     return None
