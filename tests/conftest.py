@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from shell_world import World, open_world
 # A loaded machine is no fault of what is tested.
 settings.register_profile("cellbed", deadline=None)
 settings.load_profile("cellbed")
+# A runner in the background may ignore it, and so would every program that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

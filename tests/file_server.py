@@ -19,7 +19,8 @@ class FileServer:
 
     cut_after: bytes of its body after which the connection breaks, once for each number, by path. statuses: answers to
     give first, by path. redirects: where else, by path. ranges: whether it knows Range. tagged: whether it names
-    versions. length: whether it says how long a file is. stalls: paths whose body stops after half of it, once.
+    versions. length: whether it says how long a file is. stalls: paths whose body stops after half of it, once. kinds:
+    what the server says that content is, by path.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class FileServer:
     tagged: bool = True
     length: bool = True
     stalls: set[str] = field(default_factory=set)
+    kinds: dict[str, str] = field(default_factory=dict)
     content_range: str | None = None
     address: str = ""
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -88,6 +90,8 @@ def _answer(request: BaseHTTPRequestHandler, shared: FileServer) -> None:
         return _head(request, 404, {"Content-Length": "0"})
     body = shared.files[path]
     headers = {"ETag": shared.etag(path)} if shared.tagged else {}
+    if path in shared.kinds:
+        headers["Content-Type"] = shared.kinds[path]
     status, start = 200, 0
     asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
     same = request.headers.get("If-Range") in (None, headers.get("ETag"))

@@ -161,6 +161,68 @@ def nyu() -> Files:
     return {"7Train1.csv": sample.encode(), "dataset.zip": zipped({"dataset/BB61/BB61txt.gz": multivariate})}
 
 
+def nyc_2018() -> Files:
+    """12 Mbit/s down for 100 ms, of one also up; a file without a line."""
+    return {
+        "downlink-4g-no-cross-times": lines(*range(100), 100),
+        "uplink-4g-no-cross-times": lines(*range(0, 100, 4)),
+        "downlink-3g-with-cross-subway.pps": lines(*range(0, 50, 2)),
+        "uplink-3g-no-cross-times-1": b"",
+        "wired48": lines(*range(10)),
+        "README.md": b"# Cellular Traces\n",
+    }
+
+
+def nyc_2019() -> Files:
+    trace = lines(0, 0, *range(1, 100))
+    names = ("trace-3457194-timessquare", "trace-3199718-timessquare", "trace-2767958-taxi1", "trace-info", "wired48")
+    return dict.fromkeys(names, trace)
+
+
+def in_the_wild() -> Files:
+    """A second that is there twice, and one that is not; one file has a word in it."""
+    return {
+        "5g_trace_100_walking": b"1.0\t91.0\n2.0\t100.0\n2.0\t200.0\n4.0\t0.0\n",
+        "4g_trace_driving_50015_dr": b"0.0\t12.0\n1.0\t24.0\n",
+        "4g_trace_walking_60048_c": b"0.0\t12.0\nnothing\n",
+        "README.md": b"# Adaptive Video Streaming\n",
+    }
+
+
+_XCAL = ",".join((
+    *("TIME_STAMP", "Lat", "Lon", "GPS Time"),
+    "Smart Phone Smart Throughput Mobile Network DL Throughput [Mbps]",
+    "Smart Phone Smart Throughput Mobile Network UL Throughput [Mbps]",
+    *("Event 5G-NR/LTE Events", "5G KPI PCell RF Frequency [MHz]", "5G KPI PCell RF Serving PCI"),
+    "LTE KPI PCell Serving EARFCN(DL)",
+))  # fmt: skip
+
+
+def us_drives() -> Files:
+    """Two tests of 3 s, 10, 20, 30 Mbit/s down, an hour apart, with rows of cells between; pings each 200 ms."""
+
+    def row(stamp: str, down: object, frequency: object = "") -> str:
+        return f"{stamp},41.5,-81.7,2023/05/13 10:18:30,{down},0.1,,{frequency},,5110"
+
+    rows = [
+        line
+        for hour in (10, 11)
+        for at in range(3)
+        for line in (
+            row(f"2023-05-13 {hour}:18:3{at}.250000", 10 * (at + 1), "2506.95"),
+            row(f"2023-05-13 {hour}:18:3{at}.500000", "", "2506.95"),
+        )
+    ]
+    rates = lines(_XCAL, *rows, row("half past ten", 7))
+    pings = lines("Timestamp,Time (ms)", *(f"{1683973110000 + 200 * at},{50.5 + at}" for at in range(3)))
+    return {
+        "extracted_tput_data/atnt/DL/atnt_day_1_d2_dl.csv": rates,
+        "extracted_tput_data/atnt/UL/atnt_day_4_cst_d2_ul.csv": rates,
+        "extracted_tput_data/atnt/DL/atnt_d1_dl.csv": lines("TIME_STAMP,other", "2022-08-08 10:00:00.0,1"),
+        "extracted_ping_data/atnt/d2/rtt_atnt2.csv": pings,
+    }
+
+
 _FCC_TESTS = ",".join((
     *("unit_id", "dtime", "target", "address", "fetch_time", "bytes_total", "bytes_sec", "bytes_sec_interval"),
     *("warmup_time", "warmup_bytes", "sequence", "threads", "successes", "failures", "location_id"),
@@ -199,3 +261,15 @@ def monroe() -> bytes:
         for at in range(3)
         for operator in ("Telenor", "Telia")
     ))  # fmt: skip
+
+
+def monroe_dump() -> bytes:
+    """The same of a day's dump of the platform's database, in no order."""
+    pings = [
+        f"48,8946071512360000000,{1463048694.25 + at},{at},{'None' if at == 1 else 84},MONROE.EXP.PING,2,"
+        f"guid,8.8.8.8,{operator},{'None' if at == 1 else 40.5 + at}"
+        for at in (2, 0, 1)
+        for operator in ("Telenor", "Mòvil")
+    ]
+    header = "nodeid,iccid,timestamp,sequencenumber,bytes,dataid,dataversion,guid,host,operator,rtt"
+    return "".join(f"{line}\n" for line in (header, *pings)).encode("latin-1")

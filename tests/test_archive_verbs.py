@@ -167,13 +167,13 @@ def test_verify_names_the_damaged_file(stocked: Archive) -> None:
 def test_show_an_entry(shared: Archive) -> None:
     shown = run("show", "car-1")
     assert shown.exit_code == 0, shown.output
-    for part in ("car-1: recorded, 4g, KPN, Driving", "mean, Mbit/s", "3.00", "250 opportunities", "longest silence"):
+    for part in ("car-1: recorded, 4g, KPN, Driving", "mean", "3 Mbit/s", "250 opportunities", "longest silence"):
         assert part in shown.output
     assert 'up = "car-1.up", down = "car-1.down"' in shown.output
     told = json.loads(run("show", "car-1", "--json").stdout)
     assert told["parts"]["uplink"]["statistics"]["mean_bit_s"] == 3e6
     assert told["folder"] == str(shared.folder / "car-1")
-    assert "1.0 s" in run("show", "car-1.up").output
+    assert "recorded, 1 s, mean" in run("show", "car-1.up").output
     assert "synthetic: made by a model" in run("show", "lte-suburban").output
 
 
@@ -201,6 +201,9 @@ def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
         ("cellbed shell --recording car-1", {"car-1"}),
         ("cellbed traces ver", {"verify"}),
         ("cellbed traces ls --mob", {"--mobility"}),
+        ("cellbed traces plot ca", {"car-1", "car-2"}),
+        ("cellbed traces plot car-1", {"car-1", "car-1.up", "car-1.down"}),
+        ("cellbed traces pair car-1.d", {"car-1.down"}),
     ],
 )
 def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, offered: set[str]) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 from typer.testing import CliRunner, Result
 
 from cellbed.cli.traces import app
-from cellbed.traces import Archive, resolve
+from cellbed.traces import Archive, TraceError, resolve
 from cellbed.traces.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.traces.generation.closeness import closeness
 from cellbed.traces.generation.generate import compare, nanoseconds
@@ -361,7 +361,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (["radio", "--obstacle", "body"], "write --profile mmwave"),
         (["radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "1 s, 2 s"], "before the other"),
         (["radio", "--profile", "moon"], "moon"),
-        (["wander", "--uplink-mean", "50 Mbit/s"], "is not from --uplink-low, 5, to --uplink-high, 20 Mbit/s"),
+        (["wander", "--uplink-mean", "50 Mbit/s"], "is not from --uplink-low, 5 Mbit/s, to --uplink-high, 20 Mbit/s"),
         (["wander", "--uplink-low", "5"], "has no unit"),
         (["wander", "--deviation", "much"], "'much' is no number"),
         (["wander", "--duration", "0 s"], "more than nothing"),
@@ -430,19 +430,55 @@ def test_profiles_are_those_of_the_scenario() -> None:
     [
         (("--uplink-low", "10 Mbit/s", "--uplink-high", "1 Mbit/s"),
          "--uplink-low: 10 Mbit/s is above --uplink-high, which is 1 Mbit/s"),
-        (("--uplink-mean", "30 Mbit/s"), "30 Mbit/s is not from --uplink-low, 5, to --uplink-high, 20 Mbit/s"),
+        (("--uplink-mean", "30 Mbit/s"), "30 Mbit/s is not from --uplink-low, 5 Mbit/s, to --uplink-high, 20 Mbit/s"),
         (("--duration", "40 d"), "write '960 h'"),
         (("--seed", "abc"), "'abc' is no seed: write a whole number from 0 on"),
         (("--seed", "-1"), "'-1' is no seed"),
         (("--deviation", "nan"), "'nan' is not from 0 on"),
         (("--outages", "-3"), "'-3' is not from 0 on"),
-        (("--memory", "0 s"), "--memory: a rate that forgets at once"),
+        (("--memory", "0 s"), "'--memory': '0 s' is not from 1 ms to 744 h"),
+        (("--uplink-low", "0 Mbit/s"), "'--uplink-low': '0 Mbit/s' is out of range: write 1kbit to 100gbit"),
+        (("--uplink-high", "1000 Gbit/s"), "'--uplink-high': '1000 Gbit/s' is out of range"),
+        (("--deviation", "1e300"), "'--deviation': '1e300' is not from 0 to 10"),
+        (("--outages", "1e6"), "'--outages': '1e6' is not from 0 to 1000"),
+        (("--duration", "1 ns"), "--duration: nothing comes through the uplink in 1 ns"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_generated_is_said_in_the_words_of_the_option(
     archive: Archive, words: tuple[str, ...], told: str
 ) -> None:
     done = _run("wander", *words)
-    assert done.exit_code != 0
-    assert told in " ".join(f"{done.output} {done.exception}".split())
+    _refused(done, told)
     assert "wander" not in archive.names()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("daily", "--begins", "1e300"), "'--begins': '1e300' is not from 0 to 24"),
+        (("daily", "--busiest-hour", "25"), "'--busiest-hour': '25' is not from 0 to 24"),
+        (("daily", "--spread", "1e300"), "'--spread': '1e300' is not from 0 to 10"),
+        (("daily", "--uplink-busiest", "20 Mbit/s"), "20 Mbit/s is above --uplink-quietest, 10 Mbit/s"),
+        (("daily", "--uplink-busiest", "1 bit/s"), "'--uplink-busiest': '1 bit/s' is out of range"),
+        (("radio", "--mobility", "driving", "--handover", "0 s"), "'0 s' is not from 100 ms to"),
+        (("radio", "--handover", "10 s"), "--handover: with --mobility driving"),
+        (
+            ("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "300 s"),
+            "none comes within the 120 s",
+        ),
+        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-for", "0 s"), "'0 s' is not from 1 ms to"),
+        (("markov", "--like", "lte-suburban", "--outage", "0 s"), "'0 s' is not from 1 ms to 60 min"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_before_it_is_begun(
+    archive: Archive, words: tuple[str, ...], told: str
+) -> None:
+    _refused(_run(*words), told)
+
+
+def _refused(done: Result, told: str) -> None:
+    said = " ".join(f"{done.output} {done.exception}".split())
+    assert told in said
+    # Click's own errors, and ours, end with 2.
+    assert done.exit_code == 2 or isinstance(done.exception, TraceError)
+    assert ".unfinished" not in said

@@ -38,6 +38,8 @@ S = 1_000_000_000
 
 
 class Silent:
+    def tells(self, text: str) -> None: ...
+
     def downloading(self, name: str, done: int, total: int | None) -> None: ...
     def unpacking(self, name: str) -> None: ...
     def kept(self, count: int) -> None: ...
@@ -68,8 +70,8 @@ def taken(source: Source, archive: Archive, wish: Wish) -> Fetched:
 
 def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **wish: Any) -> Fetched:
     """What becomes of files that somebody has downloaded."""
-    folder.mkdir()
     for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
     return taken(find_source(name), archive, Wish(given=[folder / path for path in files], **wish))
 
@@ -81,7 +83,7 @@ def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
 def test_every_source_says_all_that_one_must_know() -> None:
     assert {source.name for source in SOURCES} == {
         *("mahimahi", "cellreplay", "kpn", "lumos5g", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu", "fcc"),
-        *("monroe", "5g-edge-study", "aws-round-trips"),
+        *("5g-in-the-wild", "us-drives", "nyc-2018", "nyc-2019", "monroe", "5g-edge-study", "aws-round-trips"),
     }
     page = (Path(__file__).parents[1] / "docs" / "sources.md").read_text()
     for source in SOURCES:
@@ -211,6 +213,70 @@ def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None
     assert note.startswith("Taken for the uplink by who fetched it")
 
 
+def test_new_york_universitys_opportunities(
+    archive: Archive, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = given("nyc-2018", archive, examples.nyc_2018(), tmp_path / "2018")
+    assert result.kept == ["nyc-2018-3g-with-cross-subway", "nyc-2018-4g-no-cross-times"]
+    entry = archive.entry("nyc-2018-4g-no-cross-times")
+    assert {part: (held.rows, held.duration_ns) for part, held in entry.parts.items()} == {
+        "uplink": (25, 96_000_000),
+        "downlink": (101, 100_000_000),
+    }
+    assert (entry.about.technology, entry.about.mobility) == ("4g", None)
+    # Files have no endings here, and yet an entry is made of its own two only.
+    assert set(entry.history[-1].of) == {"downlink-4g-no-cross-times", "uplink-4g-no-cross-times"}
+    subway = archive.entry("nyc-2018-3g-with-cross-subway")
+    assert (subway.about.mobility, list(subway.parts)) == ("subway", ["downlink"])
+
+    source = at_server(find_source("nyc-2019"), server, examples.nyc_2019())
+    result = taken(source, archive, Wish())
+    about = {name: archive.entry(name).about.mobility for name in result.kept}
+    assert about == {
+        "nyc-2019-taxi-2767958": "driving",
+        "nyc-2019-timessquare-3199718": "walking",
+        "nyc-2019-timessquare-3457194": "stationary",
+    }
+    entry = archive.entry("nyc-2019-taxi-2767958")
+    assert list(entry.parts) == ["downlink"]
+    assert list(entry.history[-1].of) == ["trace-2767958-taxi1"]
+
+
+def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("5g-in-the-wild"), server, examples.in_the_wild())
+    result = taken(source, archive, Wish())
+    name = "5g-in-the-wild-5g-walking-100"
+    assert result.kept == ["5g-in-the-wild-4g-driving-50015-dr", name]
+    assert rows(archive, name, "downlink") == [(0, 91e6), (1 * S, 150e6), (3 * S, 0.0)]
+    about = archive.entry(name).about
+    assert (about.technology, about.band, about.operator, about.mobility) == ("5g", "mmwave", "Verizon", "walking")
+    assert archive.entry(result.kept[0]).about.band is None
+    assert result.left_out == {
+        "4g_trace_walking_60048_c": "4g_trace_walking_60048_c:2: 1 lines do not have a time and a rate, this one first"
+    }
+
+
+def test_drives_across_the_united_states(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("us-drives"), server, examples.us_drives())
+    result = taken(source, archive, Wish())
+    down, up = "us-drives-atnt-drive-2-day-1-downlink", "us-drives-atnt-drive-2-day-4-cst-uplink"
+    assert sorted(result.kept) == [down, up, "us-drives-atnt-drive-2-round-trip"]
+    # The hour between the tests is left out.
+    assert rows(archive, down, "downlink") == [(at * S, 10e6 * (1 + at % 3)) for at in range(6)]
+    entry = archive.entry(down)
+    assert entry.parts["downlink"].duration_ns == 6 * S
+    about = entry.about
+    assert (about.operator, about.technology, about.band, about.date) == ("AT&T", "5g", "mid", "2023-05-13")
+    assert result.notes[down] == [
+        "1 throughputs have no time that can be read and are left out",
+        "2 tests one behind the other; 60 min between them are left out",
+    ]
+    assert rows(archive, up, "uplink")[0] == (0, 0.1e6)
+    trips = [(at * S // 5, 50_500_000 + at * 1_000_000) for at in range(3)]
+    assert rows(archive, "us-drives-atnt-drive-2-round-trip", "round-trip") == trips
+    assert list(result.left_out) == ["extracted_tput_data/atnt/DL/atnt_d1_dl.csv"]
+
+
 @pytest.mark.parametrize("header", [True, False])
 def test_the_fccs_tests_are_laid_one_behind_the_other(archive: Archive, tmp_path: Path, header: bool) -> None:
     result = given("fcc", archive, {"data-raw-2016-jun.tar.gz": examples.fcc(header=header)}, tmp_path / "got")
@@ -225,6 +291,17 @@ def test_the_fccs_tests_are_laid_one_behind_the_other(archive: Archive, tmp_path
 def test_monroes_pings_become_an_entry_an_operator(archive: Archive, tmp_path: Path) -> None:
     result = given("monroe", archive, {"ping.json": examples.monroe()}, tmp_path / "got")
     assert result.kept == ["monroe-telenor-node-48-2016-05-12-102454", "monroe-telia-node-48-2016-05-12-102454"]
+    assert rows(archive, result.kept[0], "round-trip") == [(0, 40_500_000), (1 * S, None), (2 * S, 42_500_000)]
+
+
+def test_monroes_dumps_of_a_day_and_its_later_results(archive: Archive, tmp_path: Path) -> None:
+    name = "2016-05-12_1463011200_monroe_exp_ping.csv"
+    later = examples.monroe().replace(b'"TimeStamp"', b'"Timestamp"').replace(b'"48"', b'"49"')
+    files = {name: examples.monroe_dump(), "later.json": later}
+    result = given("monroe", archive, files, tmp_path / "got", only="*-node-48-*")
+    assert result.kept == ["monroe-telenor-node-48-2016-05-12-102454", "monroe-m-vil-node-48-2016-05-12-102454"]
+    assert archive.entry(result.kept[1]).about.operator == "Mòvil"
+    assert result.unwanted == 2
     assert rows(archive, result.kept[0], "round-trip") == [(0, 40_500_000), (1 * S, None), (2 * S, 42_500_000)]
 
 
@@ -298,6 +375,23 @@ def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, ser
     assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
     assert list(archive.entry("att-lte-driving-2016").parts) == ["downlink"]
     assert list(result.left_out) == ["ATT-LTE-driving-2016.up"]
+
+
+def test_a_web_page_is_not_taken_for_a_file(archive: Archive, server: FileServer) -> None:
+    address = f"{server.address}/data-raw-2016-jun.tar.gz"
+    server.files["/data-raw-2016-jun.tar.gz"] = b"<html>Search</html>"
+    server.kinds["/data-raw-2016-jun.tar.gz"] = "text/html; charset=utf-8"
+    with pytest.raises(TraceError, match=r"a web page instead of the file: .*--from"):
+        taken(find_source("fcc"), archive, Wish(address=address))
+
+
+def test_a_damaged_archive_is_not_kept(archive: Archive, server: FileServer) -> None:
+    address, good = f"{server.address}/logs_all.zip", examples.belgium()
+    server.files["/logs_all.zip"] = good[: len(good) // 2]
+    with pytest.raises(TraceError, match="damaged"):
+        taken(find_source("belgium-4g"), archive, Wish(address=address))
+    server.files["/logs_all.zip"] = good
+    assert taken(find_source("belgium-4g"), archive, Wish(address=address)).kept
 
 
 def test_a_large_archive_is_refused(archive: Archive, tmp_path: Path) -> None:
@@ -390,6 +484,13 @@ def test_the_command_fetches_and_says_what_came_of_it(server: FileServer, tmp_pa
     assert json.loads(again.stdout)["there"] == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
 
 
+def test_of_many_files_people_see_the_first() -> None:
+    shown = run("5g-in-the-wild", "--about").stdout.splitlines()
+    assert sum(line.startswith("file  ") for line in shown) == 16
+    assert shown[-1].strip() == "and 280 more (--json has all)"
+    assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
+
+
 def test_the_command_refuses_in_one_line() -> None:
     done = run("cork")
     assert done.returncode == 2
@@ -409,7 +510,9 @@ FUZZED = {
     "belgium-4g": {"logs_all.zip": examples.belgium()},
     "nyu": {"7Train1.csv": examples.nyu()["7Train1.csv"]},
     "fcc": {"data-raw-2016-jun.tar.gz": examples.fcc(header=True)},
-    "monroe": {"ping.json": examples.monroe()},
+    "monroe": {"ping.json": examples.monroe(), "2016-05-12_1463011200_monroe_exp_ping.csv": examples.monroe_dump()},
+    "5g-in-the-wild": examples.in_the_wild(),
+    "us-drives": examples.us_drives(),
 }
 
 

@@ -233,13 +233,22 @@ def test_what_is_not_there_is_said_at_once(server: FileServer, tmp_path: Path, s
 
 def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> None:
     server.statuses["/data.zip"] = [503, 429]
-    assert fetched(server, tmp_path).read_bytes() == CONTENT
+    news: list[str] = []
+    path = download(remote(server), tmp_path, 10**6, lambda *_: None, HASTY, news.append)
+    assert path.read_bytes() == CONTENT
+    assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 3" in news
 
 
 def test_no_server_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(TraceError, match="cannot be reached"):
-        download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path, 10**6, lambda *_: None, HASTY)
+    news: list[str] = []
+    with pytest.raises(TraceError, match=r"cannot be reached: try again later, or download it elsewhere .*\(--from\)"):
+        download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path, 10**6, lambda *_: None, HASTY, news.append)
+    assert news == [
+        "downloading http://127.0.0.1:9/x",
+        "the server cannot be reached: once more in 10 ms, attempt 2 of 3",
+        "the server cannot be reached: once more in 20 ms, attempt 3 of 3",
+    ]
 
 
 def test_two_at_once_do_not_spoil_each_other(server: FileServer, tmp_path: Path) -> None:

@@ -22,12 +22,13 @@ from cellbed.cli.main import app
 from cellbed.gallery.drawing import draw
 from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import Panel, Picture, rate_words
+from cellbed.gallery.panel import Panel, Picture
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
 from cellbed.gallery.terminal import sketch
 from cellbed.gallery.write import PictureError
+from cellbed.readable import duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
@@ -185,7 +186,7 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
     assert (curve.y <= curve.high).all()
     assert "2 modes" in distribution.note
     assert hours.title == "Round-trip time by hour of the day"
-    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
@@ -385,12 +386,28 @@ def test_plot_writes_what_the_name_ends_with(home: Archive, tmp_path: Path, monk
     assert not list(tmp_path.glob(".*"))
 
 
+def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("plot", "walk.down", "-o", "down.svg")
+    assert result.exit_code == 0, result.output
+    drawn = (tmp_path / "down.svg").read_text()
+    assert "walk.down" in drawn
+    assert "Downlink mean" in drawn
+    assert "Uplink" not in drawn
+    assert run("plot", "walk.up").output.strip() == "walk.up.png"
+    told = json.loads(run("compare", "walk.up", "walk.down", "--json").output)
+    assert {name: list(parts) for name, parts in told.items()} == {"walk.up": ["uplink"], "walk.down": ["downlink"]}
+    assert list(json.loads(run("stats", "walk.down", "--json").output)["walk.down"]) == ["downlink"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png, .svg or .html"),
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
+        (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),
+        (["export", "walk.up", "--format", "mahimahi", "-o", "a"], TraceError, "exported whole: write 'walk'"),
         (["compare", "walk", "tram", "--part", "round-trip"], TraceError, "'walk' has no round-trip: it has uplink"),
         (["stats", "nobody"], TraceError, "the archive has no 'nobody'"),
     ],
@@ -459,6 +476,7 @@ def test_pictures_cost_nothing_at_start_up() -> None:
         (999.7e6, "1000 Mbit/s"),
         (1.54e9, "1.54 Gbit/s"),
         (2.5e9, "2.5 Gbit/s"),
+        (0.5, "0.5 bit/s"),
         (0, "0 bit/s"),
     ],
 )
@@ -467,11 +485,29 @@ def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -
 
 
 @pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (40e-9, "40 ns"),
+        (56.3e-6, "56.3 µs"),
+        (0.0239, "23.9 ms"),
+        (1.2, "1.2 s"),
+        (599, "599 s"),
+        (1012.5, "16.9 min"),
+        (86_400, "24 h"),
+    ],
+)
+def test_durations_are_written_in_a_unit_that_reads_well(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
     ("key", "value", "written"),
     [
         ("outage_longest_ms", 78319.0, "78.3 s"),
-        ("p50_ms", 0.0563, "0.0563 ms"),
-        ("p99_ms", 1540.2, "1540 ms"),
+        ("p50_ms", 0.0563, "56.3 µs"),
+        ("p99_ms", 1540.2, "1.54 s"),
+        ("correlation_time_s", 4000, "66.7 min"),
         ("p5_bit_s_100ms", 0.0, "0 bit/s"),
         ("outages", 1234, "1,234"),
     ],
@@ -496,7 +532,7 @@ def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Arch
         draft.history.append(Step(what="generated", how={"seed": 1, "hashes": {"uplink": "ab" * 32}, "loop": True}))
         archive.keep(draft, "edge")
     output = run("show", "edge").output
-    assert re.search(r"least, most\s+0\.0563\s+0\.0971", output)
+    assert re.search(r"least, most\s+56\.3\s+97\.1 µs", output)
     assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
 
 
@@ -507,5 +543,33 @@ def test_a_days_load_is_drawn_by_hour(archive: Archive) -> None:
     picture = portrait("evening", entry.about, analysed(archive, "evening"))
     (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
     assert (hours.title, hours.y_label) == ("Mean rate by hour of the day", "rate, Mbit/s")
-    assert hours.curves[0].x.tolist() == [0, 1, 2, 22, 23]
-    assert hours.curves[0].y.tolist() == pytest.approx([25, 35, 40, 10, 15])
+    # No line leads from 02:00 to 22:00.
+    assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
+    assert hours.curves[0].y.tolist() == pytest.approx([25, 35, 40, np.nan, 10, 15], nan_ok=True)
+    assert hours.x_label == "hour of the day"
+
+
+def test_a_generated_day_is_drawn_by_hour_of_the_day(home: Archive) -> None:
+    assert run("generate", "daily", "--begins", "6.5", "--duration", "4 h", "--name", "morning").exit_code == 0
+    entry = home.entry("morning")
+    assert entry.about.begins == "06:30"
+    (hours,) = [p for p in portrait("m", entry.about, analysed(home, "morning")).panels if p.kind == "hours"]
+    assert hours.x_label == "hour of the day"
+    assert hours.curves[0].x.tolist() == [6, 7, 8, 9, 10]
+    # What is cut out of it begins later, what is stretched has no hours of the day.
+    assert run("edit", "morning", "cut 90min 4h", "--name", "later").exit_code == 0
+    later = home.entry("later")
+    assert later.about.begins == "08:00"
+    assert later.parts["downlink"].statistics["hours"] == [8, 9, 10]  # type: ignore[index]
+    assert run("edit", "morning", "stretch 2", "--name", "slow").exit_code == 0
+    slow = home.entry("slow")
+    assert slow.about.begins is None
+    (unknown,) = [p for p in portrait("s", slow.about, analysed(home, "slow")).panels if p.kind == "hours"]
+    assert unknown.x_label == "hour since the start"
+
+
+def test_days_without_a_time_of_day_are_said_to_lie_on_each_other(archive: Archive) -> None:
+    rows = [(hour * 3600 * SECOND, 1e7) for hour in range(48)]
+    picture = one_direction(archive, "two-days", rows, 48 * 3600 * SECOND)
+    (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
+    assert hours.x_label == "hour since the start, days on top of each other"

@@ -17,9 +17,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cellbed.traces import Archive, open_archive
+from cellbed.traces import Archive, TraceError, open_archive
 from cellbed.traces.entry import About
-from cellbed.traces.operations import STEPS, StepError, edit, parse_step
+from cellbed.traces.operations import STEPS, StepError, check, edit, pair, parse_step
+from cellbed.traces.operations.beginning import begun
 from cellbed.traces.operations.competitors import shares
 from cellbed.traces.operations.pairing import pairing
 from cellbed.traces.operations.seam import seam
@@ -318,6 +319,38 @@ def test_two_entries_become_a_pair(archive: Archive) -> None:
     assert set(both.parts) == {"uplink", "downlink"}
     assert both.about.origin == "synthetic"
     assert both.about.technology is None
+
+
+@pytest.mark.parametrize(
+    ("date", "steps", "then"),
+    [
+        ("2021-04-30T14:05", ["cut 10min 20min"], "2021-04-30T14:15"),
+        ("2021-04-30T23:50:10Z", ["cut 20min 2h", "scale 0.5", "cut 1s 1h"], "2021-05-01T00:10:11Z"),
+        ("2021-04-30T14:05", ["cut 0s 20min", "loop 10h"], "2021-04-30T14:05"),
+        ("2021-04-30T14:05+02:00", ["cut 1min 20min"], "2021-04-30T14:06+02:00"),
+        ("2021-04-30T14:05", ["cut 1min 20min", "stretch 2"], "2021-04-30"),
+        ("2021-04", ["cut 10min 20min"], "2021-04"),
+    ],
+)
+def test_a_cut_begins_later_in_the_day(date: str, steps: list[str], then: str) -> None:
+    about = About(origin="recorded", date=date)
+    assert begun(about, [parse_step(step) for step in steps]).date == then
+
+
+def test_a_direction_that_is_named_takes_the_place_it_is_written_in(archive: Archive) -> None:
+    found = check(archive, "lte-suburban.up", "5g-midband.down")
+    assert found.doubts == check(archive, "lte-suburban", "5g-midband").doubts
+    assert check(archive, "lte-suburban.up") == check(archive, "lte-suburban")
+    exchanged = check(archive, "lte-suburban.up", "5g-midband.up")
+    assert exchanged.doubts[0] == "'5g-midband': its uplink takes the place of the downlink"
+    both = pair(archive, "lte-suburban.up", "5g-midband.up", "both")
+    bits = {part: held.statistics["mean_bit_s"] for part, held in both.parts.items() if held.statistics}
+    figures = archive.entry("5g-midband").parts["uplink"].statistics
+    assert figures is not None
+    assert bits["downlink"] == pytest.approx(figures["mean_bit_s"], rel=1e-6)
+    assert both.history[-1].how == {"uplink": "lte-suburban.up", "downlink": "5g-midband.up"}
+    with pytest.raises(TraceError, match="is a downlink: write the uplink before it, or 'lte-suburban' for both"):
+        check(archive, "lte-suburban.down")
 
 
 def test_what_would_fill_the_machine_is_refused_before_it_is_begun(archive: Archive) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cellbed.traces import TraceError
@@ -125,6 +125,7 @@ def test_how_the_rows_are_cut_into_batches_changes_nothing(gaps: list[int], cuts
     st.integers(1, 20),
     st.integers(1, 3000),
 )
+@example([(1, 1e4), (640, 1e4), (1, 0.0)], 1, 1)
 def test_the_same_for_rates_whose_bits_are_all_in_the_bins(rows: list[tuple[int, float]], size: int, tail: int) -> None:
     at = np.cumsum([0, *(ms * MS for ms, _ in rows[:-1])])
     bit_s = np.array([rate for _, rate in rows])

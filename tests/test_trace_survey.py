@@ -125,6 +125,22 @@ def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signa
     assert not [line for line in said.splitlines() if "Traceback" in line]
 
 
+def test_ctrl_c_in_a_terminal_meets_processes_that_load_in_silence(archive: Archive) -> None:
+    for number in range(2):
+        add_bare(archive, f"entry-{number}")
+    command = [sys.executable, "-c", PROGRAM, "traces", "stats", "--all", "--again", "--jobs", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while process.poll() is None and len(psutil.Process(process.pid).children()) < 2:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize(
     ("date", "second"),
     [
@@ -186,7 +202,7 @@ def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -
         (entry_with(batched_share_5ms=0.25), None, "25 % of the opportunities came in bursts"),
         (entry_with(p99_bit_s_100ms=9e9), None, None),
         (entry_with(p99_bit_s_100ms=12e9), None, "12 Gbit/s or more; 10 Gbit/s is the most"),
-        (entry_with(spacing_ms=1000.0), None, "rates 1000 ms apart"),
+        (entry_with(spacing_ms=1000.0), None, "rates 1 s apart"),
     ],
 )
 def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:

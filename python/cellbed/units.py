@@ -185,11 +185,3 @@ def _plain(number: Decimal) -> str:
 def _shown(text: str) -> str:
     shown = text if len(text) <= 40 else text[:37] + "…"
     return f"'{shown}'" if shown.isprintable() else ascii(shown)
-
-
-def significant(value: float) -> str:
-    """Three significant digits without an exponent: ``"0.0563"``, ``"16.7"``, ``"1540"``."""
-    text = f"{value:.3g}"
-    if "e" not in text:
-        return text
-    return f"{float(text):.0f}" if abs(value) >= 1 else f"{float(text):.12f}".rstrip("0")

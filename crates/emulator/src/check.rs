@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::conditional::Conditional;
-use crate::config::{Config, Queue, Schedule, Stage};
+use crate::config::{Config, Stage};
 use crate::error::{Error, Result};
+use crate::queues::Queue;
 use crate::radio::Radio;
 use crate::replay::WorkloadDependent;
+use crate::schedules::Schedule;
 
 impl Config {
     /// Refuses what cannot work, with the place and what would be right.

@@ -11,7 +11,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
-use crate::{conditional, kinds, mahimahi_log, radio, replay};
+use crate::impairments::{GilbertElliott, Jitter, LossSteps, OnOff};
+use crate::queues::Queue;
+use crate::schedules::Schedule;
+use crate::{conditional, mahimahi_log, radio, replay};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -168,15 +171,15 @@ pub enum Stage {
     Radio(radio::Radio),
     /// Loss in bursts.
     #[serde(rename = "gilbert-elliott")]
-    GilbertElliott(kinds::GilbertElliott),
+    GilbertElliott(GilbertElliott),
     /// Loss with a probability that changes over time.
     #[serde(rename = "loss-series")]
-    LossSeries(kinds::LossSteps),
+    LossSeries(LossSteps),
     /// Spells without and with loss.
     #[serde(rename = "on-off")]
-    OnOff(kinds::OnOff),
+    OnOff(OnOff),
     /// A delay that differs from packet to packet.
-    Jitter(kinds::Jitter),
+    Jitter(Jitter),
     /// Packets that come twice.
     Duplication {
         /// Probability that a packet does, 0 to 1.
@@ -191,77 +194,6 @@ pub enum Stage {
         /// Seed of the stage's random generator.
         seed: u64,
     },
-}
-
-/// When a bottleneck releases bytes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Schedule {
-    /// The delivery opportunities of a trace.
-    Trace {
-        /// The trace's file.
-        path: PathBuf,
-        /// Whether it begins again at its end.
-        looped: bool,
-        /// Where in the trace time zero lies, ns.
-        #[serde(default)]
-        offset_ns: u64,
-    },
-    /// A constant rate.
-    Constant {
-        /// bit/s.
-        bit_rate: u64,
-    },
-    /// A rate in steps.
-    Series(kinds::Series),
-    /// A token bucket.
-    #[serde(rename = "token-bucket")]
-    TokenBucket {
-        /// How fast it fills, bit/s.
-        bit_rate: u64,
-        /// How much it holds.
-        burst_bytes: u64,
-    },
-    /// No limit.
-    Unlimited,
-}
-
-/// The queue of a bottleneck.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Queue {
-    /// Everything waits.
-    Infinite,
-    /// What does not fit is dropped on arrival.
-    DropTail {
-        /// Most packets that wait.
-        packets: Option<u64>,
-        /// Most bytes that wait.
-        bytes: Option<u64>,
-    },
-    /// What has waited longest is dropped for what comes.
-    DropHead {
-        /// Most packets that wait.
-        packets: Option<u64>,
-        /// Most bytes that wait.
-        bytes: Option<u64>,
-    },
-    /// RFC 8289.
-    CoDel(kinds::CoDel),
-    /// RFC 8290.
-    FqCoDel(kinds::FqCoDel),
-    /// RFC 8033.
-    Pie(kinds::Pie),
-    /// Random early detection.
-    Red(kinds::Red),
-    /// RFC 9332.
-    DualPi2(kinds::DualPi2),
-    /// Mahimahi's CoDel.
-    #[serde(rename = "mahimahi-codel")]
-    MahimahiCoDel(kinds::MahimahiCoDel),
-    /// Mahimahi's PIE.
-    #[serde(rename = "mahimahi-pie")]
-    MahimahiPie(kinds::MahimahiPie),
 }
 
 /// The whole configuration.

@@ -65,6 +65,9 @@ pub enum Error {
     },
 }
 
+/// Why a value of the configuration is refused; who knows its place adds it.
+pub(crate) type Refusal = String;
+
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

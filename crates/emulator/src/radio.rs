@@ -1,10 +1,11 @@
 //! A radio access network, as the configuration tells it.
 
 use cellbed_link::radio::{Carrier, Handover, Slots};
-use cellbed_link::{Discipline, Duration, Profile, RadioConfig, Seed, Way};
+use cellbed_link::{Duration, Profile, RadioConfig, Seed, Way};
 use serde::Deserialize;
 
-use crate::config::Queue;
+use crate::error::Refusal;
+use crate::queues::Queue;
 
 /// One direction of a radio link: a profile by its name, and what is different from it.
 #[derive(Clone, Debug, Deserialize)]
@@ -126,8 +127,8 @@ impl CarrierKeys {
 }
 
 impl Radio {
-    /// The stage with the queue that the configuration has for it, if it has one.
-    pub(crate) fn build(&self, queue: Option<Discipline>) -> Result<RadioConfig, String> {
+    pub(crate) fn build(&self) -> Result<RadioConfig, Refusal> {
+        let queue = self.queue.as_ref().map(Queue::build).transpose()?;
         let profile = Profile::named(&self.profile).ok_or_else(|| {
             let known = Profile::ALL.map(Profile::name).join(", ");
             format!(

@@ -10,8 +10,8 @@ use cellbed_link::{
 };
 use serde::Deserialize;
 
-use crate::config::Queue;
 use crate::error::{Error, Result, Trying};
+use crate::queues::Queue;
 
 /// One direction of such a recording, and how it is played.
 #[derive(Clone, Debug, Deserialize)]

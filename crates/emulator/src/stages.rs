@@ -1,19 +1,16 @@
-//! From the configuration's stages to those of the path model; traces are read here.
+//! From the configuration's stages to those of the path model.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use cellbed_link::{
-    BitRate, BottleneckConfig, Bytes, Change, CorruptionConfig, DelayConfig, DelaySeries,
-    Direction, Discipline, DuplicationConfig, Duration, LossConfig, Packets, Repeat, Schedule,
-    Seed, StageConfig, Time, Trace,
+    BottleneckConfig, Change, CorruptionConfig, DelayConfig, DelaySeries, Direction,
+    DuplicationConfig, Duration, LossConfig, Seed, StageConfig, Time,
 };
 
-use crate::config::{self, Config, Stage};
-use crate::error::{Error, Result, Trying};
-use crate::kinds::probability;
+use crate::config::{Config, Stage};
+use crate::error::{Error, Result};
+use crate::impairments::probability;
+use crate::schedules::Traces;
 
 /// What a direction is made of.
 #[derive(Clone, Debug)]
@@ -26,7 +23,7 @@ pub struct Course {
 
 /// The stages of every direction, in the configuration's order. Directions that name one trace share it.
 pub fn build(config: &Config) -> Result<Vec<Course>> {
-    let mut traces = HashMap::new();
+    let mut traces = Traces::default();
     let mut courses = Vec::new();
     for (index, way) in config.directions.iter().enumerate() {
         let place = || config.direction_place(index);
@@ -54,7 +51,7 @@ pub fn one(stage: &Stage, place: &str) -> Result<StageConfig> {
     stage
         .check()
         .map_err(|problem| Error::configuration(place, problem))?;
-    self::stage(stage, &mut HashMap::new(), || place.to_owned())
+    self::stage(stage, &mut Traces::default(), || place.to_owned())
 }
 
 /// Reads a JSON list of stages in the configuration's terms: what one direction does, without an emulator around it.
@@ -73,14 +70,14 @@ pub fn parse_stages(json: &str) -> Result<Vec<StageConfig>> {
             .map_err(|problem| Error::configuration(place(index), problem))?;
         read.push(stage);
     }
-    let mut traces = HashMap::new();
+    let mut traces = Traces::default();
     let build = |(index, it)| stage(it, &mut traces, || place(index));
     read.iter().enumerate().map(build).collect()
 }
 
 fn stage<'a>(
     stage: &'a Stage,
-    traces: &mut HashMap<&'a Path, Arc<Trace>>,
+    traces: &mut Traces<'a>,
     place: impl Fn() -> String,
 ) -> Result<StageConfig> {
     let refused = |reason: String| Error::configuration(place(), reason);
@@ -90,19 +87,15 @@ fn stage<'a>(
         Stage::OnOff(loss) => loss.build().into(),
         Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
         Stage::Conditional(link) => {
-            let queue = discipline(&link.queue).map_err(refused)?;
+            let queue = link.queue.build().map_err(refused)?;
             link.build(queue)?.into()
         }
         Stage::WorkloadDependent(link) => {
-            let heavy = trace(&link.heavy, traces)?;
-            let queue = discipline(&link.queue).map_err(refused)?;
+            let heavy = traces.read(&link.heavy)?;
+            let queue = link.queue.build().map_err(refused)?;
             link.build(heavy, queue)?.into()
         }
-        Stage::Radio(radio) => {
-            let queue = radio.queue.as_ref().map(discipline).transpose();
-            let queue = queue.map_err(refused)?;
-            radio.build(queue).map_err(refused)?.into()
-        }
+        Stage::Radio(radio) => radio.build().map_err(refused)?.into(),
         Stage::Loss {
             probability: share,
             seed,
@@ -132,14 +125,14 @@ fn stage<'a>(
             queue,
             mahimahi,
         } => {
-            let schedule = self::schedule(schedule, traces, refused)?;
+            let schedule = schedule.build(traces, refused)?;
             let bottleneck = if *mahimahi {
                 BottleneckConfig::mahimahi(schedule)
             } else {
                 BottleneckConfig::new(schedule)
             };
             bottleneck
-                .with_queue(discipline(queue).map_err(refused)?)
+                .with_queue(queue.build().map_err(refused)?)
                 .into()
         }
         Stage::Delay { fixed_ns, series } => match series {
@@ -158,81 +151,12 @@ fn stage<'a>(
     })
 }
 
-fn schedule<'a>(
-    schedule: &'a config::Schedule,
-    traces: &mut HashMap<&'a Path, Arc<Trace>>,
-    refused: impl Fn(String) -> Error,
-) -> Result<Schedule> {
-    Ok(match schedule {
-        config::Schedule::Unlimited => Schedule::Unlimited,
-        config::Schedule::Constant { bit_rate } => Schedule::Constant(BitRate(*bit_rate)),
-        config::Schedule::Series(series) => series.build().map_err(refused)?,
-        config::Schedule::TokenBucket {
-            bit_rate,
-            burst_bytes,
-        } => Schedule::TokenBucket {
-            rate: BitRate(*bit_rate),
-            burst: Bytes(*burst_bytes),
-        },
-        config::Schedule::Trace {
-            path,
-            looped,
-            offset_ns,
-        } => {
-            let trace = trace(path, traces)?;
-            let repeat = if *looped {
-                Repeat::Looped
-            } else {
-                Repeat::Once
-            };
-            Schedule::Trace {
-                trace,
-                repeat,
-                offset: Duration::from_nanos(*offset_ns),
-            }
-        }
-    })
-}
-
-/// The trace of a file, read once.
-fn trace<'a>(path: &'a Path, traces: &mut HashMap<&'a Path, Arc<Trace>>) -> Result<Arc<Trace>> {
-    if let Some(trace) = traces.get(path) {
-        return Ok(Arc::clone(trace));
-    }
-    let trace = Arc::new(read_trace(path)?);
-    traces.insert(path, Arc::clone(&trace));
-    Ok(trace)
-}
-
-fn discipline(queue: &config::Queue) -> std::result::Result<Discipline, String> {
-    Ok(match queue {
-        config::Queue::Infinite => Discipline::Infinite,
-        config::Queue::DropTail { packets, bytes } => Discipline::DropTail {
-            packets: packets.map(Packets),
-            bytes: bytes.map(Bytes),
-        },
-        config::Queue::DropHead { packets, bytes } => Discipline::DropHead {
-            packets: packets.map(Packets),
-            bytes: bytes.map(Bytes),
-        },
-        config::Queue::CoDel(queue) => queue.build(),
-        config::Queue::FqCoDel(queue) => queue.build(),
-        config::Queue::Pie(queue) => queue.build(),
-        config::Queue::Red(queue) => queue.build()?,
-        config::Queue::DualPi2(queue) => queue.build(),
-        config::Queue::MahimahiCoDel(queue) => queue.build()?,
-        config::Queue::MahimahiPie(queue) => queue.build()?,
-    })
-}
-
-/// Reads a trace file; errors name file, line and reason.
-pub fn read_trace(path: &Path) -> Result<Trace> {
-    let file = File::open(path).trying(|| format!("open the trace {}", path.display()))?;
-    Trace::parse(file).map_err(|error| Error::Trace(error.in_file(path.display())))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use cellbed_link::{Bytes, Discipline, Schedule};
+
     use super::*;
 
     fn config(path: &Path) -> Config {

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p cellbed-link --example disciplines`
 
-#[path = "../tests/closed_loop/mod.rs"]
+#[path = "../tests/behaviour/closed_loop/mod.rs"]
 mod closed_loop;
 
 use cellbed_link::*;

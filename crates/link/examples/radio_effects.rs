@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p cellbed-link --example radio_effects`
 
-#[path = "../tests/radio/probe.rs"]
+#[path = "../tests/behaviour/radio/probe.rs"]
 mod probe;
 
 use cellbed_link::Profile;

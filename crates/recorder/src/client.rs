@@ -8,13 +8,14 @@ mod event;
 mod fetcher;
 mod path;
 mod run;
+mod sender;
 mod server_saturation;
 mod session;
 mod thread;
 mod traffic;
 
 pub use errand::Brought;
-pub use event::{Event, RunEnd};
+pub use event::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
 pub use path::{Path, RunRequest};
 pub use session::SessionError;
 pub use thread::{Message, Order, PathThread};

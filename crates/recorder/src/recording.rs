@@ -4,6 +4,9 @@
 
 mod collector;
 mod description;
+mod entry;
+mod error;
+mod field;
 mod journal;
 mod pack;
 mod parquet_file;
@@ -13,7 +16,9 @@ mod stamp;
 
 pub use collector::Collector;
 pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, SignalSample};
-pub use journal::{Entry, JournalWriter, RecordingError, has_journal};
+pub use entry::Entry;
+pub use error::RecordingError;
+pub use journal::{JournalWriter, has_journal};
 pub use pack::{Packed, pack};
 pub use run::{RunPlan, RunRecords};
 pub use stamp::rfc3339;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::Time;
 
-use crate::network::End;
+use crate::event::End;
 use crate::tcp::{Counters, Segment, Socket, Tcp};
 
 /// Both ends of a connection. The streams carry no data; what they mean travels beside them, as the offsets at which

@@ -2,7 +2,8 @@
 
 use cellbed_link::{Duration, Time};
 
-use crate::network::{Application, ConnectionId, End, Event, Network};
+use crate::event::{ConnectionId, End, Event};
+use crate::network::{Application, Network};
 use crate::tcp::Tcp;
 
 /// Downloads one after the other.

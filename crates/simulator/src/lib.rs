@@ -8,13 +8,15 @@
 
 mod connection;
 mod downloads;
+mod event;
 mod network;
 mod page;
 mod probes;
 mod tcp;
 
 pub use downloads::{Download, Downloads};
-pub use network::{Application, ConnectionId, End, Event, Network};
+pub use event::{ConnectionId, End, Event};
+pub use network::{Application, Network};
 pub use page::{Fetch, Handshake, PageLoad, PageObject, Protocol};
 pub use probes::{RoundTrips, Train, Trains};
 pub use tcp::{Control, Tcp};

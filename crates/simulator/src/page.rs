@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
-use crate::network::{Application, ConnectionId, End, Event, Network};
+use crate::event::{ConnectionId, End, Event};
+use crate::network::{Application, Network};
 use crate::tcp::Tcp;
 
 /// An object of a page.

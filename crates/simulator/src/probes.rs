@@ -2,7 +2,8 @@
 
 use cellbed_link::{Bytes, Duration, Time};
 
-use crate::network::{Application, End, Event, Network};
+use crate::event::{End, Event};
+use crate::network::{Application, Network};
 
 /// Round trips: a datagram at fixed intervals, each answered at once by another.
 #[derive(Clone, Debug)]

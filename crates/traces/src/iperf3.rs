@@ -3,20 +3,18 @@
 //! What arrived tells what a link carried; what was sent tells what was offered. So a direction is taken from whoever received it,
 //! which for an upload is in the report only with `--get-server-output`. A report is read twice: for what is in it, and for that.
 
+mod made;
 mod report;
 
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use crate::error::{ImportError, Place, Result, shown};
-use crate::series::{Rate, Table, Written};
 use crate::target::{Imported, Part, Target};
-use report::{Author, Half, Interval, Report, Start, read};
+use made::Made;
+use report::{Author, Interval, Report, Start, read};
 
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 16;
-/// Intervals shorter than this, ns, are what is left over when a test ends.
-const SHORTEST_NS: i64 = 1_000_000;
-
 /// Which end of the test the device is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -126,106 +124,6 @@ impl Counts {
             .find(|(kind, count)| *count > 0 && told(kind))
             .map(|(kind, _)| kind)
     }
-}
-
-/// Rates of one direction.
-struct Made<W: Write + Send> {
-    part: Part,
-    author: Author,
-    sends: bool,
-    table: Table<Rate, W>,
-    zero_ns: Option<i64>,
-    end_ns: i64,
-    number: u64,
-    omitted: u64,
-}
-
-impl<W: Write + Send> Made<W> {
-    fn new(
-        part: Part,
-        author: Author,
-        sends: bool,
-        target: &impl Target<File = W>,
-    ) -> Result<Self> {
-        Ok(Self {
-            part,
-            author,
-            sends,
-            table: Table::new(part, target)?,
-            zero_ns: None,
-            end_ns: 0,
-            number: 0,
-            omitted: 0,
-        })
-    }
-
-    fn add(&mut self, start: &Start, interval: &Interval) -> Result<()> {
-        self.number += 1;
-        let Some(half) = interval.half(self.sends, self.author, start) else {
-            return Ok(());
-        };
-        if half.omitted {
-            self.omitted += 1;
-            return Ok(());
-        }
-        let place = Place::Interval(self.number);
-        let (from, to) = span(&half, place)?;
-        if to - from < SHORTEST_NS {
-            return Ok(());
-        }
-        let zero = *self.zero_ns.get_or_insert(from);
-        let bit_s = half.bit_s();
-        self.table.push(
-            Rate {
-                at_ns: from - zero,
-                bit_s,
-            },
-            place,
-        )?;
-        self.end_ns = self.end_ns.max(to - zero);
-        Ok(())
-    }
-
-    fn told(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let name = self.part.name();
-        if self.sends {
-            let remedy = match self.author {
-                Author::Client => "record with --get-server-output to have what arrived",
-                Author::Server => "the client's report has what arrived",
-            };
-            notes.push(format!(
-                "the {name} is what was sent, not what arrived: {remedy}"
-            ));
-        }
-        if self.omitted > 0 {
-            notes.push(format!(
-                "{} intervals of the {name} were left out, as the test omitted them (-O)",
-                self.omitted
-            ));
-        }
-        notes
-    }
-
-    fn finish(self) -> Result<Written> {
-        self.table.finish(self.end_ns)
-    }
-}
-
-fn span(half: &Half, place: Place) -> Result<(i64, i64)> {
-    let ns = |seconds: f64| (seconds * 1e9).round();
-    let (from, to) = (ns(half.start), ns(half.end));
-    let possible = 0.0..9e18;
-    if !possible.contains(&from) || !possible.contains(&to) || to < from {
-        return Err(ImportError::at(
-            place,
-            format!(
-                "it lasts from {} s to {} s, which cannot be",
-                half.start, half.end
-            ),
-        ));
-    }
-    Ok((from as i64, to as i64))
 }
 
 impl Report {

@@ -5,7 +5,9 @@
 //! Mbit/s in a `TraceBwConfig`) or for people (`"1s"`, `"12Mbps"`), by how netem-trace was compiled. All are read.
 
 mod amounts;
+mod expansion;
 mod models;
+mod patterns;
 
 use std::io::{BufReader, Read};
 
@@ -15,7 +17,8 @@ use serde::de::DeserializeSeed;
 use crate::error::{ImportError, Place, Result, malformed};
 use crate::series::{Rate, RoundTrip, Table};
 use crate::target::{Imported, Part, Target};
-use models::{Expansion, Model, Step};
+use expansion::{Expansion, Step};
+use models::Model;
 
 /// How far apart probes are in the round-trip times made of a delay, ns.
 const PROBE_NS: i64 = 100_000_000;

@@ -9,8 +9,8 @@ import sys
 
 import typer
 
-from cellbed.cli.interruption import keep_interruptions, was_interrupted
 from cellbed.cli.verbs import group
+from cellbed.interruption import keep_interruptions, was_interrupted
 
 VERBS = {
     "run": "Run a scenario and report where the time of each request went.",

@@ -46,10 +46,9 @@ def show_plan(plan: Plan) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        # In a pipe a row is a line, however long.
-        console = Console(width=400)
+    from cellbed.cli.width import table_width
+
+    console = Console(width=table_width())
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)
     for column in ("node", "CPUs", "memory", "IPv4", "IPv6"):
         nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left")
@@ -57,7 +56,8 @@ def show_plan(plan: Plan) -> None:
         nodes.add_row(node.name, f"{node.cpus:g}", SIZE.format(node.memory_bytes), str(node.ipv4), str(node.ipv6))
     links = Table(title="\nLinks", title_justify="left", box=None, pad_edge=False)
     for column in ("direction", "from", "to", "what it does"):
-        links.add_column(column)
+        # What a link does has more than one line where there is no room for it; names are whole.
+        links.add_column(column, no_wrap=column != "what it does")
     for direction in plan.directions:
         links.add_row(direction.name, direction.source, direction.target, direction.description)
     workload = plan.scenario.workload

@@ -14,6 +14,7 @@ from cellbed.errors import CellbedError
 from cellbed.evaluation.applications import Measured
 from cellbed.evaluation.network import Network
 from cellbed.evaluation.order import Step
+from cellbed.interruption import held_back
 from cellbed.workloads import lifecycle
 
 Perform = Callable[[Step, Network], list[Measured]]
@@ -44,7 +45,8 @@ def carry_out(steps: Iterable[tuple[Step, Network]], perform: Perform, jobs: int
     under_way: set[Future[Outcome]] = set()
     try:
         for step, network in steps:
-            under_way.add(pool.submit(_outcome, perform, step, network))
+            with held_back():
+                under_way.add(pool.submit(_outcome, perform, step, network))
             if len(under_way) == jobs:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)
@@ -73,5 +75,4 @@ def _outcome(perform: Perform, step: Step, network: Network) -> Outcome:
 
 def _obey_the_parent_alone() -> None:
     lifecycle.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -171,9 +171,7 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             axes.set_xticks(range(0, int(panel.end) + 1, 3 if panel.end > 12 else 1))
             axes.set_xlim(-0.5, panel.end + 0.5)
     if len(panel.curves) > 1 or panel.kind == "distribution":
-        place: Any = (
-            "lower right" if panel.kind == "distribution" else "upper right" if panel.kind == "time" else "best"
-        )
+        place: Any = "upper right" if panel.kind == "time" else "best"
         axes.legend(loc=place, ncols=4 if panel.kind == "time" else 1)
 
 

@@ -10,10 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.gallery.panel import rate_words
+from cellbed.readable import duration_words, rate_words, significant
 from cellbed.traces.series import Part
 from cellbed.traces.statistics import FIGURES, Statistics
-from cellbed.units import significant
 
 _UNTOLD = {"definition"}
 BESIDE = (
@@ -50,7 +49,7 @@ def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
             continue
         table.add_row(key, *(words(key, value) for value in values), figure.about)
     places = [
-        Text(f"{part}: modes at {', '.join(f'{place:.4g} ms' for place in found['modes_ms'])}")
+        Text(f"{part}: modes at {', '.join(duration_words(place / 1e3) for place in found['modes_ms'])}")
         for part, found in parts.items()
         if found.get("modes", 1) > 1
     ]
@@ -86,7 +85,7 @@ def words(key: str, value: Any) -> str:
     unit = FIGURES[key].unit
     if unit == "bit/s":
         return rate_words(value)
-    if unit == "ms" and abs(value) >= 10_000:
-        return f"{significant(value / 1e3)} s"
+    if unit in ("ms", "s"):
+        return duration_words(value / 1e3 if unit == "ms" else value)
     number = f"{value:,}" if isinstance(value, int) else significant(value)
     return f"{number} {unit}".rstrip()

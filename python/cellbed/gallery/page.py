@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.gallery.panel import Picture, as_json, duration_words, rate_words
+from cellbed.gallery.panel import Picture, as_json
 from cellbed.gallery.panels import portrait
 from cellbed.gallery.stored import stored
+from cellbed.readable import duration_words, rate_words
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.traces.entry import Entry
 from cellbed.traces.warnings import warnings
-from cellbed.units import significant
 
 PAGE = Path(__file__).parent / "page"
 
@@ -59,7 +59,8 @@ def _card(entry: Entry) -> Card:
         if part == "round-trip":
             if "p50_ms" in known:
                 figures["delay"] = known["p50_ms"]
-                words.append(f"round trip {significant(known['p50_ms'])} ms, P99 {significant(known['p99_ms'])} ms")
+                median, high = (duration_words(known[key] / 1e3) for key in ("p50_ms", "p99_ms"))
+                words.append(f"round trip {median}, P99 {high}")
             continue
         figures[part] = known["mean_bit_s"] / 1e6
         figures["outages"] = max(figures.get("outages", 0.0), known["outage_share"])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.units import significant
+from cellbed.readable import Unit
 
 Floats = NDArray[np.float64]
 Kind = Literal["time", "spans", "distribution", "scatter", "hours"]
@@ -72,37 +72,9 @@ class Picture:
     panels: list[Panel]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A unit, and how many of it there are in what it is a multiple of: one bit/s, or one s."""
-
-    name: str
-    factor: float
-
-
-def rate_unit(largest_bit_s: float) -> Unit:
-    """The unit in which rates up to this one are read best."""
-    if largest_bit_s >= 1e9:
-        return Unit("Gbit/s", 1e-9)
-    return Unit("Mbit/s", 1e-6) if largest_bit_s >= 1e6 else Unit("kbit/s", 1e-3)
-
-
 def time_unit(longest_s: float) -> Unit:
-    """The unit in which a time of this length is read best, of one s."""
+    """The unit of an axis of time that is this long."""
     return Unit("h", 1 / 3600) if longest_s > 3 * 3600 else Unit("s", 1.0)
-
-
-def rate_words(bit_s: float) -> str:
-    """``"16.7 Mbit/s"``; of nothing ``"0 bit/s"``."""
-    unit = rate_unit(bit_s) if bit_s else Unit("bit/s", 1.0)
-    return f"{significant(bit_s * unit.factor)} {unit.name}"
-
-
-def duration_words(seconds: float) -> str:
-    """``"140 s"``, ``"17 min"``, ``"24 h"``."""
-    if seconds < 600:
-        return f"{significant(seconds)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3 * 3600 else f"{significant(seconds / 3600)} h"
 
 
 def as_json(picture: Picture) -> dict[str, Any]:

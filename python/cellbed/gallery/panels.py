@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,13 @@ from cellbed.gallery.panel import (
     Panel,
     Picture,
     Row,
-    Unit,
-    duration_words,
-    rate_unit,
-    rate_words,
     time_unit,
 )
+from cellbed.readable import Unit, duration_words, rate_unit, rate_words, significant
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
-from cellbed.units import significant
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -36,8 +32,10 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_DAY_NS: Final = 86_400 * 10**9
 _LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
 _OF_DAY: Final = {True: "of the day", False: "since the start"}
+_FOLDED: Final = ", days on top of each other"
 
 
 def portrait(name: str, about: About, parts: Parts) -> Picture:
@@ -103,8 +101,8 @@ def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
     unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
     widths = sorted({float(x[1] - x[0]) for *_, x, _ in profiles})
     clock = time_unit(end_s)
-    words = [significant(width) for width in widths]
-    over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'} s"
+    words = [duration_words(width) for width in widths]
+    over = f" · means over {' and '.join(words) if len(words) < 3 else f'{words[0]} to {words[-1]}'}"
     notes = [f"{name} mean {rate_words(found.statistics['mean_bit_s'])}" for name, _, found in drawn]
     return Panel(
         "time",
@@ -120,7 +118,7 @@ def _rates(drawn: _Drawn, title: str, end_s: float) -> Panel:
 def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
     least = min(found.statistics["outage_from_ms"] for *_, found in drawn)
     clock = time_unit(end_s)
-    notes, rows = [f"no opportunity for {least:g} ms or more"], []
+    notes, rows = [f"no opportunity for {duration_words(least / 1e3)} or more"], []
     for name, colour, found in drawn:
         count = found.statistics["outages"]
         share = found.statistics["outage_share"] * 100
@@ -128,7 +126,7 @@ def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
         begins, lengths = found.outages
         rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
         if len(drawn) <= 2 and count:
-            notes.append(f"{name} {share:.2g} % of the time, longest {significant(longest)} s")
+            notes.append(f"{name} {share:.2g} % of the time, longest {duration_words(longest)}")
         if count > len(begins):
             notes.append(f"{name}: the {len(begins)} longest are drawn")
     return Panel(
@@ -189,23 +187,37 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
 def _rates_by_hour(capacity: Parts) -> Panel:
     having = {part: found.statistics for part, found in capacity.items() if "hours" in found.statistics}
     unit = rate_unit(max(max(figures["hourly_mean_bit_s"]) for figures in having.values()))
-    known = all(figures["hours_known"] for figures in having.values())
+    curves = [
+        _by_hour(part.capitalize(), COLOURS[part], figures, "hourly_mean_bit_s", unit.factor)
+        for part, figures in having.items()
+    ]
+    return _hours_panel("Mean rate", f"rate, {unit.name}", curves, list(capacity.values()))
+
+
+def _hours_panel(what: str, y_label: str, curves: list[Curve], drawn: list[Analysis]) -> Panel:
+    """Curves by hour: of the day where all of these say when they began, else since the start."""
+    having = [found.statistics for found in drawn if "hours" in found.statistics]
+    known = all(figures["hours_known"] for figures in having)
+    folded = _FOLDED if max(found.duration_ns for found in drawn) > _DAY_NS and not known else ""
     return Panel(
         "hours",
-        f"Mean rate by hour {_OF_DAY[known]}",
-        f"hour {_OF_DAY[known]}",
-        f"rate, {unit.name}",
-        [
-            Curve(
-                part.capitalize(),
-                COLOURS[part],
-                np.array(figures["hours"], float),
-                np.array(figures["hourly_mean_bit_s"]) * unit.factor,
-            )
-            for part, figures in having.items()
-        ],
-        end=None if known else max(max(figures["hours"]) for figures in having.values()),
+        f"{what} by hour {_OF_DAY[known]}",
+        f"hour {_OF_DAY[known]}{folded}",
+        y_label,
+        curves,
+        end=None if known else float(max(max(figures["hours"]) for figures in having)),
     )
+
+
+def _by_hour(
+    name: str, colour: str, figures: Mapping[str, Any], key: str, factor: float = 1, *, faint: bool = False
+) -> Curve:
+    """A figure of each hour; no line leads over hours of which nothing is known."""
+    hours = np.array(figures["hours"], float)
+    values = np.array(figures[key], float) * factor
+    gaps = np.flatnonzero(np.diff(hours) > 1) + 1
+    hours = np.insert(hours, gaps, hours[gaps] - 0.5)
+    return Curve(name, colour, hours, np.insert(values, gaps, np.nan), faint=faint)
 
 
 def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
@@ -219,7 +231,8 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
         if "p50_ms" in found.statistics:
             words = (
-                f"median {significant(found.statistics['p50_ms'])} ms, P99 {significant(found.statistics['p99_ms'])} ms"
+                f"median {duration_words(found.statistics['p50_ms'] / 1e3)}, "
+                f"P99 {duration_words(found.statistics['p99_ms'] / 1e3)}"
             )
             notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
     width = max(found.step_ns for *_, found in drawn) / 1e9
@@ -231,7 +244,7 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
         note=" · ".join(notes)
-        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {significant(width)} s",
+        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(width)}",
         log_y=log_y,
         end=end_s * clock.factor,
     )
@@ -244,7 +257,7 @@ def _trip_distribution(drawn: _Drawn) -> Panel:
         curves.append(Curve(name, colour, values, shares * 100, steps=True))
         places = found.statistics.get("modes_ms", [])
         if len(places) > 1:
-            notes.append(f"{len(places)} modes: {', '.join(significant(place) for place in places)} ms")
+            notes.append(f"{len(places)} modes: {', '.join(duration_words(place / 1e3) for place in places)}")
     return Panel(
         "distribution",
         "Distribution of the round-trip time",
@@ -257,19 +270,12 @@ def _trip_distribution(drawn: _Drawn) -> Panel:
 
 
 def _hours(found: Analysis) -> Panel:
-    hours = np.array(found.statistics["hours"], float)
-    known = found.statistics["hours_known"]
-    return Panel(
-        "hours",
-        f"Round-trip time by hour {_OF_DAY[known]}",
-        f"hour {_OF_DAY[known]}",
-        "round-trip time, ms",
-        [
-            Curve("median", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p50_ms"])),
-            Curve("P95", COLOURS["round-trip"], hours, np.array(found.statistics["hourly_p95_ms"]), faint=True),
-        ],
-        end=None if known else float(hours[-1]),
-    )
+    colour, figures = COLOURS["round-trip"], found.statistics
+    curves = [
+        _by_hour("median", colour, figures, "hourly_p50_ms"),
+        _by_hour("P95", colour, figures, "hourly_p95_ms", faint=True),
+    ]
+    return _hours_panel("Round-trip time", "round-trip time, ms", curves, [found])
 
 
 def _end(analyses: Iterable[Analysis]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cellbed.traces.catalogue import entry_and_part
 from cellbed.traces.entry import Entry
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import PARTS, Part
@@ -15,13 +16,20 @@ from cellbed.traces.store import Archive
 def analysed(
     archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
 ) -> dict[Part, Analysis]:
-    """The parts of an entry, read whole. Raises TraceError, also where it has none of them."""
+    """The parts of an entry, or the direction of one that `name` says, read whole.
+
+    Raises TraceError, also where it has none of them.
+    """
+    text, asked = name, tuple(parts)
+    name, only = entry_and_part(archive, text)
     entry = archive.entry(name)
-    starts = second_of_day(entry.about.date)
-    wanted = [part for part in parts if part in entry.parts]
+    starts = second_of_day(entry.about)
+    wanted = [part for part in asked if part in entry.parts and only in (None, part)]
     if not wanted:
         has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"
-        raise TraceError(f"'{name}' has no {' or '.join(parts)}: it has {has}")
+        has = has if only is None or only in asked else f"only the {only}"
+        lacks = only if only in asked else " or ".join(asked)
+        raise TraceError(f"'{text}' has no {lacks}: it has {has}")
     return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}
 
 

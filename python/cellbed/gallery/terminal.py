@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cellbed.gallery.panel import Unit, duration_words, rate_unit
 from cellbed.gallery.panels import COLOURS
 from cellbed.gallery.stored import stored
+from cellbed.readable import duration_words, rate_words
 from cellbed.traces.entry import Entry
 from cellbed.traces.series import Content
 from cellbed.traces.statistics import Analysis
-from cellbed.units import significant
 
 WIDTH = 60
 HEIGHT = 4
@@ -27,18 +26,20 @@ def sketch(entry: Entry) -> RenderableType:
 
 def _plot(name: str, colour: str, found: Analysis) -> Text:
     values = found.profile
-    columns = min(WIDTH, len(values))
-    heights = np.array([part.mean() for part in np.array_split(values, columns)])
+    # Of few values each has several columns, of many each column has several.
+    values = np.repeat(values, -(-WIDTH // len(values)))
+    heights = np.array([part.mean() for part in np.array_split(values, WIDTH)])
     highest = max(float(heights.max()), 1e-9)
-    unit = Unit("ms", 1.0) if found.content is Content.ROUND_TRIP else rate_unit(highest)
+    trips = found.content is Content.ROUND_TRIP
+    most = duration_words(highest / 1e3) if trips else rate_words(highest)
     text = Text()
     for row, line in enumerate(_lines(heights / highest)):
-        label = f"{significant(highest * unit.factor)} {unit.name}" if row == 0 else "0" if row == HEIGHT - 1 else ""
+        label = most if row == 0 else "0" if row == HEIGHT - 1 else ""
         text.append(f"{name if row == 0 else '':<11}{label:>13} ", "dim")
         text.append(line, colour)
         text.append("\n")
     end = duration_words(found.duration_ns / 1e9)
-    text.append(f"{'':25}0 s{end:>{max(columns - 3, len(end) + 1)}}\n", "dim")
+    text.append(f"{'':25}0 s{end:>{WIDTH - 3}}\n", "dim")
     return text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cellbed.readable import duration_words
 from cellbed.units import BIT_RATE, DURATION, SIZE
 
 _QUEUES = {
@@ -162,4 +163,4 @@ def _jitter_words(stage: Stage) -> str:
 
 
 def _span(delays: list[int]) -> str:
-    return " to ".join(DURATION.format(round(delay, -3)) for delay in (min(delays), max(delays)))
+    return " to ".join(duration_words(delay / 1e9) for delay in (min(delays), max(delays)))

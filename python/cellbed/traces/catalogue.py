@@ -135,16 +135,21 @@ def resolve(text: str, folder: Path) -> TraceSource:
 
 def is_named(text: str) -> bool:
     """Whether the archive has a trace called ``text``."""
-    name, dot, ending = text.rpartition(".")
-    return bool(dot) and ending in ENDINGS and open_archive().has(name)
+    return entry_and_part(open_archive(), text)[1] is not None
+
+
+def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
+    """The entry that ``text`` names, be there one or not, and which direction of it, if it names one: ``walk.up``."""
+    name, _, ending = text.rpartition(".")
+    return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
 
 
 def _direction(text: str, archive: Archive) -> Direction | None:
     """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
-    if not is_named(text):
+    name, part = entry_and_part(archive, text)
+    if part is None:
         return None
-    name, _, ending = text.rpartition(".")
-    entry, part = archive.entry(name), ENDINGS[ending]
+    entry = archive.entry(name)
     archive.series(name, part)
     return Direction(archive, name, part, entry.about.origin == "synthetic")
 

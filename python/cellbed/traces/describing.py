@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cellbed.traces.errors import TraceError
+from cellbed.traces.statistics.clock import is_time, names_time
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import About
@@ -31,9 +32,13 @@ def described(**values: str | None) -> About:
 
     from cellbed.traces.entry import About
 
-    date = values.get("date")
+    date, begins = values.get("date"), values.get("begins")
     if date is not None and not is_date(date):
         raise TraceError(f"--date '{date:.40}' is no date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
+    if begins is not None and not is_time(begins):
+        raise TraceError(f"--begins '{begins:.40}' is no time of day: write 06:30 or 06:30:15")
+    if begins is not None and names_time(date):
+        raise TraceError(f"--begins '{begins}': --date says the time of day already, {date}")
     try:
         return About.model_validate(values)
     except ValidationError as error:

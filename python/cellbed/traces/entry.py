@@ -48,6 +48,9 @@ class About(Model):
     date: Text | None = Field(
         default=None, description="ISO 8601, as exactly as it is known: 2021, 2021-04, 2021-04-30."
     )
+    begins: Text | None = Field(
+        default=None, description="Time of day at which it begins, where `date` does not say: 06:30."
+    )
     mobility: Text | None = Field(
         default=None, description="stationary, walking, driving, bus, train, subway, ferry, …"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich import box
@@ -11,34 +11,60 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.traces.entry import Entry
-from cellbed.traces.series import Part
-from cellbed.units import significant
+from cellbed.readable import duration_unit, duration_words, rate_unit, significant
+from cellbed.traces.entry import Entry, Held
+from cellbed.traces.series import Content, Part
 
 _ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 _TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
-_Row = tuple[str, tuple[str, ...], float, int | None]
-"""Heading, keys of its figures, what they are divided by, and decimals; None: three significant digits."""
+_Row = tuple[str, tuple[str, ...], Callable[[Sequence[float]], str]]
+"""Heading, keys of its figures, and how these are written."""
+
+
+def _rates(values: Sequence[float]) -> str:
+    unit = rate_unit(max(values))
+    return f"{_numbers([value * unit.factor for value in values])} {unit.name}"
+
+
+def _times(values_ms: Sequence[float]) -> str:
+    unit = duration_unit(max(values_ms) / 1e3)
+    return f"{_numbers([value / 1e3 * unit.factor for value in values_ms])} {unit.name}"
+
+
+def _shares(values: Sequence[float]) -> str:
+    return f"{_numbers([value * 100 for value in values])} %"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return "  ".join(map(significant, values))
+
+
+def _count(values: Sequence[float]) -> str:
+    return "  ".join(f"{value:,.0f}" for value in values)
+
+
+def _seconds(values: Sequence[float]) -> str:
+    return _times([value * 1e3 for value in values])
+
 
 _CAPACITY: Final[tuple[_Row, ...]] = (
-    ("mean, Mbit/s", ("mean_bit_s",), 1e6, 2),
-    ("P5, P50, P95 over 1 s", ("p5_bit_s_1s", "p50_bit_s_1s", "p95_bit_s_1s"), 1e6, 2),
-    ("P5, P50, P95 over 100 ms", ("p5_bit_s_100ms", "p50_bit_s_100ms", "p95_bit_s_100ms"), 1e6, 2),
-    ("longest silence, ms", ("longest_silence_ms",), 1, 0),
-    ("outages", ("outages",), 1, 0),
-    ("time in outages, %", ("outage_share",), 0.01, 2),
-    ("variation over 100 ms", ("cv_100ms",), 1, 2),
-    ("correlated for, s", ("correlation_time_s",), 1, 0),
-    ("opportunities in a ms, P99", ("burst_p99",), 1, 0),
+    ("mean", ("mean_bit_s",), _rates),
+    ("P5, P50, P95 over 1 s", ("p5_bit_s_1s", "p50_bit_s_1s", "p95_bit_s_1s"), _rates),
+    ("P5, P50, P95 over 100 ms", ("p5_bit_s_100ms", "p50_bit_s_100ms", "p95_bit_s_100ms"), _rates),
+    ("longest silence", ("longest_silence_ms",), _times),
+    ("outages", ("outages",), _count),
+    ("time in outages", ("outage_share",), _shares),
+    ("variation over 100 ms", ("cv_100ms",), _numbers),
+    ("correlated for", ("correlation_time_s",), _seconds),
+    ("opportunities in a ms, P99", ("burst_p99",), _count),
 )
 _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
-    # From an edge next door, 0.06 ms, to a satellite, 600 ms.
-    ("mean, ms", ("mean_ms",), 1, None),
-    ("least, most", ("least_ms", "most_ms"), 1, None),
-    ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), 1, None),
-    ("lost, %", ("loss",), 0.01, 2),
-    ("modes", ("modes_ms",), 1, None),
+    ("mean", ("mean_ms",), _times),
+    ("least, most", ("least_ms", "most_ms"), _times),
+    ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), _times),
+    ("lost", ("loss",), _shares),
+    ("modes", ("modes_ms",), _times),
 )
 
 
@@ -87,27 +113,32 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
     for part in parts:
         table.add_column(part, justify="right", no_wrap=True)
     held = [entry.parts[part] for part in parts]
-    table.add_row("holds", *(f"{each.rows} {_content(str(each.content))}" for each in held))
-    table.add_row("duration, s", *(f"{each.duration_ns / 1e9:.1f}" for each in held))
-    for heading, keys, scale, decimals in rows:
-        cells = [_cell(each.statistics or {}, keys, scale, decimals) for each in held]
+    table.add_row("holds", *(f"{each.rows:,} {rows_word(each)}" for each in held))
+    table.add_row("duration", *(_lasting(each.duration_ns / 1e9) for each in held))
+    for heading, keys, written in rows:
+        cells = [_cell(each.statistics or {}, keys, written) for each in held]
         if any(cells):
             table.add_row(heading, *cells)
     return table
 
 
-def _content(name: str) -> str:
-    return {"rate": "rates", "round-trip": "probes"}.get(name, name)
+def _lasting(seconds: float) -> str:
+    """A duration, in seconds too, in which cuts and starts are written."""
+    words = duration_words(seconds)
+    return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
 
-def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], scale: float, decimals: int | None) -> str:
+def rows_word(held: Held) -> str:
+    """What its rows are: ``"opportunities"``, ``"rate"``, ``"probes"``."""
+    words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
+    word = words[held.content]
+    return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")
+
+
+def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[Sequence[float]], str]) -> str:
     values = [figures[key] for key in keys if key in figures]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    # One decimal of a millisecond says nothing of an edge that is nearer than that.
-    finer = 2 if keys[0].endswith("_ms") and decimals and flat and max(flat) < 10 * scale else 0
-    return "  ".join(
-        significant(value / scale) if decimals is None else f"{value / scale:.{decimals + finer}f}" for value in flat
-    )
+    return written(flat) if flat else ""
 
 
 def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:

@@ -123,7 +123,7 @@ class Archive:
         from cellbed.traces.draft import Draft
 
         with contextlib.ExitStack() as held:
-            with self._explained():
+            with self.writing():
                 folder = held.enter_context(unfinished(self.folder))
             yield Draft(folder, about)
 
@@ -132,18 +132,19 @@ class Archive:
 
         replace: whether it may take the place of an entry of that name, which is complete until then.
         """
-        self._require_possible(name)
+        self.require_possible(name)
         if not replace:
             self.require_free(name)
         return self._keep(draft, name, replace)
 
     def require_free(self, name: str) -> None:
         """Raise TraceError if no new entry can have that name, before somebody works for it."""
-        self._require_possible(name)
+        self.require_possible(name)
         if self.has(name):
             raise TraceError(_taken(name))
 
-    def _require_possible(self, name: str) -> None:
+    def require_possible(self, name: str) -> None:
+        """Raise TraceError if nobody can give an entry that name."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} cannot be a name: small letters, digits, '-', '_' and '+' make one, 100 at most: "
@@ -169,15 +170,24 @@ class Archive:
 
     def annotate(self, name: str, statistics: Mapping[Part, Mapping[str, Any]]) -> Entry:
         """Put statistics of its parts in place of those that an entry has; the other parts keep theirs."""
-        self.entry(name)
-        with self._explained(), locked(self.folder):
-            entry = read_entry(self.folder / name)
+
+        def with_figures(entry: Entry) -> Entry:
             parts = dict(entry.parts)
             for part, figures in statistics.items():
                 if part not in parts:
                     raise TraceError(_lacks(entry, part))
-                parts[part] = parts[part].model_copy(update={"statistics": _known(figures)})
-            entry = entry.model_copy(update={"parts": parts})
+                parts[part] = parts[part].model_copy(update={"statistics": known_figures(figures)})
+            return entry.model_copy(update={"parts": parts})
+
+        return self.amend(name, with_figures)
+
+    def amend(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
+        """Put what `change` makes of an entry's description in its place; no other changes it meanwhile."""
+        self.entry(name)
+        with self.writing(), locked(self.folder):
+            if not self.has(name):
+                raise TraceError(self._unknown(name))
+            entry = change(read_entry(self.folder / name))
             write_synced(self.folder, self.folder / name / ENTRY_FILE, entry_text(entry).encode())
         return entry
 
@@ -198,7 +208,7 @@ class Archive:
         for name in examples.EXAMPLES:
             if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
-        with self._explained():
+        with self.writing():
             table = refreshed(self.folder, told)
         problem = pl.col("problem")
         damaged = table.filter(problem.is_not_null()).select("name", "problem").collect()
@@ -217,11 +227,11 @@ class Archive:
         """Remove what killed processes have left half made; returns it."""
         if not self.folder.is_dir():
             return []
-        with self._explained(), locked(self.folder):
+        with self.writing(), locked(self.folder):
             return sweep(self.folder)
 
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
-        with self._explained():
+        with self.writing():
             entry = _complete(draft, name)
             write_synced(draft.folder, draft.folder / ENTRY_FILE, entry_text(entry).encode())
             sync(draft.folder)
@@ -249,7 +259,8 @@ class Archive:
         )
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Gives an OSError of what is done in the archive as TraceError."""
         try:
             yield
         except OSError as error:
@@ -291,7 +302,11 @@ def _measured(draft: Draft, series: Series) -> Held:
     from cellbed.traces.statistics.definition import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
-    rows = require_sound(series)
+    try:
+        rows = require_sound(series)
+    except TraceError as error:
+        # Without the hidden folder, which is gone when somebody reads this.
+        raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
     sync(series.path)
     return Held(
         file=series.path.name,
@@ -299,7 +314,7 @@ def _measured(draft: Draft, series: Series) -> Held:
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=_known(statistics(series, starts_at_s=second_of_day(draft.about.date)))
+        statistics=known_figures(statistics(series, starts_at_s=second_of_day(draft.about)))
         if series.duration_ns <= LONGEST_NS
         else None,
     )
@@ -315,8 +330,8 @@ def _hashed(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): sha256(path) for path in files}
 
 
-def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not known or not finite, which TOML's readers differ on."""
+def known_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures without what is not known or not finite, which TOML's readers differ on."""
     return {
         key: value
         for key, value in figures.items()

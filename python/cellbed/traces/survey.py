@@ -6,7 +6,6 @@ What is stored is not made again, so that a survey that was stopped, or killed, 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,6 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from cellbed.interruption import held_back
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import PARTS, Part, Series
 from cellbed.traces.store import Archive
@@ -76,7 +76,7 @@ def plan(archive: Archive, names: Iterable[str], definition: Definition, again: 
                     continue
                 series = archive.series(name, part)
                 size = series.path.stat().st_size
-                starts = second_of_day(entry.about.date)
+                starts = second_of_day(entry.about)
                 found.tasks.append(Task(name, part, series, starts, held.rows, size, held.sha256))
         except TraceError as error:
             found.problems[name] = str(error)
@@ -109,17 +109,25 @@ def _complete(archive: Archive, definition: Definition) -> dict[str, int]:
 
 
 def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, Statistics]:
-    """The statistics of an entry by part: the stored ones where they are by this definition. Raises TraceError."""
+    """The statistics of an entry by part, or of the direction of one that `name` says. Raises TraceError.
+
+    They are the stored ones where they are by this definition.
+    """
+    from cellbed.traces.catalogue import entry_and_part
     from cellbed.traces.statistics import statistics
     from cellbed.traces.statistics.clock import second_of_day
 
+    name, only = entry_and_part(archive, name)
     entry = archive.entry(name)
-    starts = second_of_day(entry.about.date)
+    if only is not None:
+        archive.held(name, only)
+    starts = second_of_day(entry.about)
     return {
         part: held.statistics
         if held.statistics is not None and definition.made(held.statistics)
         else statistics(archive.series(name, part), definition, starts)
         for part, held in entry.parts.items()
+        if only in (None, part)
     }
 
 
@@ -159,10 +167,11 @@ def _results(
 
     # Polars has threads, which a fork would leave behind.
     context = multiprocessing.get_context("spawn")
-    seen, stop = context.Value("q", 0), context.Event()
-    pool = ProcessPoolExecutor(workers, context, _begin, (seen, stop))
+    seen = context.Value("q", 0)
+    pool = ProcessPoolExecutor(workers, context, _begin, (seen,))
     try:
-        waiting = {pool.submit(_in_worker, task, definition): task for task in tasks}
+        with held_back():
+            waiting = {pool.submit(_in_worker, task, definition): task for task in tasks}
         before = 0
         while waiting:
             finished, _ = wait(waiting, 0.2, FIRST_COMPLETED)
@@ -171,8 +180,12 @@ def _results(
             before = now
             for future in finished:
                 yield waiting.pop(future), _outcome(future)
+    except BaseException:
+        # They only read.
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
     finally:
-        stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -199,11 +212,10 @@ def _made(task: Task, definition: Definition, told: Told) -> Statistics | TraceE
 _shared: dict[str, Any] = {}
 
 
-def _begin(seen: Any, stop: Any) -> None:
-    """Prepare a worker: one thread, no mind of its own about Ctrl-C, and an end when its parent ends."""
+def _begin(seen: Any) -> None:
+    """Prepare a worker: one thread, and an end when its parent ends."""
     os.environ["POLARS_MAX_THREADS"] = "1"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _shared.update(seen=seen, stop=stop)
+    _shared.update(seen=seen)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -219,8 +231,6 @@ def _end_with_parent() -> None:
 
 def _in_worker(task: Task, definition: Definition) -> Statistics | TraceError:
     def told(size: int) -> None:
-        if _shared["stop"].is_set():
-            raise TraceError("stopped")
         with _shared["seen"].get_lock():
             _shared["seen"].value += size
 

@@ -65,9 +65,15 @@ def sweep(archive: Path) -> list[Path]:
 def discard(archive: Path, folder: Path) -> None:
     """Take the name of a folder of the archive away, at once, and then remove what was there."""
     with locked(archive):
-        taken = archive / f"{_PREFIX}{secrets.token_hex(8)}"
-        folder.rename(taken)
+        taken = withdraw(archive, folder)
     shutil.rmtree(taken, ignore_errors=True)
+
+
+def withdraw(archive: Path, folder: Path) -> Path:
+    """Take the name of a folder of the archive away; returns where it is, to be removed. The lock must be held."""
+    taken = archive / f"{_PREFIX}{secrets.token_hex(8)}"
+    folder.rename(taken)
+    return taken
 
 
 def exchange(one: Path, other: Path) -> None:

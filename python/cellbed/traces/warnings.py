@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cellbed.readable import duration_words, rate_words
 from cellbed.units import DURATION
 
 if TYPE_CHECKING:
@@ -111,13 +112,13 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
     peak = max((figures.get(key, 0.0) for key in ("p99_bit_s_10ms", "p99_bit_s_100ms", "p99_bit_s_1s")), default=0.0)
     if peak > most_bit_s:
         yield (
-            f"{part}: one percent of the time it offers {peak / 1e9:.3g} Gbit/s or more; {most_bit_s / 1e9:.3g} Gbit/s "
-            "is the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
+            f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(most_bit_s)} is "
+            "the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)
     # One row is a constant rate: there is no in between.
     if spacing_ms > 100 and held.rows > 1:
-        yield f"{part}: rates {spacing_ms:.4g} ms apart say nothing of what happens in between"
+        yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart say nothing of what happens in between"
 
 
 def _of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:

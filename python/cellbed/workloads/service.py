@@ -26,6 +26,8 @@ from cellbed.workloads.lifecycle import WorkloadError, announce
 from cellbed.workloads.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
 
 _FLUSH_INTERVAL = SECOND // 2
+_LAST_PATIENCE_S = 0.5
+"""Who ends the programs of a run gives them a second."""
 _MOST_DEATHS = 3
 """Workers that may die in a row without a single answer in between."""
 
@@ -96,6 +98,7 @@ class Service:
         try:
             while not self._commands.closed:
                 self._turn()
+            self._hear_the_last()
         finally:
             self._connection.close()
             for each in self._workers:
@@ -123,6 +126,16 @@ class Service:
         if not self._ready and connection.ready and all(each.ready for each in self._workers):
             self._ready = True
             announce("ready")
+
+    def _hear_the_last(self) -> None:
+        """Log what workers have just done: a reply may be out before its worker says so."""
+        until = time.monotonic() + _LAST_PATIENCE_S
+        while busy := [each for each in self._workers if each.request is not None]:
+            readable, _, _ = select.select(busy, [], [], max(0.0, until - time.monotonic()))
+            if not readable:
+                return
+            for each in readable:
+                self._hear(each)
 
     def _received(self, message: MQTTMessage) -> None:
         now = time.monotonic_ns()

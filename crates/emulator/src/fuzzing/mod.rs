@@ -10,11 +10,12 @@ use cellbed_link::{Bytes, Direction, Duration, Time};
 
 pub use segmentation::{Figures, Segmentation};
 
-use crate::config::{Config, Schedule, Stage};
+use crate::config::{Config, Stage};
 use crate::control::Command;
 use crate::flow::tag;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::packet::Header;
+use crate::schedules::Schedule;
 use crate::stages;
 use choices::Choices;
 

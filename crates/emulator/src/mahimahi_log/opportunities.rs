@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cellbed_link::{Duration, Trace};
 
 use super::{MILLISECOND, OPPORTUNITY, line};
-use crate::config::{Schedule, Stage};
+use crate::config::Stage;
 use crate::error::Result;
-use crate::stages::read_trace;
+use crate::schedules::{Schedule, read_trace};
 
 /// The opportunities of a recording that have not been told yet.
 pub struct Opportunities {

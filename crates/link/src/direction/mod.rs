@@ -1,15 +1,15 @@
 //! One direction of a link: packets go in at one end and come out, or are dropped, in order of time.
 
 mod change;
+mod metering;
 
 use std::collections::VecDeque;
 
 use crate::bottleneck::Admission;
-use crate::meter::{Bin, Meter};
+use crate::meter::Meter;
 use crate::outcome::{DropReason, Fate, Outcome};
 use crate::packet::Tag;
 use crate::queue::QueueLevel;
-use crate::schedule::Offer;
 use crate::stage::{Item, Stage, StageConfig, Step};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
@@ -96,12 +96,6 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// The same direction with a meter. Its [bins](Self::finished_bins) pile up until they are taken.
-    pub fn with_meter(mut self) -> Self {
-        self.meter = Some(Meter::new(self.zero, self.offer()));
-        self
-    }
-
     /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
     /// added to the configured offset of traces and series.
     ///
@@ -165,16 +159,6 @@ impl<P: Clone> Direction<P> {
     pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
         self.settle(now);
         self.outcomes.pop_front()
-    }
-
-    /// The bins of the meter that had ended by `now` and were not taken before, in order of time, without a gap.
-    ///
-    /// The first one holds `zero`, or the first packet if that came earlier. Nothing without a
-    /// [meter](Self::with_meter).
-    pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
-        let now = self.settle(now);
-        let mut meter = self.meter.as_mut();
-        std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
     }
 
     /// The queue of the first bottleneck, as of the last call.
@@ -338,15 +322,7 @@ impl<P: Clone> Direction<P> {
 
     fn finish(&mut self, now: Time, item: Item<P>, fate: Fate) {
         self.held = self.held.less(item.size);
-        if let Some(meter) = &mut self.meter {
-            match fate {
-                Fate::Dropped(reason) => meter.dropped(now, reason),
-                Fate::Delivered if self.metered.is_none() => {
-                    meter.left(now, item.size, QueueLevel::default())
-                }
-                Fate::Delivered | Fate::Doubled => {}
-            }
-        }
+        self.ended(now, item.size, fate);
         self.tell(now, item, fate);
     }
 
@@ -375,43 +351,6 @@ impl<P: Clone> Direction<P> {
             }
             _ => event,
         }
-    }
-
-    #[inline]
-    fn queue_changed(&mut self, index: usize, now: Time) {
-        if self.meter.is_some() && self.metered == Some(index) {
-            let level = self.queue();
-            if let Some(meter) = &mut self.meter {
-                meter.queue(now, level);
-            }
-        }
-    }
-
-    /// Tells the meter of another schedule.
-    fn offer_changed(&mut self, index: usize) {
-        if let Stage::WorkloadDependent(link) = &mut self.stages[index]
-            && let Some(from) = link.take_spliced()
-            && self.metered == Some(index)
-            && let Some(meter) = &mut self.meter
-        {
-            meter.offered(from, link.bottleneck().offer());
-        }
-    }
-
-    #[inline]
-    fn left(&mut self, index: usize, now: Time, size: Bytes) {
-        if self.meter.is_some() && self.metered == Some(index) {
-            let level = self.queue();
-            if let Some(meter) = &mut self.meter {
-                meter.left(now, size, level);
-            }
-        }
-    }
-
-    fn offer(&self) -> Offer {
-        self.metered
-            .and_then(|index| self.stages[index].offer())
-            .unwrap_or(Offer::Unlimited)
     }
 }
 

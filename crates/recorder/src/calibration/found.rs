@@ -1,8 +1,9 @@
 //! What has been found out of a direction so far.
 
-use super::rate::QueueLimit;
+use super::rate::{self, QueueLimit};
 use super::result::{DirectionCalibration, GapProfile, LengthProfile, PredictionError};
 use super::trains;
+use crate::packet::PacketRecord;
 
 /// What has been found out of a direction so far.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,15 @@ pub(super) struct Found {
     pub gaps: Vec<GapProfile>,
     pub offsets: Vec<(u16, i64)>,
     pub offset_errors: Vec<u64>,
+}
+
+impl Found {
+    /// Finds the queue's limit in what became of an overload.
+    pub fn take_overload(&mut self, records: &[PacketRecord]) {
+        self.queue = self
+            .least_delay_ns
+            .and_then(|least| rate::queue_limit(records, least));
+    }
 }
 
 impl From<Found> for DirectionCalibration {

@@ -16,6 +16,7 @@ mod design;
 mod error;
 mod estimate;
 mod experiment;
+mod filling;
 mod found;
 mod rate;
 mod result;
@@ -33,6 +34,7 @@ pub use result::{
 };
 
 use crate::packet::{PacketRecord, Way};
+use filling::Filling;
 use found::Found;
 use trains::Arrivals;
 
@@ -40,23 +42,8 @@ use trains::Arrivals;
 pub const PACKET_BYTES: u16 = 1400;
 const PACKET_BITS: f64 = 8.0 * PACKET_BYTES as f64;
 
-/// The search for the rate begins here.
-const SEARCH_FROM_BPS: f64 = 1e6;
-/// What a server sends at most, and answers with at most, unless it says otherwise.
-const MOST_BPS: f64 = 2.5e9;
+/// What a server answers with at most, unless it says otherwise.
 const MOST_PACKETS: u16 = 1000;
-const SEARCH_STEP: f64 = 4.0;
-const SEARCH_SPAN: Duration = Duration::from_secs(1);
-/// A link that delivers less than this share of what is sent is filled.
-const FILLED: f64 = 0.9;
-/// How much more than the rate is sent in a saturation (§4.2), and until a queue overflows.
-const SATURATION: f64 = 1.25;
-const OVERLOAD: f64 = 3.0;
-const SATURATION_SPAN: Duration = Duration::from_secs(8);
-const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// How often a saturation is tried, and how much more is sent when the one before did not fill the link.
-const SATURATION_ATTEMPTS: u32 = 3;
-const RAISE: f64 = 2.0;
 
 /// Asks for experiments one after another, and finds the parameters in their results.
 ///
@@ -83,12 +70,8 @@ pub struct Calibrator {
     random: Random,
     /// What comes next; `None` at the end.
     next: Option<Experiment>,
-    most_bps: f64,
+    filling: Filling,
     most_packets: u16,
-    /// At which rate the search is, and what it has found.
-    search_bps: f64,
-    rough_bps: Both<Option<f64>>,
-    attempts: u32,
     /// Of each block of the experiment on gaps.
     blocks: Vec<Duration>,
     found: Both<Found>,
@@ -101,24 +84,20 @@ impl Calibrator {
         let mut calibrator = Self {
             random: Random::new(seed),
             next: None,
-            most_bps: MOST_BPS,
+            filling: Filling::new(),
             most_packets: MOST_PACKETS,
-            search_bps: SEARCH_FROM_BPS,
-            rough_bps: Both::default(),
-            attempts: 0,
             blocks: Vec::new(),
             found: Both::default(),
             round_trip_ns: RoundTrips::default(),
         };
-        calibrator.next = Some(calibrator.search());
+        calibrator.next = Some(calibrator.filling.search());
         calibrator
     }
 
     /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network that takes more is told to take this.
     pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
-        self.most_bps = self.most_bps.min(rate.0 as f64);
+        self.filling.limit(rate);
         self.most_packets = self.most_packets.min(answer_packets);
-        self.search_bps = self.search_bps.min(self.most_bps);
     }
 
     /// The experiment to make now, the same until its results have been [taken](Self::take); `None` at the end. One that was broken off can
@@ -156,27 +135,24 @@ impl Calibrator {
         };
         self.next = match (experiment.purpose, &experiment.workload) {
             (Purpose::Search, workload) => {
-                self.take_search(workload, records)?;
-                Some(
-                    if self.rough_bps.uplink.is_some() && self.rough_bps.downlink.is_some() {
-                        self.saturation()
-                    } else {
-                        self.search_bps = (SEARCH_STEP * self.search_bps).min(self.most_bps);
-                        self.search()
-                    },
-                )
+                let found = &mut self.found;
+                Some(if self.filling.take_search(workload, records, found)? {
+                    self.filling.saturation()
+                } else {
+                    self.filling.search()
+                })
             }
-            (Purpose::Saturation, workload) => Some(if self.take_saturation(workload, records)? {
-                self.overload()
-            } else {
-                self.saturation()
-            }),
+            (Purpose::Saturation, workload) => {
+                let found = &mut self.found;
+                Some(if self.filling.take_saturation(workload, records, found)? {
+                    self.filling.overload(found)
+                } else {
+                    self.filling.saturation()
+                })
+            }
             (Purpose::Queue, _) => {
                 for way in Way::BOTH {
-                    let found = self.found.of_mut(way);
-                    found.queue = found
-                        .least_delay_ns
-                        .and_then(|least| rate::queue_limit(records.of(way), least));
+                    self.found.of_mut(way).take_overload(records.of(way));
                 }
                 Some(design::round_trips(&mut self.random))
             }
@@ -238,87 +214,6 @@ impl Calibrator {
         };
         calibration.verdict = verdict::verdict(&calibration);
         Ok(calibration)
-    }
-
-    fn search(&self) -> Experiment {
-        let rate = |way| self.rough_bps.of(way).is_none().then_some(self.search_bps);
-        design::saturation(
-            Purpose::Search,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            SEARCH_SPAN,
-        )
-    }
-
-    fn take_search(
-        &mut self,
-        workload: &Workload,
-        records: Both<&[PacketRecord]>,
-    ) -> Result<(), CalibrationError> {
-        for way in Way::BOTH {
-            let Some(asked) = workload.rate_bps(way) else {
-                continue;
-            };
-            let share = rate::delivered(records.of(way), asked, workload.span());
-            if share == 0.0 {
-                return Err(nothing(way, Purpose::Search, records));
-            }
-            let least = &mut self.found.of_mut(way).least_delay_ns;
-            *least = [*least, rate::least_delay(records.of(way))]
-                .into_iter()
-                .flatten()
-                .min();
-            if share < FILLED || asked >= self.most_bps {
-                *self.rough_bps.of_mut(way) = Some(share * asked);
-            }
-        }
-        Ok(())
-    }
-
-    fn saturation(&self) -> Experiment {
-        let rate = |way| {
-            let rough = self.rough_bps.of(way);
-            rough.map(|rate| (SATURATION * rate).min(self.most_bps))
-        };
-        design::saturation(
-            Purpose::Saturation,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            SATURATION_SPAN,
-        )
-    }
-
-    /// Whether it filled both directions.
-    fn take_saturation(
-        &mut self,
-        workload: &Workload,
-        records: Both<&[PacketRecord]>,
-    ) -> Result<bool, CalibrationError> {
-        self.attempts += 1;
-        let mut filled = true;
-        for way in Way::BOTH {
-            let estimate = rate::saturated(records.of(way))
-                .ok_or_else(|| nothing(way, Purpose::Saturation, records))?;
-            let found = self.found.of_mut(way);
-            (found.saturated_bps, found.saturated_error_bps) = (estimate.mean, estimate.error);
-            let asked = workload.rate_bps(way).unwrap_or(self.most_bps);
-            let share = rate::delivered(records.of(way), asked, workload.span());
-            if share > FILLED && asked < self.most_bps {
-                filled = false;
-                *self.rough_bps.of_mut(way) = Some(RAISE * asked / SATURATION);
-            }
-        }
-        Ok(filled || self.attempts == SATURATION_ATTEMPTS)
-    }
-
-    fn overload(&self) -> Experiment {
-        let rate = |way| Some((OVERLOAD * self.found.of(way).saturated_bps).min(self.most_bps));
-        design::saturation(
-            Purpose::Queue,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            OVERLOAD_SPAN,
-        )
     }
 
     fn take_round_trips(
@@ -386,9 +281,12 @@ impl Calibrator {
             known => known,
         };
         match purpose {
-            Purpose::Search => self.search().span(),
-            Purpose::Saturation => self.saturation().span(),
-            Purpose::Queue => self.overload().span() + OVERLOAD_SPAN, // and then it empties
+            Purpose::Search => self.filling.search().span(),
+            Purpose::Saturation => self.filling.saturation().span(),
+            Purpose::Queue => {
+                let overload = self.filling.overload(&self.found);
+                overload.span() + overload.workload.span() // and then it empties
+            }
             Purpose::RoundTrips => design::round_trips(random).span(),
             Purpose::Trains(way) => {
                 design::trains(way, rate(way), self.most_packets, random).span()
@@ -398,13 +296,5 @@ impl Calibrator {
                 .span(),
             Purpose::Sizes(way) => design::size_rounds(way, random).span(),
         }
-    }
-}
-
-fn nothing(way: Way, purpose: Purpose, records: Both<&[PacketRecord]>) -> CalibrationError {
-    CalibrationError::Nothing {
-        way,
-        purpose,
-        sent: records.of(way).len(),
     }
 }

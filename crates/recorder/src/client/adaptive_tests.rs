@@ -50,7 +50,7 @@ impl World {
     fn step(&mut self) {
         for event in self.world.step() {
             self.collector.take(&event);
-            if let Event::Ended { end, .. } = event {
+            if let Event::Run(_, RunEvent::Ended(end)) = event {
                 self.ended = Some(end);
             }
         }

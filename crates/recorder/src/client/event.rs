@@ -4,7 +4,7 @@ use cellbed_link::{Duration, Time};
 
 use crate::wire::{Arrival, Offer, Refusal};
 
-/// What a path has learnt, in the order in which it learnt it. `run` is the number that whoever asked for the run gave it.
+/// What a path has learnt, in the order in which it learnt it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// There is a session.
@@ -15,77 +15,92 @@ pub enum Event {
     Resumed,
     /// The server lets nobody in, or not us.
     Rejected(Refusal),
-    /// A run has begun: its first packet may leave now.
-    Began {
-        /// Which.
-        run: u32,
-        /// When.
-        at: Time,
-    },
-    /// A packet has been handed to the kernel.
-    Sent {
-        /// Of which run.
-        run: u32,
-        /// Number of the train; 0 for saturation.
-        train: u32,
-        /// Position in it.
-        index: u32,
-        /// IP length.
-        bytes: u16,
-        /// When.
-        at: Time,
-    },
-    /// A copy of a packet has arrived at the server.
-    ArrivedUplink {
-        /// Of which run.
-        run: u32,
-        /// Which packet, and when on the server's clock.
-        arrival: Arrival,
-    },
-    /// A copy of a packet has arrived here.
-    ArrivedDownlink {
-        /// Of which run.
-        run: u32,
-        /// Number of the train that it answers; 0 for saturation.
-        train: u32,
-        /// Position in the answer, or in the saturation.
-        index: u32,
-        /// IP length.
-        bytes: u16,
-        /// When it was sent, ns on the server's clock.
-        sent_ns: u64,
-        /// When it arrived.
-        at: Time,
-    },
-    /// The server was told nothing for so long that its saturation has paused.
-    Paused {
-        /// Which run.
-        run: u32,
-        /// From when.
-        from: Time,
-        /// Until when.
-        until: Time,
-    },
-    /// The server's clock was asked.
-    Clock {
-        /// When.
-        asked: Time,
-        /// When the question arrived, ns on the server's clock.
-        received_ns: u64,
-        /// When the answer was sent, ns on the server's clock.
-        sent_ns: u64,
-        /// When it arrived.
-        at: Time,
-    },
     /// The time of a request and its answer.
     RoundTrip(Duration),
-    /// A run is over; no more is to be learnt of it.
-    Ended {
-        /// Which.
-        run: u32,
-        /// How it ended.
-        end: RunEnd,
-    },
+    /// The server's clock was asked.
+    Clock(ClockAnswer),
+    /// Something happened in a run, by the number that whoever asked for the run gave it.
+    Run(u32, RunEvent),
+}
+
+/// What happens in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEvent {
+    /// It has begun, at this time: its first packet may leave now.
+    Began(Time),
+    /// A packet has been handed to the kernel.
+    Sent(Departure),
+    /// A copy of a packet has arrived at the server: which, and when on the server's clock.
+    ArrivedUplink(Arrival),
+    /// A copy of a packet has arrived here.
+    ArrivedDownlink(Reception),
+    /// The server was told nothing for so long that its saturation has paused.
+    Paused(Pause),
+    /// It is over; no more is to be learnt of it.
+    Ended(RunEnd),
+}
+
+impl RunEvent {
+    /// When it happened here; `None` of what happened elsewhere, or is told of later.
+    pub(crate) fn at(&self) -> Option<Time> {
+        match self {
+            Self::Began(at) => Some(*at),
+            Self::Sent(departure) => Some(departure.at),
+            Self::ArrivedDownlink(reception) => Some(reception.at),
+            Self::Ended(end) => Some(end.at),
+            Self::ArrivedUplink(_) | Self::Paused(_) => None,
+        }
+    }
+}
+
+/// The server's clock was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockAnswer {
+    /// When.
+    pub asked: Time,
+    /// When the question arrived, ns on the server's clock.
+    pub received_ns: u64,
+    /// When the answer was sent, ns on the server's clock.
+    pub sent_ns: u64,
+    /// When it arrived.
+    pub at: Time,
+}
+
+/// A packet that was sent to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Number of the train; 0 for saturation.
+    pub train: u32,
+    /// Position in it.
+    pub index: u32,
+    /// IP length.
+    pub bytes: u16,
+    /// When.
+    pub at: Time,
+}
+
+/// A packet that came from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// Number of the train that it answers; 0 for saturation.
+    pub train: u32,
+    /// Position in the answer, or in the saturation.
+    pub index: u32,
+    /// IP length.
+    pub bytes: u16,
+    /// When it was sent, ns on the server's clock.
+    pub sent_ns: u64,
+    /// When it arrived.
+    pub at: Time,
+}
+
+/// A time in which the server's saturation paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// From when.
+    pub from: Time,
+    /// Until when.
+    pub until: Time,
 }
 
 /// How a run ended.

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::errand::{Brought, Errands, same_saturation};
-use super::event::Event;
+use super::event::{ClockAnswer, Event, Pause, RunEvent};
+use super::run::Run;
 pub use super::run::RunRequest;
-use super::run::{Run, Sender};
+use super::sender::Sender;
 use super::session::{Incoming, Session, SessionError};
 use crate::secure::Secret;
 use crate::socket::Outbox;
@@ -177,8 +178,8 @@ impl Path {
     /// The packets of the last step were handed to the kernel at `at`.
     pub fn departed(&mut self, departed: Time) {
         for mut event in self.departures.drain(..) {
-            if let Event::Sent { at, .. } = &mut event {
-                *at = departed;
+            if let Event::Run(_, RunEvent::Sent(departure)) = &mut event {
+                departure.at = departed;
             }
             self.events.push(event);
         }
@@ -197,21 +198,16 @@ impl Path {
                 .iter()
                 .filter(|run| from < now && run.is_saturated())
             {
-                self.events.push(Event::Paused {
-                    run: run.number(),
-                    from,
-                    until: now,
-                });
+                let pause = Pause { from, until: now };
+                self.events
+                    .push(Event::Run(run.number(), RunEvent::Paused(pause)));
             }
         }
         match incoming {
             Incoming::Nothing | Incoming::Resumed => {}
             Incoming::Begun(offer) => {
                 for run in std::mem::take(&mut self.runs) {
-                    self.events.push(Event::Ended {
-                        run: run.number(),
-                        end: run.end(),
-                    });
+                    self.events.push(run.ended());
                 }
                 self.fastest = BitRate(offer.rate_bps);
                 if let Some(token) = self.group {
@@ -236,12 +232,12 @@ impl Path {
                 asked,
                 received_ns,
                 sent_ns,
-            } => self.events.push(Event::Clock {
+            } => self.events.push(Event::Clock(ClockAnswer {
                 asked,
                 received_ns,
                 sent_ns,
                 at,
-            }),
+            })),
             Incoming::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);
@@ -276,10 +272,7 @@ impl Path {
 
     fn forget_runs(&mut self) {
         for run in self.runs.iter().filter(|run| run.is_over()) {
-            self.events.push(Event::Ended {
-                run: run.number(),
-                end: run.end(),
-            });
+            self.events.push(run.ended());
         }
         self.runs.retain(|run| !run.is_over());
     }

@@ -83,12 +83,14 @@ fn recorded(trains: &[TimedTrain]) -> Recorded {
         for event in world.step() {
             collector.take(&event);
             match event {
-                Event::Began { at, .. } => began = at,
-                Event::Sent { train, at, .. } => _ = sent.insert(train, at),
-                Event::ArrivedUplink { arrival, .. } => {
+                Event::Run(_, RunEvent::Began(at)) => began = at,
+                Event::Run(_, RunEvent::Sent(departure)) => {
+                    sent.insert(departure.train, departure.at);
+                }
+                Event::Run(_, RunEvent::ArrivedUplink(arrival)) => {
                     latest = latest.max(world.now - sent[&arrival.train]);
                 }
-                Event::Ended { end, .. } => {
+                Event::Run(_, RunEvent::Ended(end)) => {
                     assert!(end.complete);
                     let clock = collector.clock();
                     return Recorded {

@@ -1,21 +1,16 @@
 //! One run: a workload from the request to begin until the last arrival is known.
 
-use std::collections::VecDeque;
-
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::errand::Errands;
-use super::event::{Event, RunEnd};
+use super::event::{Event, Pause, Reception, RunEnd, RunEvent};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
+use super::sender::Sender;
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
 use super::traffic::{Burst, Traffic, Workload};
 use crate::plan::Train;
-use crate::socket::Outbox;
-use crate::wire::{Kind, Probe, Refusal, Report, Request, SessionId};
-
-/// Arrivals that are told of later tell nothing of the queue.
-const REMEMBERED: Duration = Duration::from_secs(15);
+use crate::wire::{Kind, Probe, Refusal, Report, Request};
 
 /// How long to wait for what a companion is to bring before asking again.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
@@ -42,27 +37,12 @@ pub struct RunRequest {
     pub quiet: Duration,
 }
 
-/// What a run sends by: a session, and a place for probes.
-pub(super) struct Sender<'a> {
-    pub(super) session: &'a mut Session,
-    pub(super) errands: &'a mut Errands,
-    pub(super) of: SessionId,
-    /// Bytes of IP and UDP headers.
-    pub(super) overhead: u16,
-    /// IP length of a probe without filler.
-    pub(super) least_bytes: u16,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) departures: &'a mut Vec<Event>,
-}
-
 pub(super) struct Run {
     request: RunRequest,
     /// What the server sends at most.
     fastest: BitRate,
     phase: Phase,
     traffic: Traffic,
-    /// Packets of an adaptive saturation that were sent of late, in order, and when.
-    recent: VecDeque<(u32, Time)>,
     saturation: Option<ServerSaturation>,
     fetcher: Fetcher,
     /// The last train, and how many packets answer it.
@@ -111,7 +91,6 @@ impl Run {
             fastest,
             phase: Phase::Asking,
             traffic: Traffic::Silence,
-            recent: VecDeque::new(),
             saturation: None,
             fetcher: Fetcher::new(run, poll),
             last_train: None,
@@ -150,9 +129,9 @@ impl Run {
         self.request.workload.is_trains() && matches!(self.phase, Phase::Sending { .. })
     }
 
-    /// How it ended, or stands when the session is lost.
-    pub(super) fn end(&self) -> RunEnd {
-        self.end.clone()
+    /// That it has ended, as it stands.
+    pub(super) fn ended(&self) -> Event {
+        Event::Run(self.number(), RunEvent::Ended(self.end.clone()))
     }
 
     pub(super) fn next_event(&self, patience: Duration) -> Time {
@@ -234,7 +213,7 @@ impl Run {
                 None => return,
                 Some(Burst::Train(number, train)) => {
                     for index in 0..u32::from(train.up) {
-                        self.send_probe(now, Kind::Train, number, index, &train, sender);
+                        sender.probe(now, Kind::Train, self.number(), number, index, &train);
                     }
                     sent += usize::from(train.up);
                     self.last_train = Some((number, train.down));
@@ -253,15 +232,7 @@ impl Run {
                         down_bytes: 0,
                         gap_ns: None,
                     };
-                    self.send_probe(now, Kind::Saturation, 0, index, &lone, sender);
-                    if self.traffic.is_adaptive() {
-                        self.recent.push_back((index, now));
-                        while let Some((_, sent)) = self.recent.front()
-                            && now.since(*sent) > REMEMBERED
-                        {
-                            self.recent.pop_front();
-                        }
-                    }
+                    sender.probe(now, Kind::Saturation, self.number(), 0, index, &lone);
                     sent += 1;
                 }
             }
@@ -276,41 +247,6 @@ impl Run {
             self.fetcher
                 .pause(now, next.since(now), session.repeat_after());
         }
-    }
-
-    fn send_probe(
-        &self,
-        now: Time,
-        kind: Kind,
-        number: u32,
-        index: u32,
-        train: &Train,
-        sender: &mut Sender<'_>,
-    ) {
-        let bytes = train.up_bytes.max(sender.least_bytes);
-        let probe = Probe {
-            run: self.number(),
-            train: number,
-            index,
-            answer_packets: train.down,
-            answer_bytes: if train.down > 0 {
-                train.down_bytes.max(sender.least_bytes)
-            } else {
-                0
-            },
-            sent_ns: now.as_nanos(),
-        };
-        let payload = usize::from(bytes - sender.overhead);
-        sender
-            .session
-            .seal_probe(kind, &probe, payload, sender.outbox);
-        sender.departures.push(Event::Sent {
-            run: self.number(),
-            train: number,
-            index,
-            bytes,
-            at: now,
-        });
     }
 
     fn fetch(&mut self, now: Time, sender: &mut Sender<'_>) {
@@ -371,10 +307,7 @@ impl Run {
                     if self.request.workload.is_trains() {
                         self.fetcher.ask_in_pauses(now);
                     }
-                    events.push(Event::Began {
-                        run: self.number(),
-                        at: now,
-                    });
+                    events.push(Event::Run(self.number(), RunEvent::Began(now)));
                 }
                 Err(_) => {
                     self.end.at = now;
@@ -387,8 +320,8 @@ impl Run {
                 let saturation = self.saturation.as_mut();
                 let span = Duration::from_nanos(*for_ns);
                 if let Some(from) = saturation.and_then(|it| it.granted(span, now)) {
-                    let until = now;
-                    events.push(Event::Paused { run, from, until });
+                    let pause = Pause { from, until: now };
+                    events.push(Event::Run(run, RunEvent::Paused(pause)));
                 }
             }
             (Request::Stop { .. }, Phase::Stopping) => {
@@ -408,27 +341,10 @@ impl Run {
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
         self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
-            self.hear_of(&report, now);
+            self.traffic.heard(now, &report.arrivals);
             for arrival in report.arrivals {
                 self.heard = now;
-                events.push(Event::ArrivedUplink {
-                    run: self.number(),
-                    arrival,
-                });
-            }
-        }
-    }
-
-    /// Tells an adaptive saturation of its packets that have arrived.
-    fn hear_of(&mut self, report: &Report, now: Time) {
-        for arrival in &report.arrivals {
-            let Some((first, _)) = self.recent.front() else {
-                return;
-            };
-            let place = arrival.index.wrapping_sub(*first) as usize;
-            if let Some((index, sent)) = self.recent.get(place) {
-                let (sent_ns, arrived_ns) = (sent.as_nanos() as i64, arrival.arrived_ns as i64);
-                self.traffic.arrived(now, *index, sent_ns, arrived_ns);
+                events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
             }
         }
     }
@@ -460,13 +376,16 @@ impl Run {
         if let Some(saturation) = &mut self.saturation {
             saturation.arrived(probe, at);
         }
-        events.push(Event::ArrivedDownlink {
-            run: self.number(),
+        let reception = Reception {
             train: probe.train,
             index: probe.index,
             bytes,
             sent_ns: probe.sent_ns,
             at,
-        });
+        };
+        events.push(Event::Run(
+            self.number(),
+            RunEvent::ArrivedDownlink(reception),
+        ));
     }
 }

@@ -3,7 +3,7 @@
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::errand::{Errands, same_saturation};
-use super::run::Sender;
+use super::sender::Sender;
 use super::session::Session;
 use super::traffic::keeper;
 use crate::plan::Saturation;

@@ -330,7 +330,7 @@ fn what_the_server_had_no_room_for_while_a_run_went_on_is_told() {
     }
     world.run_until(Time::from_millis(8_000));
     let overflows = world.events.iter().find_map(|event| match event {
-        Event::Ended { end, .. } => Some(end.overflows),
+        Event::Run(_, RunEvent::Ended(end)) => Some(end.overflows),
         _ => None,
     });
     assert_eq!(overflows, Some(3));
@@ -373,7 +373,7 @@ fn a_server_that_was_started_again_ends_the_run_and_lets_another_begin() {
     world.server = Server::new(&Secret::new([7; 32]), Limits::default(), &[10; 32]);
     world.run_until(Time::from_millis(12_000));
     let ended = world.events.iter().find_map(|event| match event {
-        Event::Ended { end, .. } => Some(end.complete),
+        Event::Run(_, RunEvent::Ended(end)) => Some(end.complete),
         _ => None,
     });
     assert_eq!(ended, Some(false));

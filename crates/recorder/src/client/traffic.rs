@@ -1,11 +1,17 @@
 //! What a run sends, and when.
 
+use std::collections::VecDeque;
+
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::TimedTrain;
 use crate::plan::{Saturation, Train, TrainPlan};
+use crate::wire::Arrival;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
+
+/// Arrivals that are told of later tell nothing of the queue.
+const REMEMBERED: Duration = Duration::from_secs(15);
 
 /// What a run sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +78,11 @@ pub(super) enum Traffic {
         next: usize,
     },
     Fixed(FixedRateSaturator),
-    Adaptive(AdaptiveSaturator),
+    Adaptive {
+        saturator: AdaptiveSaturator,
+        /// Packets that were sent of late, in order, and when.
+        recent: VecDeque<(u32, Time)>,
+    },
     Silence,
 }
 
@@ -94,7 +104,10 @@ impl Traffic {
                 }
                 Some(adaptive @ Saturation::Adaptive { .. }) => {
                     keeper(adaptive, *bytes, fastest, start).map_or(Self::Silence, |keeper| {
-                        Self::Adaptive(AdaptiveSaturator::new(keeper, *bytes, start, end))
+                        Self::Adaptive {
+                            saturator: AdaptiveSaturator::new(keeper, *bytes, start, end),
+                            recent: VecDeque::new(),
+                        }
                     })
                 }
             },
@@ -111,21 +124,26 @@ impl Traffic {
                 next,
             } => trains.get(*next).map(|timed| *start + timed.at),
             Self::Fixed(saturator) => saturator.next_event(),
-            Self::Adaptive(saturator) => saturator.next_event(),
+            Self::Adaptive { saturator, .. } => saturator.next_event(),
             Self::Silence => None,
         }
     }
 
-    /// Takes news of an arrival; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
-    pub(super) fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
-        if let Self::Adaptive(saturator) = self {
-            saturator.arrived(now, index, sent_ns, arrived_ns);
+    /// Takes news of packets that have arrived; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
+    pub(super) fn heard(&mut self, now: Time, arrivals: &[Arrival]) {
+        let Self::Adaptive { saturator, recent } = self else {
+            return;
+        };
+        let Some(&(first, _)) = recent.front() else {
+            return;
+        };
+        for arrival in arrivals {
+            let place = arrival.index.wrapping_sub(first) as usize;
+            if let Some((index, sent)) = recent.get(place) {
+                let (sent_ns, arrived_ns) = (sent.as_nanos() as i64, arrival.arrived_ns as i64);
+                saturator.arrived(now, *index, sent_ns, arrived_ns);
+            }
         }
-    }
-
-    /// Whether it wants to hear of arrivals.
-    pub(super) fn is_adaptive(&self) -> bool {
-        matches!(self, Self::Adaptive(_))
     }
 
     pub(super) fn emit(&mut self, now: Time) -> Option<Burst> {
@@ -146,7 +164,16 @@ impl Traffic {
                 Some(Burst::Train(*next as u32 - 1, timed.train))
             }
             Self::Fixed(saturator) => saturator.emit(now).map(Burst::Packet),
-            Self::Adaptive(saturator) => saturator.emit(now).map(Burst::Packet),
+            Self::Adaptive { saturator, recent } => {
+                let index = saturator.emit(now)?;
+                recent.push_back((index, now));
+                while let Some((_, sent)) = recent.front()
+                    && now.since(*sent) > REMEMBERED
+                {
+                    recent.pop_front();
+                }
+                Some(Burst::Packet(index))
+            }
             Self::Silence => None,
         }
     }

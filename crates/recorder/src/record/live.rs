@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Time};
 use serde::Serialize;
 
-use crate::client::{Event, Role};
+use crate::client::{Event, Role, RunEvent};
 
 /// Trains whose answers may still come.
 const TRAINS: usize = 256;
@@ -82,35 +82,24 @@ impl Live {
     /// Something happened.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Sent {
-                run,
-                train,
-                index,
-                at,
-                ..
-            } => {
+            Event::Run(run, RunEvent::Sent(departure)) => {
                 self.sent += 1;
-                if *index == 0 && self.roles.get(run) == Some(&Role::Light) {
-                    self.trains.insert((*run, *train), *at);
+                if departure.index == 0 && self.roles.get(run) == Some(&Role::Light) {
+                    self.trains.insert((*run, departure.train), departure.at);
                     if self.trains.len() > TRAINS {
                         self.trains.pop_first();
                     }
                 }
             }
-            Event::ArrivedUplink { run, arrival } => {
+            Event::Run(run, RunEvent::ArrivedUplink(arrival)) => {
                 self.arrived += 1;
                 self.count(*run, 0, arrival.bytes);
             }
-            Event::ArrivedDownlink {
-                run,
-                train,
-                bytes,
-                at,
-                ..
-            } => {
-                self.count(*run, 1, *bytes);
-                if let Some(sent) = self.trains.remove(&(*run, *train)) {
-                    self.round_trips.push((*at - sent).as_secs_f64() * 1e3);
+            Event::Run(run, RunEvent::ArrivedDownlink(reception)) => {
+                self.count(*run, 1, reception.bytes);
+                if let Some(sent) = self.trains.remove(&(*run, reception.train)) {
+                    self.round_trips
+                        .push((reception.at - sent).as_secs_f64() * 1e3);
                 }
             }
             Event::Silent => self.silent = true,

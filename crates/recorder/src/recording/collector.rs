@@ -39,81 +39,20 @@ impl Collector {
     /// Something happened. Events of runs that are not known are ignored.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Began { run, at } => {
-                self.last = self.last.max(*at);
+            Event::Clock(answer) => {
+                let (asked, at) = (since(self.zero, answer.asked), since(self.zero, answer.at));
+                self.past.uplink(asked, answer.received_ns as i64);
+                self.past.downlink(answer.sent_ns as i64, at);
+            }
+            Event::Run(run, event) => {
+                if let Some(at) = event.at() {
+                    self.last = self.last.max(at);
+                }
                 if let Some(run) = self.runs.get_mut(run) {
-                    run.began = Some(*at);
+                    run.take(event);
                 }
             }
-            Event::Sent {
-                run,
-                train,
-                index,
-                bytes,
-                at,
-            } => {
-                self.last = self.last.max(*at);
-                if let Some(run) = self.runs.get_mut(run) {
-                    run.sent(*train, *index, *bytes, *at);
-                }
-            }
-            Event::ArrivedUplink { run, arrival } => {
-                if let Some(packet) = self
-                    .runs
-                    .get_mut(run)
-                    .and_then(|run| run.find(arrival.train, arrival.index))
-                {
-                    let first = packet.arrived.unwrap_or(u64::MAX).min(arrival.arrived_ns);
-                    packet.arrived = Some(first);
-                    packet.copies = packet.copies.saturating_add(1);
-                }
-            }
-            Event::ArrivedDownlink {
-                run,
-                train,
-                index,
-                bytes,
-                sent_ns,
-                at,
-            } => {
-                self.last = self.last.max(*at);
-                if let Some(slot) = self
-                    .runs
-                    .get_mut(run)
-                    .and_then(|run| run.slot(*train, *index))
-                {
-                    slot.bytes = *bytes;
-                    slot.sent = *sent_ns;
-                    slot.arrived = Some(slot.arrived.unwrap_or(Time::MAX).min(*at));
-                    slot.copies = slot.copies.saturating_add(1);
-                }
-            }
-            Event::Clock {
-                asked,
-                received_ns,
-                sent_ns,
-                at,
-            } => {
-                self.past
-                    .uplink(since(self.zero, *asked), *received_ns as i64);
-                self.past.downlink(*sent_ns as i64, since(self.zero, *at));
-            }
-            Event::Paused { run, from, until } => {
-                if let Some(run) = self.runs.get_mut(run) {
-                    run.paused.push((*from, *until));
-                }
-            }
-            Event::Ended { run, end } => {
-                self.last = self.last.max(end.at);
-                if let Some(run) = self.runs.get_mut(run) {
-                    run.end = Some(end.clone());
-                }
-            }
-            Event::Connected(_)
-            | Event::Silent
-            | Event::Resumed
-            | Event::Rejected(_)
-            | Event::RoundTrip(_) => {}
+            _ => {}
         }
     }
 

@@ -7,12 +7,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use cellbed_link::Time;
-
-use super::description::{Head, SignalSample};
-use super::run::RunPlan;
-use crate::client::{Event, RunEnd};
-use crate::wire::Arrival;
+use super::description::Head;
+use super::entry::Entry;
+use super::error::RecordingError;
+use super::field::{Field, Fields};
 
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
@@ -24,60 +22,6 @@ const BLOCK: usize = 1 << 18;
 
 /// Longer blocks are no blocks.
 const LONGEST: usize = 1 << 24;
-
-/// What is wrong with a recording on disk.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
-    /// The file system refuses.
-    #[error("cannot {what} {}: {source}", path.display())]
-    File {
-        /// What was tried, such as `write`.
-        what: &'static str,
-        /// Of which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// There is something already.
-    #[error("{}: there is something already; choose another name for the recording", .0.display())]
-    Occupied(PathBuf),
-    /// A recording that was broken off.
-    #[error("{}: a recording that was broken off is there; `cellbed-recorder pack` it, and choose another name", .0.display())]
-    Unpacked(PathBuf),
-    /// A recorder still writes it.
-    #[error("{}: it is still being recorded; wait for its end, or stop that recorder with Ctrl-C", .0.display())]
-    BeingWritten(PathBuf),
-    /// Nothing to pack.
-    #[error("{}: there is no journal to pack; {}", .0.display(), if .0.join("recording.json").exists() { "it is packed already" } else { "it is no recording" })]
-    NoJournal(PathBuf),
-    /// Not a journal.
-    #[error("{}: this is no journal of this version of the recorder", .0.display())]
-    Foreign(PathBuf),
-    /// A journal that ends before anything was sent.
-    #[error("{}: nothing was recorded", .0.display())]
-    Empty(PathBuf),
-    /// The tables cannot be made.
-    #[error("cannot write {}: {source}", path.display())]
-    Parquet {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: parquet::errors::ParquetError,
-    },
-}
-
-/// One thing that happened.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    /// A run has been asked for.
-    Run(RunPlan),
-    /// A path has learnt something.
-    Event(Event),
-    /// A modem was asked.
-    Signal(SignalSample),
-    /// This machine lost packets that the network had delivered, as many so far.
-    Overflows(u64),
-}
 
 /// Whether a directory has a journal that is to be packed.
 pub fn has_journal(folder: &Path) -> bool {
@@ -127,7 +71,7 @@ impl JournalWriter {
 
     /// Adds an entry. Events of which nothing can be learnt later are left out.
     pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
-        encode(entry, &mut self.block);
+        entry.put(&mut self.block);
         match self.block.len() {
             BLOCK.. => self.flush(),
             _ => Ok(()),
@@ -220,9 +164,9 @@ impl Iterator for JournalReader {
             self.block = next_block(&mut self.input)?;
             self.position = 0;
         }
-        let mut fields = Fields(&self.block[self.position..]);
-        let entry = decode(&mut fields)?;
-        self.position = self.block.len() - fields.0.len();
+        let mut fields = Fields::new(&self.block[self.position..]);
+        let entry = Entry::take(&mut fields)?;
+        self.position = self.block.len() - fields.left();
         Some(entry)
     }
 }
@@ -236,8 +180,8 @@ fn is_ours(file: &File) -> bool {
 fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     input.read_exact(&mut head).ok()?;
-    let mut fields = Fields(&head);
-    let (length, expected) = (fields.u32()? as usize, fields.u32()?);
+    let mut fields = Fields::new(&head);
+    let (length, expected) = (u32::take(&mut fields)? as usize, u32::take(&mut fields)?);
     if length > LONGEST {
         return None;
     }
@@ -251,215 +195,4 @@ fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     })
-}
-
-const RUN: u8 = 1;
-const BEGAN: u8 = 2;
-const SENT: u8 = 3;
-const UPLINK: u8 = 4;
-const DOWNLINK: u8 = 5;
-const PAUSED: u8 = 6;
-const ENDED: u8 = 7;
-const SIGNAL: u8 = 8;
-const OVERFLOWS: u8 = 9;
-const CLOCK: u8 = 10;
-
-fn encode(entry: &Entry, out: &mut Vec<u8>) {
-    let mut put = |kind: u8, fields: &[&[u8]]| {
-        out.push(kind);
-        fields.iter().for_each(|field| out.extend_from_slice(field));
-    };
-    let le = u32::to_le_bytes;
-    let time = |at: &Time| at.as_nanos().to_le_bytes();
-    match entry {
-        Entry::Run(plan) => put_json(RUN, plan, out),
-        Entry::Signal(sample) => put_json(SIGNAL, sample, out),
-        Entry::Overflows(count) => put(OVERFLOWS, &[&count.to_le_bytes()]),
-        Entry::Event(event) => match event {
-            Event::Began { run, at } => put(BEGAN, &[&le(*run), &time(at)]),
-            Event::Sent {
-                run,
-                train,
-                index,
-                bytes,
-                at,
-            } => {
-                let bytes = bytes.to_le_bytes();
-                put(
-                    SENT,
-                    &[&le(*run), &le(*train), &le(*index), &bytes, &time(at)],
-                );
-            }
-            Event::ArrivedUplink { run, arrival } => {
-                let (bytes, at) = (
-                    arrival.bytes.to_le_bytes(),
-                    arrival.arrived_ns.to_le_bytes(),
-                );
-                let (train, index) = (le(arrival.train), le(arrival.index));
-                put(UPLINK, &[&le(*run), &train, &index, &bytes, &at]);
-            }
-            Event::ArrivedDownlink {
-                run,
-                train,
-                index,
-                bytes,
-                sent_ns,
-                at,
-            } => {
-                let (bytes, sent) = (bytes.to_le_bytes(), sent_ns.to_le_bytes());
-                let fields: [&[u8]; 6] = [
-                    &le(*run),
-                    &le(*train),
-                    &le(*index),
-                    &bytes,
-                    &sent,
-                    &time(at),
-                ];
-                put(DOWNLINK, &fields);
-            }
-            Event::Clock {
-                asked,
-                received_ns,
-                sent_ns,
-                at,
-            } => {
-                let (received, sent) = (received_ns.to_le_bytes(), sent_ns.to_le_bytes());
-                put(CLOCK, &[&time(asked), &received, &sent, &time(at)]);
-            }
-            Event::Paused { run, from, until } => {
-                put(PAUSED, &[&le(*run), &time(from), &time(until)])
-            }
-            Event::Ended { run, end } => {
-                let counts = [
-                    end.saturation_sent,
-                    end.withheld,
-                    end.unrecorded,
-                    end.overflows,
-                ]
-                .map(le)
-                .concat();
-                put(
-                    ENDED,
-                    &[
-                        &le(*run),
-                        &time(&end.at),
-                        &[u8::from(end.complete)],
-                        &counts,
-                    ],
-                );
-            }
-            Event::Connected(_)
-            | Event::Silent
-            | Event::Resumed
-            | Event::Rejected(_)
-            | Event::RoundTrip(_) => {}
-        },
-    }
-}
-
-fn put_json(kind: u8, value: &impl serde::Serialize, out: &mut Vec<u8>) {
-    let json = serde_json::to_vec(value).unwrap_or_default();
-    out.push(kind);
-    out.extend_from_slice(&(json.len() as u32).to_le_bytes());
-    out.extend_from_slice(&json);
-}
-
-/// Takes fields off the front of a block; `None` if there are too few bytes.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*field)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn time(&mut self) -> Option<Time> {
-        self.u64().map(Time::from_nanos)
-    }
-
-    fn json<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
-        let length = self.u32()? as usize;
-        let (json, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        serde_json::from_slice(json).ok()
-    }
-}
-
-/// The next entry; `None` at the end of a block, and where it cannot be understood.
-fn decode(fields: &mut Fields<'_>) -> Option<Entry> {
-    let event = match fields.u8()? {
-        RUN => return fields.json().map(Entry::Run),
-        SIGNAL => return fields.json().map(Entry::Signal),
-        OVERFLOWS => return fields.u64().map(Entry::Overflows),
-        BEGAN => Event::Began {
-            run: fields.u32()?,
-            at: fields.time()?,
-        },
-        SENT => Event::Sent {
-            run: fields.u32()?,
-            train: fields.u32()?,
-            index: fields.u32()?,
-            bytes: fields.u16()?,
-            at: fields.time()?,
-        },
-        UPLINK => Event::ArrivedUplink {
-            run: fields.u32()?,
-            arrival: Arrival {
-                train: fields.u32()?,
-                index: fields.u32()?,
-                bytes: fields.u16()?,
-                arrived_ns: fields.u64()?,
-            },
-        },
-        DOWNLINK => Event::ArrivedDownlink {
-            run: fields.u32()?,
-            train: fields.u32()?,
-            index: fields.u32()?,
-            bytes: fields.u16()?,
-            sent_ns: fields.u64()?,
-            at: fields.time()?,
-        },
-        CLOCK => Event::Clock {
-            asked: fields.time()?,
-            received_ns: fields.u64()?,
-            sent_ns: fields.u64()?,
-            at: fields.time()?,
-        },
-        PAUSED => Event::Paused {
-            run: fields.u32()?,
-            from: fields.time()?,
-            until: fields.time()?,
-        },
-        ENDED => Event::Ended {
-            run: fields.u32()?,
-            end: RunEnd {
-                at: fields.time()?,
-                complete: fields.u8()? != 0,
-                saturation_sent: fields.u32()?,
-                withheld: fields.u32()?,
-                unrecorded: fields.u32()?,
-                overflows: fields.u32()?,
-                refusal: None,
-            },
-        },
-        _ => return None,
-    };
-    Some(Entry::Event(event))
 }

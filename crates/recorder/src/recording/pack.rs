@@ -8,7 +8,9 @@ use cellbed_link::{Duration, Time};
 
 use super::collector::Collector;
 use super::description::{Clocks, Counts, Description, SignalSample, Span};
-use super::journal::{self, Entry, JournalReader, RecordingError};
+use super::entry::Entry;
+use super::error::RecordingError;
+use super::journal::{self, JournalReader};
 use super::parquet_file;
 use crate::client::Role;
 use crate::packet::PacketRecord;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::settling::Settling;
 use crate::calibration::TimedTrain;
-use crate::client::{Role, RunEnd, Workload};
+use crate::client::{Departure, Pause, Role, RunEnd, RunEvent, Workload};
 use crate::clock::{ClockEstimate, ClockEstimator};
 use crate::packet::PacketRecord;
 use crate::plan::{Saturation, Train, TrainPlan};
@@ -80,37 +80,37 @@ impl RunPlan {
 /// A run, as far as it is known.
 pub(super) struct Run {
     plan: RunPlan,
-    pub(super) began: Option<Time>,
-    pub(super) paused: Vec<(Time, Time)>,
+    began: Option<Time>,
+    paused: Vec<Pause>,
     /// In order of (train, index), as they were sent.
     uplink: Vec<Sent>,
     /// Where each train begins in `uplink`.
     starts: Vec<usize>,
     /// Packets of the server, by train; a saturation is train 0.
     downlink: BTreeMap<u32, Vec<Slot>>,
-    pub(super) end: Option<RunEnd>,
+    end: Option<RunEnd>,
 }
 
 /// A packet of the client.
 #[derive(Clone, Copy)]
-pub(super) struct Sent {
+struct Sent {
     train: u32,
     index: u32,
     bytes: u16,
     at: Time,
     /// On the server's clock.
-    pub(super) arrived: Option<u64>,
-    pub(super) copies: u8,
+    arrived: Option<u64>,
+    copies: u8,
 }
 
 /// A packet of the server.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    pub(super) bytes: u16,
+struct Slot {
+    bytes: u16,
     /// On the server's clock.
-    pub(super) sent: u64,
-    pub(super) arrived: Option<Time>,
-    pub(super) copies: u8,
+    sent: u64,
+    arrived: Option<Time>,
+    copies: u8,
 }
 
 /// What became of a run's packets.
@@ -202,7 +202,38 @@ impl Run {
         })
     }
 
-    pub(super) fn sent(&mut self, train: u32, index: u32, bytes: u16, at: Time) {
+    /// Something happened in it.
+    pub(super) fn take(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Began(at) => self.began = Some(*at),
+            RunEvent::Sent(departure) => self.sent(departure),
+            RunEvent::ArrivedUplink(arrival) => {
+                if let Some(packet) = self.find(arrival.train, arrival.index) {
+                    let first = packet.arrived.unwrap_or(u64::MAX).min(arrival.arrived_ns);
+                    packet.arrived = Some(first);
+                    packet.copies = packet.copies.saturating_add(1);
+                }
+            }
+            RunEvent::ArrivedDownlink(reception) => {
+                if let Some(slot) = self.slot(reception.train, reception.index) {
+                    slot.bytes = reception.bytes;
+                    slot.sent = reception.sent_ns;
+                    slot.arrived = Some(slot.arrived.unwrap_or(Time::MAX).min(reception.at));
+                    slot.copies = slot.copies.saturating_add(1);
+                }
+            }
+            RunEvent::Paused(pause) => self.paused.push(*pause),
+            RunEvent::Ended(end) => self.end = Some(end.clone()),
+        }
+    }
+
+    fn sent(&mut self, departure: &Departure) {
+        let Departure {
+            train,
+            index,
+            bytes,
+            at,
+        } = *departure;
         if index == 0 && self.starts.len() == train as usize {
             self.starts.push(self.uplink.len());
         }
@@ -216,13 +247,13 @@ impl Run {
         });
     }
 
-    pub(super) fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
+    fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
         let start = *self.starts.get(train as usize)?;
         let packet = self.uplink.get_mut(start + index as usize)?;
         (packet.train == train && packet.index == index).then_some(packet)
     }
 
-    pub(super) fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
+    fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
         if index >= MOST_PACKETS {
             return None;
         }
@@ -319,7 +350,7 @@ impl Run {
     fn spans(&self, began: Time, ended: Time, zero: Time) -> Vec<(i64, i64)> {
         let mut spans = Vec::new();
         let mut start = began;
-        for (from, until) in &self.paused {
+        for Pause { from, until } in &self.paused {
             spans.push((start, *from));
             start = *until;
         }

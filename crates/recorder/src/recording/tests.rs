@@ -5,7 +5,7 @@ use cellbed_link::Time;
 
 use super::journal::JournalReader;
 use super::*;
-use crate::client::{Event, Role, RunEnd};
+use crate::client::{Departure, Event, Reception, Role, RunEnd, RunEvent};
 use crate::plan::Train;
 use crate::wire::Arrival;
 
@@ -49,61 +49,54 @@ fn plan(number: u32) -> Entry {
     })
 }
 
+fn in_run(event: RunEvent) -> Entry {
+    Entry::Event(Event::Run(1, event))
+}
+
 fn sent(train: u32, index: u32, millisecond: f64) -> Entry {
-    Entry::Event(Event::Sent {
-        run: 1,
+    in_run(RunEvent::Sent(Departure {
         train,
         index,
         bytes: 1400,
         at: at(millisecond),
-    })
+    }))
 }
 
 /// At the server, 10 ms after `millisecond`.
 fn reached(train: u32, index: u32, millisecond: f64) -> Entry {
-    Entry::Event(Event::ArrivedUplink {
-        run: 1,
-        arrival: Arrival {
-            train,
-            index,
-            bytes: 1400,
-            arrived_ns: at(millisecond + 10.0).as_nanos() + AHEAD,
-        },
-    })
+    in_run(RunEvent::ArrivedUplink(Arrival {
+        train,
+        index,
+        bytes: 1400,
+        arrived_ns: at(millisecond + 10.0).as_nanos() + AHEAD,
+    }))
 }
 
 /// Sent by the server at `millisecond`, here 10 ms later.
 fn answered(train: u32, index: u32, millisecond: f64) -> Entry {
-    Entry::Event(Event::ArrivedDownlink {
-        run: 1,
+    in_run(RunEvent::ArrivedDownlink(Reception {
         train,
         index,
         bytes: 1400,
         sent_ns: at(millisecond).as_nanos() + AHEAD,
         at: at(millisecond + 10.0),
-    })
+    }))
 }
 
 fn ended(complete: bool, millisecond: f64) -> Entry {
-    Entry::Event(Event::Ended {
-        run: 1,
-        end: RunEnd {
-            at: at(millisecond),
-            complete,
-            saturation_sent: 0,
-            withheld: 0,
-            unrecorded: 0,
-            overflows: 0,
-            refusal: None,
-        },
-    })
+    in_run(RunEvent::Ended(RunEnd {
+        at: at(millisecond),
+        complete,
+        saturation_sent: 0,
+        withheld: 0,
+        unrecorded: 0,
+        overflows: 0,
+        refusal: None,
+    }))
 }
 
 fn began() -> Entry {
-    Entry::Event(Event::Began {
-        run: 1,
-        at: at(1.0),
-    })
+    in_run(RunEvent::Began(at(1.0)))
 }
 
 fn journal(folder: &Path, entries: &[Entry]) {
@@ -184,7 +177,7 @@ fn what_the_server_had_no_room_for_is_warned_of() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("recording");
     let mut end = ended(true, 100.0);
-    if let Entry::Event(Event::Ended { end, .. }) = &mut end {
+    if let Entry::Event(Event::Run(_, RunEvent::Ended(end))) = &mut end {
         end.overflows = 3;
     }
     journal(

@@ -8,6 +8,7 @@ mod congestion;
 mod flight;
 mod ranges;
 mod receiver;
+mod reduction;
 mod room;
 mod round_trip;
 mod segment;

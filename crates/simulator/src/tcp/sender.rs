@@ -5,6 +5,7 @@ use cellbed_link::{Duration, Time};
 use super::Tcp;
 use super::congestion::{Progress, Window};
 use super::flight::{Flight, News};
+use super::reduction::Reduction;
 use super::round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION, RoundTrip};
 use super::segment::Acknowledgement;
 use super::usage::Usage;
@@ -62,14 +63,6 @@ enum State {
         since: Time,
         before: (f64, f64),
     },
-}
-
-/// Proportional rate reduction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Reduction {
-    before: f64,
-    delivered: f64,
-    sent: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +154,7 @@ impl Sender {
         };
         if span.is_some() {
             if let State::Recovery { reduction, .. } = &mut self.state {
-                reduction.sent += 1.0;
+                reduction.sent();
             }
             self.last_sent = Some(now);
             if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Grace))) {
@@ -260,7 +253,7 @@ impl Sender {
                 self.window.set(threshold);
             }
             State::Recovery { reduction, .. } => {
-                reduction.delivered += news.segments as f64;
+                reduction.delivered(news);
                 let reduction = *reduction;
                 self.reduce(reduction, news, lost);
             }
@@ -281,14 +274,10 @@ impl Sender {
     }
 
     fn enter_recovery(&mut self, news: &News) {
-        let before = self.window.segments() as f64;
+        let before = self.window.segments();
         self.window.reduce();
         self.probe = None;
-        let reduction = Reduction {
-            before,
-            delivered: news.segments as f64,
-            sent: 0.0,
-        };
+        let reduction = Reduction::new(before, news);
         self.state = State::Recovery {
             end: self.next,
             reduction,
@@ -296,21 +285,11 @@ impl Sender {
         self.reduce(reduction, news, 1);
     }
 
-    /// Sets the window to what may be sent now (RFC 6937 §3.1, with the slow start reduction bound).
+    /// Sets the window to what may be sent now.
     fn reduce(&mut self, reduction: Reduction, news: &News, lost: u64) {
-        let flying = self.flight.flying() as f64;
-        let threshold = self.window.threshold();
-        let allowed = if flying > threshold {
-            (reduction.delivered * threshold / reduction.before).ceil() - reduction.sent
-        } else {
-            let mut bound = (reduction.delivered - reduction.sent).max(news.segments as f64);
-            if news.advanced && lost == 0 {
-                bound += 1.0;
-            }
-            bound.min(threshold - flying)
-        };
-        let least = if reduction.sent == 0.0 { 1.0 } else { 0.0 };
-        self.window.set(flying + allowed.max(least));
+        let (flying, threshold) = (self.flight.flying(), self.window.threshold());
+        let window = reduction.window(flying, threshold, news, lost);
+        self.window.set(window);
     }
 
     /// RFC 8985 §7.4.

@@ -1,74 +1,24 @@
-//! The models of a configuration, and the steps they stand for, handed on as they are read.
+//! The models of a configuration, handed on as steps as they are read.
 
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::amounts::{Bandwidth, Megabits, Millis, Span};
-use crate::error::{ImportError, Result as ImportResult, shown};
+use super::amounts::{Bandwidth, Span};
+use super::expansion::{Expansion, Step};
+use super::patterns::{Repeated, Samples};
+use crate::error::shown;
 
 /// Steps of a pattern inside another that are held in memory.
 const MOST_HELD: usize = 1 << 20;
-/// Steps that a file may stand for.
-const MOST_STEPS: u64 = 1 << 24;
-
-/// What holds for a while.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
-    /// bit/s.
-    Bandwidth(f64),
-    /// ns.
-    Delay(i64),
-}
-
-/// Takes a step and how long it lasts, ns.
-pub(super) type Take<'a> = &'a mut dyn FnMut(Step, i64) -> ImportResult<()>;
-
-/// Where the steps of a file go.
-pub(super) struct Expansion<'a> {
-    take: Take<'a>,
-    failure: &'a mut Option<ImportError>,
-    notes: &'a mut Vec<String>,
-    steps: u64,
-}
-
-impl<'a> Expansion<'a> {
-    pub(super) fn new(
-        take: Take<'a>,
-        failure: &'a mut Option<ImportError>,
-        notes: &'a mut Vec<String>,
-    ) -> Self {
-        Self {
-            take,
-            failure,
-            notes,
-            steps: 0,
-        }
-    }
-
-    fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
-        self.steps += 1;
-        if self.steps > MOST_STEPS {
-            return Err(E::custom(format!(
-                "it stands for more than {MOST_STEPS} steps"
-            )));
-        }
-        (self.take)(step, duration_ns).map_err(|error| {
-            let told = error.to_string();
-            *self.failure = Some(error);
-            E::custom(told)
-        })
-    }
-}
-
 /// A model that is being read.
 pub(super) struct Model<'a, 'b> {
-    out: &'b mut Expansion<'a>,
+    pub(super) out: &'b mut Expansion<'a>,
     /// Where steps wait that are to be repeated.
-    held: Option<&'b mut Vec<(Step, i64)>>,
+    pub(super) held: Option<&'b mut Vec<(Step, i64)>>,
     /// Whether it is all of the file.
-    whole: bool,
+    pub(super) whole: bool,
 }
 
 impl<'a, 'b> Model<'a, 'b> {
@@ -80,7 +30,7 @@ impl<'a, 'b> Model<'a, 'b> {
         }
     }
 
-    fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
+    pub(super) fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
         if duration_ns == 0 {
             return Ok(()); // as in netem-trace, it is passed over
         }
@@ -96,7 +46,8 @@ impl<'a, 'b> Model<'a, 'b> {
         }
     }
 
-    fn inner(&mut self) -> Model<'a, '_> {
+    /// For a model within it.
+    pub(super) fn inner(&mut self) -> Model<'a, '_> {
         Model {
             out: &mut *self.out,
             held: self.held.as_deref_mut(),
@@ -243,190 +194,4 @@ struct Sawtooth {
     std_dev: Option<Bandwidth>,
     upper_noise_bound: Option<Bandwidth>,
     lower_noise_bound: Option<Bandwidth>,
-}
-
-/// The samples of a `TraceBwConfig`: a list, or an object with it as its `pattern`.
-struct Samples<'a, 'b>(Model<'a, 'b>);
-
-impl<'de> DeserializeSeed<'de> for Samples<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Samples<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list such as [[\"100ms\", [\"12Mbps\", \"24Mbps\"]], …]")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Sample(self.0.inner()))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            if key != "pattern" {
-                return Err(de::Error::unknown_field(&key, &["pattern"]));
-            }
-            map.next_value_seed(Samples(self.0.inner()))?;
-        }
-        Ok(())
-    }
-}
-
-/// A sample: a duration, and the rates that last so long each.
-struct Sample<'a, 'b>(Model<'a, 'b>);
-
-impl<'de> DeserializeSeed<'de> for Sample<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Sample<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a duration and its rates, such as [\"100ms\", [\"12Mbps\"]]")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Some(each) = list.next_element::<Millis>()? else {
-            return Err(de::Error::invalid_length(0, &self));
-        };
-        if list.next_element_seed(Rates(self.0, each.0))?.is_none() {
-            return Err(de::Error::custom(
-                "a sample has a duration and then a list of rates",
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// The rates of a sample, and how long each lasts, ns.
-struct Rates<'a, 'b>(Model<'a, 'b>, i64);
-
-impl<'de> DeserializeSeed<'de> for Rates<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Rates<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of rates")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(rate) = list.next_element::<Megabits>()? {
-            self.0.step(Step::Bandwidth(rate.0), self.1)?;
-        }
-        Ok(())
-    }
-}
-
-/// A pattern with a count: handed on as it is read where it is the whole file, else written out.
-struct Repeated<'a, 'b>(Model<'a, 'b>);
-
-impl<'de> DeserializeSeed<'de> for Repeated<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Repeated<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with a pattern and a count")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut model = self.0;
-        let mut held = Vec::new();
-        let mut count = 0_u64;
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "count" => count = map.next_value()?,
-                "pattern" => {
-                    let inner = Model {
-                        out: &mut *model.out,
-                        held: (!model.whole).then_some(&mut held),
-                        whole: false,
-                    };
-                    map.next_value_seed(Pattern(inner))?;
-                }
-                other => return Err(de::Error::unknown_field(other, &["pattern", "count"])),
-            }
-        }
-        if model.whole {
-            if count != 1 {
-                let turns = if count == 0 {
-                    "for ever".into()
-                } else {
-                    format!("{count} times")
-                };
-                model.out.notes.push(format!(
-                    "the pattern repeats {turns}: one turn was kept, as a replay repeats it"
-                ));
-            }
-            return Ok(());
-        }
-        if count == 0 {
-            return Err(de::Error::custom(
-                "a pattern inside another repeats for ever (count 0): what comes after it never would",
-            ));
-        }
-        if held.is_empty() {
-            return Ok(());
-        }
-        if (held.len() as u64).saturating_mul(count) > MOST_STEPS {
-            return Err(de::Error::custom(format!(
-                "it stands for more than {MOST_STEPS} steps"
-            )));
-        }
-        for _ in 0..count {
-            for &(step, duration) in &held {
-                model.step(step, duration)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The models of a pattern.
-struct Pattern<'a, 'b>(Model<'a, 'b>);
-
-impl<'de> DeserializeSeed<'de> for Pattern<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Pattern<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of models")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(self.0.inner())?.is_some() {}
-        Ok(())
-    }
 }

@@ -16,6 +16,8 @@ VERBS = {
     "gallery": "Write a page of the whole archive.",
     "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
     "fetch": "Download a public data set into the archive.",
+    "describe": "Change what an entry says of itself: place, operator, date …",
+    "rename": "Give an entry another name.",
     "rm": "Remove entries from the archive.",
     "verify": "Read every file and say which is not what was added.",
     "export": "Write an entry or a recording in the files of other programs.",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellbed.cli.traces import about_options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, duration
-from cellbed.units import significant
+from cellbed.readable import duration_words, rate_words
 
 if TYPE_CHECKING:
     from cellbed.traces.adding import Added
@@ -37,10 +38,6 @@ class _Missing(StrEnum):
     hold = "hold"
 
 
-def _said(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, show_default=False, metavar="TEXT")
-
-
 def add(
     files: Annotated[
         list[Path],
@@ -50,7 +47,7 @@ def add(
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, _said("What scenarios call it; left out: made of the files' names.")] = None,
+    name: Annotated[str | None, about.said("What scenarios call it; left out: made of the files' names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in place of an entry of that name.")] = False,
     as_format: Annotated[
         str | None, typer.Option("--as", help="Their format, where it cannot be told.", metavar="FORMAT")
@@ -58,20 +55,19 @@ def add(
     direction: Annotated[
         _Direction | None, typer.Option(help="Which direction a file is of, or which of its are wanted.")
     ] = None,
-    technology: Annotated[
-        str | None, _said("3g, 4g, 5g, 6g, wifi, fixed, satellite.", "--tech", "--technology")
-    ] = None,
-    band: Annotated[str | None, _said("low, mid, mmwave, or the band's number.")] = None,
-    operator: Annotated[str | None, _said("Whose network.")] = None,
-    place: Annotated[str | None, _said("Where.")] = None,
-    date: Annotated[str | None, _said("When: 2021, 2021-04-30, 2021-04-30T14:05; left out: as the files say.")] = None,
-    mobility: Annotated[str | None, _said("stationary, walking, driving, bus, train …")] = None,
-    obstacle: Annotated[str | None, _said("window, wall, body …")] = None,
-    method: Annotated[str | None, _said("How it was recorded.")] = None,
-    licence: Annotated[str | None, _said("Under what terms it may be used.", "--licence", "--license")] = None,
-    source: Annotated[str | None, _said("The address it was taken from.")] = None,
-    citation: Annotated[str | None, _said("What to cite.")] = None,
-    note: Annotated[str | None, _said("What else there is to know.")] = None,
+    technology: about.Technology = None,
+    band: about.Band = None,
+    operator: about.Operator = None,
+    place: about.Place = None,
+    date: about.Date = None,
+    begins: about.Begins = None,
+    mobility: about.Mobility = None,
+    obstacle: about.Obstacle = None,
+    method: about.Method = None,
+    licence: about.Licence = None,
+    source: about.Source = None,
+    citation: about.Citation = None,
+    note: about.Note = None,
     origin: Annotated[Origin, typer.Option(help="Whether a network was recorded.")] = Origin.recorded,
     column: Annotated[
         list[str] | None,
@@ -87,14 +83,14 @@ def add(
         int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="How long a table lasts.")
     ] = None,
     flow: Annotated[
-        str | None, _said("Of a capture: words of the flow, 'udp 10.0.0.2 :5201'; else the largest.")
+        str | None, about.said("Of a capture: words of the flow, 'udp 10.0.0.2 :5201'; else the largest.")
     ] = None,
     all_flows: Annotated[bool, typer.Option("--all-flows", help="Of a capture: all of them together.")] = False,
     each_packet: Annotated[
         bool, typer.Option("--each-packet", help="Of a capture: an opportunity for each packet, not each 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, _said("The mobile device: its address in a capture, client or server of iperf3.")
+        str | None, about.said("The mobile device: its address in a capture, client or server of iperf3.")
     ] = None,
     interval: Annotated[
         int | None, typer.Option(parser=duration, metavar="TIME", help="Between probes of a ping without stamps.")
@@ -110,7 +106,8 @@ def add(
 ) -> None:
     """Add a recording to the archive, whatever program made it.
 
-    What the files were taken for is said on standard error. The formats: docs/import-formats.md.
+    What the files were taken for is said on standard error. The date is theirs where they say one and you do not. The
+    formats: docs/import-formats.md.
 
     \b
     Examples:
@@ -129,13 +126,14 @@ def add(
     from cellbed.traces.importers import Options
     from cellbed.traces.importers.streams import is_stream, kept
 
-    about = described(
+    said = described(
         origin=origin.value,
         technology=technology,
         band=band,
         operator=operator,
         place=place,
         date=date,
+        begins=begins,
         mobility=mobility,
         obstacle=obstacle,
         method=method,
@@ -170,7 +168,7 @@ def add(
             what = named(importer.what)
             print(what, file=sys.stderr)
             with _progress(importer.work) as tell:
-                new = added(open_archive(), paths, importer, about, options, name=name, replace=replace, tell=tell)
+                new = added(open_archive(), paths, importer, said, options, name=name, replace=replace, tell=tell)
                 return what, new
         except TraceError as error:
             raise TraceError(named(str(error))) from None
@@ -216,10 +214,10 @@ def _print(done: Added) -> None:
         print(f"note: {note}", file=sys.stderr)
     for part, held in entry.parts.items():
         figures = held.statistics or {}
-        mean = f", mean {figures['mean_bit_s'] / 1e6:.2f} Mbit/s" if "mean_bit_s" in figures else ""
-        median = f", median {significant(figures['p50_ms'])} ms" if "p50_ms" in figures else ""
+        mean = f", mean {rate_words(figures['mean_bit_s'])}" if "mean_bit_s" in figures else ""
+        median = f", median {duration_words(figures['p50_ms'] / 1e3)}" if "p50_ms" in figures else ""
         use = f"  {entry.name}.{_ENDINGS[part]}" if part in _ENDINGS else ""
-        print(f"{part}: {held.duration_ns / 1e9:.1f} s{mean}{median}{use}")
+        print(f"{part}: {duration_words(held.duration_ns / 1e9)}{mean}{median}{use}")
     print(f"added {entry.name}: `cellbed traces show {entry.name}`")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entry_names
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_directions
 
 if TYPE_CHECKING:
     from cellbed.traces.series import Part
@@ -23,7 +23,12 @@ class _Part(StrEnum):
 
 def compare(
     names: Annotated[
-        list[str], typer.Argument(help="Entries of the archive.", show_default=False, autocompletion=entry_names)
+        list[str],
+        typer.Argument(
+            help="Entries of the archive, or directions of them.",
+            show_default=False,
+            autocompletion=entries_and_directions,
+        ),
     ],
     part: Annotated[_Part | None, typer.Option("--part", help="Only this part of them.", show_default=False)] = None,
     out: Annotated[

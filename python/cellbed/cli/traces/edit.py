@@ -44,6 +44,7 @@ def edit(
     from cellbed.traces import open_archive
     from cellbed.traces.operations import edit as make
     from cellbed.traces.operations import parse_step
+    from cellbed.units import DURATION
 
     with share_done() as told:
         parsed = [parse_step(step) for step in steps]
@@ -53,4 +54,5 @@ def edit(
         return
     for note in notes:
         print(note)
-    print(f"{entry.name}: {', '.join(f'{part} {held.duration_ns / 1e9:g} s' for part, held in entry.parts.items())}")
+    lasting = (f"{part} {DURATION.format(held.duration_ns)}" for part, held in entry.parts.items())
+    print(f"{entry.name}: {', '.join(lasting)}")

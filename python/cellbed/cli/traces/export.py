@@ -65,9 +65,13 @@ def export(
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
     from cellbed.recordings.export_entry import export_entry
-    from cellbed.traces import open_archive
+    from cellbed.traces import TraceError, open_archive
+    from cellbed.traces.catalogue import entry_and_part
 
     archive = open_archive()
+    name, part = entry_and_part(archive, recording)
+    if part is not None:
+        raise TraceError(f"'{recording}' is a direction, and entries are exported whole: write '{name}'")
     ending: Literal["csv", "parquet"] = "parquet" if parquet else "csv"
     archived = archive.has(recording)
     if archived and archive.entry(recording).recording is None:

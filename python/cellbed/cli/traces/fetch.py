@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from cellbed.traces.sources import Fetched, Source
 
 
+_MOST_FILES = 16
+"""Of a data set, that are shown to people."""
+
+
 def _names(incomplete: str) -> list[str]:
     from cellbed.traces.sources import SOURCES
 
@@ -169,8 +173,10 @@ def _print_source(source: Source, as_json: bool) -> None:
         if value:
             print(f"{key:16}{value}")
     assert isinstance(files, list)
-    for file in files:
+    for file in files[:_MOST_FILES]:
         print(f"{'file':16}{file['address']}" + (f"  {file['checksum']}" if file["checksum"] else ""))
+    if len(files) > _MOST_FILES:
+        print(f"{'':16}and {len(files) - _MOST_FILES} more (--json has all)")
 
 
 def _print_result(source: Source, result: Fetched) -> None:
@@ -186,12 +192,15 @@ def _print_result(source: Source, result: Fetched) -> None:
 
 
 class _Plain:
-    """A line after two seconds and then every five, for pipes and logs."""
+    """What is tried at once, how far it is after two seconds and then every five, for pipes and logs."""
 
     EVERY_S = 5.0
 
     def __init__(self) -> None:
         self._next_s = time.monotonic() + 2.0
+
+    def tells(self, text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
         self._say(f"{name}: {_amount(done, total)}")
@@ -218,6 +227,9 @@ class _Live:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
         self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self.bars.add_task("looking", total=None, amount="")
+
+    def tells(self, text: str) -> None:
+        self.bars.console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
         self.bars.update(self._task, description=name[-40:], completed=done, total=total, amount=_amount(done, total))

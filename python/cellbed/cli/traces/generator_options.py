@@ -78,12 +78,26 @@ def _argument(parameter: Parameter) -> Argument:
         return _keyword(
             name, Annotated[choices, typer.Option(f"--{parameter.name}", help=help_)], choices(parameter.default)
         )
-    parse, metavar = _PARSERS[parameter.kind]
+    parse, metavar = _bounded(parameter), _PARSERS[parameter.kind][1]
     complete = entries_and_files if parameter.kind == "text" else None
     option = _option(f"--{parameter.name}", parse, parameter.default or False, help_, metavar, complete)
     default = Argument.empty if parameter.required else (parse(parameter.default) if parameter.default else None)
     kind = Any if parameter.required else Any | None
     return _keyword(name, Annotated[kind, option], default)
+
+
+def _bounded(parameter: Parameter) -> Callable[[str], Any]:
+    """The parser of a parameter's values, which refuses what is out of bounds."""
+    parse = _PARSERS[parameter.kind][0]
+
+    def parsed(text: str) -> Any:
+        value = parse(text)
+        wrong = parameter.outside(value)
+        if wrong is not None:
+            raise typer.BadParameter(f"'{text:.40}' {wrong}")
+        return value
+
+    return parsed
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Argument:

@@ -93,9 +93,13 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_lines(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.cli.traces.listing import lines
+    from cellbed.cli.traces.listing import listing
+    from cellbed.cli.width import table_width
 
-    if len(table):
-        print("\n".join(lines(table, sort)))
-    else:
+    if not len(table):
         print("no entry is like that; `cellbed traces ls` shows all", file=sys.stderr)
+        return
+    found = listing(table, sort, table_width())
+    print("\n".join(found.lines))
+    if found.left_out:
+        print(f"no room for {', '.join(found.left_out)}: --json has all", file=sys.stderr)

@@ -47,13 +47,14 @@ def size(text: str) -> int:
 
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
+    from cellbed.mahimahi.errors import MahimahiError
     from cellbed.mahimahi.rates import parse_rate
     from cellbed.units import BIT_RATE, UnitError
 
     try:
         rate = parse_rate(text)
         return float(BIT_RATE.parse(text) if rate is None else rate)
-    except UnitError as error:
+    except (MahimahiError, UnitError) as error:
         raise typer.BadParameter(str(error)) from None
 
 
@@ -72,12 +73,21 @@ def entries_and_files(incomplete: str) -> list[str]:
     return entry_names(incomplete) + _files(incomplete)
 
 
+def entries_and_directions(incomplete: str) -> list[str]:
+    """The same, and the directions of one whose name is written out."""
+    name = incomplete.rpartition(".")[0] or incomplete
+    return entry_names(incomplete) + [each for each in _directions(incomplete) if each.startswith(f"{name}.")]
+
+
 def directions_and_files(incomplete: str) -> list[str]:
     """Names of directions of the archive's entries as scenarios write them, and files."""
+    return _directions(incomplete) + _files(incomplete)
+
+
+def _directions(incomplete: str) -> list[str]:
     name, dot, _ending = incomplete.rpartition(".")
-    names = entry_names(name if dot else incomplete)
-    found = [f"{each}.{way}" for each in names for way in ("up", "down")]
-    return [each for each in found if each.startswith(incomplete)] + _files(incomplete)
+    found = [f"{each}.{way}" for each in entry_names(name if dot else incomplete) for way in ("up", "down")]
+    return [each for each in found if each.startswith(incomplete)]
 
 
 def _files(incomplete: str) -> list[str]:

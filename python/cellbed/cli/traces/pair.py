@@ -8,13 +8,25 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON
+from cellbed.cli.traces.options import AS_JSON, entries_and_directions
 
 
 def pair(
-    uplink: Annotated[str, typer.Argument(help="An entry with an uplink.", show_default=False)],
+    uplink: Annotated[
+        str,
+        typer.Argument(
+            help="An entry with an uplink, or a direction.",
+            show_default=False,
+            autocompletion=entries_and_directions,
+        ),
+    ],
     downlink: Annotated[
-        str | None, typer.Argument(help="An entry with a downlink; left out: the same.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="An entry with a downlink, or a direction; left out: the same.",
+            show_default=False,
+            autocompletion=entries_and_directions,
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="Make an entry of both.", show_default=False)] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of an entry of that name.")] = False,
@@ -28,6 +40,8 @@ def pair(
     Examples:
       cellbed traces pair lte-suburban
       cellbed traces pair lte-suburban 5g-midband --name lte-up-5g-down
+      cellbed traces pair kpn.up kpn.up --name kpn-twice
+    A direction that is named, as NAME.up, takes that place whichever it was recorded as.
     """
     from cellbed.traces import TraceError, open_archive
     from cellbed.traces.operations import check

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import duration, entry_names
+from cellbed.cli.traces.options import duration, entries_and_directions
 
 
 def plot(
     name: Annotated[
-        str, typer.Argument(help="An entry of the archive.", show_default=False, autocompletion=entry_names)
+        str,
+        typer.Argument(
+            help="An entry of the archive, or one of its directions.",
+            show_default=False,
+            autocompletion=entries_and_directions,
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -34,13 +39,14 @@ def plot(
     \b
     Examples:
       cellbed traces plot lte-suburban
-      cellbed traces plot lte-suburban -o lte.html
+      cellbed traces plot lte-suburban.up -o lte.html
     """
     from cellbed.cli.traces.surveying import waiting
     from cellbed.gallery.panels import portrait
     from cellbed.gallery.read import analysed
     from cellbed.gallery.write import require_ending, write_picture
     from cellbed.traces import open_archive
+    from cellbed.traces.catalogue import entry_and_part
     from cellbed.traces.statistics import Definition
 
     path = Path(f"{name}.png") if out is None else out
@@ -48,5 +54,5 @@ def plot(
     archive = open_archive()
     with waiting(f"reading {name}"):
         parts = analysed(archive, name, Definition(outage))
-        write_picture(portrait(name, archive.entry(name).about, parts), path)
+        write_picture(portrait(name, archive.entry(entry_and_part(archive, name)[0]).about, parts), path)
     print(path)

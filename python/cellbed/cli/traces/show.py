@@ -59,6 +59,7 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 
 def _show_trace(name: str, as_json: bool) -> None:
+    from cellbed.readable import duration_words, rate_words
     from cellbed.traces import resolve
     from cellbed.traces.summary import summarise
 
@@ -67,9 +68,10 @@ def _show_trace(name: str, as_json: bool) -> None:
         print(json.dumps(asdict(summary), indent=2))
         return
     print(
-        f"{summary.name}: {'synthetic' if summary.synthetic else 'recorded'}, {summary.duration / 1e9:.1f} s, "
-        f"mean {summary.mean_rate / 1e6:.2f} Mbit/s, longest gap {summary.longest_gap / 1e6:.0f} ms, "
-        f"{summary.opportunities} opportunities, SHA-256 {summary.sha256}"
+        f"{summary.name}: {'synthetic' if summary.synthetic else 'recorded'}, "
+        f"{duration_words(summary.duration / 1e9)}, mean {rate_words(summary.mean_rate)}, "
+        f"longest gap {duration_words(summary.longest_gap / 1e9)}, "
+        f"{summary.opportunities:,} opportunities, SHA-256 {summary.sha256}"
     )
 
 

@@ -9,13 +9,17 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entry_names
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_directions
 
 
 def stats(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Entries of the archive.", show_default=False, autocompletion=entry_names),
+        typer.Argument(
+            help="Entries of the archive, or directions of them.",
+            show_default=False,
+            autocompletion=entries_and_directions,
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Make and store those that entries lack, of the whole archive.")

@@ -14,13 +14,14 @@ from cellbed.traces.entry import About, Entry, Step
 from cellbed.traces.errors import TraceError
 from cellbed.traces.generation.closeness import Closeness, closeness
 from cellbed.traces.generation.like import Like, times
-from cellbed.traces.generation.model import SECOND_NS, Figure, Model, Order
-from cellbed.traces.generation.models import LONGEST_NS
+from cellbed.traces.generation.model import LONGEST_NS, SECOND_NS, Figure, Model, Order
 from cellbed.traces.generation.presets import PRESETS
 from cellbed.traces.generation.recorded import Recorded
 from cellbed.traces.generation.series import Progress, Written, write
 from cellbed.traces.series import Part, Series
+from cellbed.traces.statistics.clock import time_words
 from cellbed.traces.store import Archive
+from cellbed.units import DURATION
 
 LICENCE = "Apache-2.0"
 
@@ -54,6 +55,7 @@ def about(model: Model, order: Order) -> About:
     return About(
         origin="synthetic",
         **model.about,
+        begins=None if model.begins is None else time_words(model.begins(order) * 3600),
         method=f"generator {model.name}, seed {order.seed}" + (f", {settings}" if settings else ""),
         licence=None if isinstance(fitted, Like) else LICENCE,
         citation=model.citation,
@@ -76,6 +78,9 @@ def fill(draft: Draft, model: Model, order: Order, progress: Progress) -> Result
     except ValueError as error:
         raise TraceError(f"{model.name}: {error}") from None
     parts = {part: write(each, draft.folder / f"{part}.parquet", part, progress) for part, each in generated.items()}
+    for part, written in parts.items():
+        if not written.rows:
+            raise TraceError(f"--duration: nothing comes through the {part} in {DURATION.format(order.duration_ns)}")
     draft.parts.update({part: written.series for part, written in parts.items()})
     fitted = order.values.get("like")
     close = _close(fitted, parts, order.values["outage"]) if isinstance(fitted, Like) else {}

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cellbed.readable import duration_words
 from cellbed.traces.generation.capacity import Grain
 from cellbed.traces.generation.measures import Measure
 from cellbed.traces.generation.series import Generated
 from cellbed.traces.series import Content, Part
+from cellbed.units import BIT_RATE, DURATION
 
 Kind = Literal["duration", "durations", "rate", "number", "choice", "text"]
 """Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, the name of a recording."""
 
+MILLISECOND_NS = 1_000_000
 SECOND_NS = 1_000_000_000
+LONGEST_NS = 31 * 24 * 3600 * SECOND_NS
+"""Of what is generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something that a user may set. default: as a user writes it; "" for nothing. choices: of a choice."""
+    """Something that a user may set.
+
+    default: as a user writes it; "" for nothing. choices: of a choice. least, most: what is taken, in base units.
+    """
 
     name: str
     kind: Kind
@@ -27,15 +36,27 @@ class Parameter:
     help: str
     choices: tuple[str, ...] = ()
     required: bool = False
+    least: float = 0
+    most: float = math.inf
+
+    def outside(self, value: Any) -> str | None:
+        """What is wrong with a value that is not from `least` to `most`; None where it is."""
+        each = value if self.kind == "durations" else (value,)
+        if self.kind in ("text", "choice") or all(self.least <= one <= self.most for one in each):
+            return None
+        bounds = (self.least, self.most)
+        times = self.kind in ("duration", "durations")
+        low, high = (duration_words(bound / 1e9) if times else self.shown(bound) for bound in bounds)
+        return f"is not from {low} to {high}"
 
     def shown(self, value: Any) -> str:
         """A value in base units as a reader takes it in."""
         if self.kind == "duration":
-            return f"{value / 1e9:g} s" if value >= SECOND_NS else f"{value / 1e6:g} ms"
+            return DURATION.format(value)
         if self.kind == "durations":
-            return ", ".join(f"{each / 1e9:g} s" for each in value)
+            return ", ".join(DURATION.format(each) for each in value)
         if self.kind == "rate":
-            return f"{value / 1e6:g} Mbit/s"
+            return BIT_RATE.format(value)
         return f"{value:g}" if self.kind == "number" else str(value)
 
 
@@ -79,6 +100,7 @@ class Model:
 
     summary: one line. about: fields of an entry's `About`. duration: unless asked otherwise. make: the parts. figures:
     what they are held against, if they follow a publication. cited: what of it is published and what is ours.
+    begins: hour of the day at time zero, where hours of the day mean something.
     """
 
     name: str
@@ -91,6 +113,7 @@ class Model:
     parameters: tuple[Parameter, ...] = ()
     figures: tuple[Figure, ...] = ()
     seed: int = 1
+    begins: Callable[[Order], float] | None = None
 
 
 MBIT = ("Mbit/s", 1e6)

@@ -9,7 +9,7 @@ from typing import Final
 from cellbed.traces.errors import TraceError
 from cellbed.traces.generation.daily import Daily
 from cellbed.traces.generation.making import each_way, saturating
-from cellbed.traces.generation.model import SECOND_NS, SLOT_LTE, Model, Order, Parameter
+from cellbed.traces.generation.model import LONGEST_NS, MILLISECOND_NS, SECOND_NS, SLOT_LTE, Model, Order, Parameter
 from cellbed.traces.generation.presets import PRESETS
 from cellbed.traces.generation.presets.opensignal import QUIETEST_HOUR
 from cellbed.traces.generation.presets.study_moving import (
@@ -26,6 +26,7 @@ from cellbed.traces.generation.radio import Handover, Obstacle, RadioLink
 from cellbed.traces.generation.series import Generated
 from cellbed.traces.generation.wander import Wander
 from cellbed.traces.series import Content, Part
+from cellbed.units import BIT_RATE, DURATION
 
 OWN: Final = "cellbed's own model"
 _YOURS: Final = "Nothing of it is published: the figures are those that you give."
@@ -64,19 +65,16 @@ def _markov(order: Order) -> dict[Part, Generated]:
 def _wander(order: Order) -> dict[Part, Generated]:
     values = order.values
 
-    if not values["memory"]:
-        raise TraceError("--memory: a rate that forgets at once does not wander: write a time such as '20 ms'")
-
     def process(part: str) -> Wander:
         low, high = values[f"{part}-low"], values[f"{part}-high"]
         if low > high:
             raise TraceError(
-                f"--{part}-low: {low / 1e6:g} Mbit/s is above --{part}-high, which is {high / 1e6:g} Mbit/s"
+                f"--{part}-low: {BIT_RATE.format(low)} is above --{part}-high, which is {BIT_RATE.format(high)}"
             )
         mean = values[f"{part}-mean"] or (low + high) / 2
         if not low <= mean <= high:
-            bounds = f"--{part}-low, {low / 1e6:g}, to --{part}-high, {high / 1e6:g} Mbit/s"
-            raise TraceError(f"--{part}-mean: {mean / 1e6:g} Mbit/s is not from {bounds}")
+            bounds = f"--{part}-low, {BIT_RATE.format(low)}, to --{part}-high, {BIT_RATE.format(high)}"
+            raise TraceError(f"--{part}-mean: {BIT_RATE.format(mean)} is not from {bounds}")
         deviation = values["deviation"] * (high - low)
         return Wander(mean, deviation, low, high, values["memory"], values["outages"] / 60, values["outage-length"])
 
@@ -86,12 +84,17 @@ def _wander(order: Order) -> dict[Part, Generated]:
 def _radio(order: Order) -> dict[Part, Generated]:
     values = order.values
     mobility, what = values["mobility"], values["obstacle"]
+    if mobility == "profile" and values["handover"] is not None:
+        raise TraceError("--handover: with --mobility driving or --mobility subway only: the profile has its own")
     handover = None if mobility == "profile" else Handover(values["handover"] or MOBILITY[mobility])
     behind = None
     if what != "none":
         times = tuple(values["obstacle-at"])
         if any(later - at < values["obstacle-for"] for at, later in pairwise(times)):
             raise TraceError("--obstacle-at: one obstacle comes before the other has gone: see --obstacle-for")
+        if min(times) >= order.duration_ns:
+            lasts = DURATION.format(order.duration_ns)
+            raise TraceError(f"--obstacle-at: none comes within the {lasts} that it lasts: see --duration")
         behind = Obstacle(*OBSTACLES[what], times, values["obstacle-for"])
     if values["profile"] == "mmwave":
         seen = LINE_OF_SIGHT
@@ -112,8 +115,14 @@ def _daily(order: Order) -> dict[Part, Generated]:
     values = order.values
 
     def process(part: str) -> Daily:
+        quietest, busiest = values[f"{part}-quietest"], values[f"{part}-busiest"]
+        if busiest > quietest:
+            raise TraceError(
+                f"--{part}-busiest: {BIT_RATE.format(busiest)} is above --{part}-quietest, "
+                f"{BIT_RATE.format(quietest)}: who shares with others has less"
+            )
         return Daily(
-            values[f"{part}-quietest"], values[f"{part}-busiest"], values["quietest-hour"], values["busiest-hour"],
+            quietest, busiest, values["quietest-hour"], values["busiest-hour"],
             values["begins"], values["spread"],
         )  # fmt: skip
 
@@ -142,7 +151,8 @@ GENERAL: Final = (
         make=_markov,
         parameters=(
             Parameter("like", "text", "", "The recording: a name of the archive, or a file.", required=True),
-            Parameter("outage", "duration", "200 ms", "A time without opportunities from this on is an outage."),
+            Parameter("outage", "duration", "200 ms", "A time without opportunities from this on is an outage.",
+                least=MILLISECOND_NS, most=3600 * SECOND_NS),
         ),
     ),
     Model(
@@ -162,10 +172,11 @@ GENERAL: Final = (
             ),
             Parameter("uplink-mean", "rate", "", "Uplink: where the rate is pulled to; left out, the middle."),
             Parameter("downlink-mean", "rate", "", "Downlink: where the rate is pulled to; left out, the middle."),
-            Parameter("deviation", "number", "0.25", "Standard deviation, in parts of the range."),
-            Parameter("memory", "duration", "2 s", "Time constant with which the rate forgets."),
-            Parameter("outages", "number", "2", "Outages per minute."),
-            Parameter("outage-length", "duration", "125 ms", "Their mean length."),
+            Parameter("deviation", "number", "0.25", "Standard deviation, in parts of the range.", most=10),
+            Parameter("memory", "duration", "2 s", "Time constant with which the rate forgets.",
+                least=MILLISECOND_NS, most=LONGEST_NS),
+            Parameter("outages", "number", "2", "Outages per minute.", most=1000),
+            Parameter("outage-length", "duration", "125 ms", "Their mean length.", most=3600 * SECOND_NS),
         ),
     ),
     Model(
@@ -184,13 +195,15 @@ GENERAL: Final = (
                 "mobility", "choice", "profile",
                 "Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.", ("profile", *MOBILITY),
             ),
-            Parameter("handover", "duration", "", "Another mean time between handovers, with --mobility."),
+            Parameter("handover", "duration", "", "Another mean time between handovers, with --mobility.",
+                least=100 * MILLISECOND_NS, most=LONGEST_NS),
             Parameter(
                 "obstacle", "choice", "none",
                 "26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave.", ("none", *OBSTACLES),
             ),
-            Parameter("obstacle-at", "durations", "20 s, 40 s", "When it comes."),
-            Parameter("obstacle-for", "duration", "10 s", "How long it stays."),
+            Parameter("obstacle-at", "durations", "20 s, 40 s", "When it comes.", most=LONGEST_NS),
+            Parameter("obstacle-for", "duration", "10 s", "How long it stays.",
+                least=MILLISECOND_NS, most=LONGEST_NS),
         ),
     ),
     Model(
@@ -207,18 +220,17 @@ GENERAL: Final = (
                 {"uplink-busiest": "5 Mbit/s", "uplink-quietest": "10 Mbit/s", "downlink-busiest": "15 Mbit/s",
                  "downlink-quietest": "30 Mbit/s"},
             ),
-            Parameter("busiest-hour", "number", "21", "Hour of the day, 0 to 24."),
-            Parameter("quietest-hour", "number", f"{QUIETEST_HOUR:g}", "Hour of the day, 0 to 24."),
-            Parameter("begins", "number", "0", "Hour of the day at which the series begins."),
-            Parameter("spread", "number", "0.2", "Standard deviation around the hour's mean, in parts of it."),
+            Parameter("busiest-hour", "number", "21", "Hour of the day, 0 to 24.", most=24),
+            Parameter("quietest-hour", "number", f"{QUIETEST_HOUR:g}", "Hour of the day, 0 to 24.", most=24),
+            Parameter("begins", "number", "0", "Hour of the day at which the series begins.", most=24),
+            Parameter("spread", "number", "0.2", "Standard deviation around the hour's mean, in parts of it.", most=10),
         ),
+        begins=lambda order: float(order.values["begins"]),
     ),
 )  # fmt: skip
 
 GENERATORS: Final = {model.name: model for model in (*GENERAL, *PRESETS)}
 """All of them, general ones first."""
-
-LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
 
 
 def generator(name: str) -> Model:

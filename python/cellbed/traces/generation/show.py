@@ -11,12 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cellbed.readable import duration_words, rate_words
 from cellbed.traces.entry import Entry
 from cellbed.traces.generation.closeness import Closeness, Distance
 from cellbed.traces.generation.generate import Compared, Result
-from cellbed.traces.generation.model import Model, Order
+from cellbed.traces.generation.model import MBIT, MS, SECONDS, Model, Order
 from cellbed.traces.generation.models import GENERAL, GENERATORS
 from cellbed.traces.generation.presets import PRESETS
+from cellbed.traces.show import rows_word
 from cellbed.traces.store import valid_name
 
 
@@ -125,7 +127,7 @@ def result_shown(entry: Entry, result: Result) -> RenderableType:
             table.add_column(heading)
         for row in result.compared:
             figure = row.figure
-            table.add_row(figure.part, figure.what, figure.published, _with_unit(row.generated, figure.unit))
+            table.add_row(figure.part, figure.what, figure.published, _generated(row))
         shown.append(table)
     for part, close in result.closeness.items():
         shown += [Text(f"{part}, rates over 100 ms:"), _closeness_table(close)]
@@ -133,16 +135,13 @@ def result_shown(entry: Entry, result: Result) -> RenderableType:
 
 
 def _opening(entry: Entry) -> Iterator[str]:
-    parts = ", ".join(f"{part} {held.rows} {_ROWS[held.content]}" for part, held in entry.parts.items())
-    lasts = max(held.duration_ns for held in entry.parts.values()) / 1e9
-    yield f"{entry.name}: synthetic, {lasts:g} s; {parts}"
+    parts = ", ".join(f"{part} {held.rows:,} {rows_word(held)}" for part, held in entry.parts.items())
+    lasts = duration_words(max(held.duration_ns for held in entry.parts.values()) / 1e9)
+    yield f"{entry.name}: synthetic, {lasts}; {parts}"
     yield f"  {entry.about.method}"
     yield f"  citation: {entry.about.citation}"
     names = [f"{entry.name}.{end}" for end, part in (("up", "uplink"), ("down", "downlink")) if part in entry.parts]
     yield f"  in a scenario: {' and '.join(names)}"
-
-
-_ROWS = {"opportunities": "opportunities", "rate": "rates", "round-trip": "probes"}
 
 
 def _closeness_table(close: Closeness) -> Table:
@@ -160,7 +159,7 @@ def _pair(pair: tuple[float, float], unit: str) -> str:
 
 
 def _lengths(distance: Distance) -> str:
-    return "–" if distance.outage_wasserstein_s is None else f"{distance.outage_wasserstein_s * 1e3:.0f} ms"
+    return "–" if distance.outage_wasserstein_s is None else duration_words(distance.outage_wasserstein_s)
 
 
 _DISTANCES = (
@@ -176,6 +175,14 @@ _DISTANCES = (
 
 def _figure(value: float, unit: tuple[str, float]) -> str:
     return f"{value / unit[1]:.4g}" if value / unit[1] < 1e4 else f"{value / unit[1]:.0f}"
+
+
+def _generated(row: Compared) -> str:
+    """A generated figure in the unit in which it reads best."""
+    unit = row.figure.unit
+    if unit == MBIT:
+        return rate_words(row.generated)
+    return duration_words(row.generated) if unit in (MS, SECONDS) else _with_unit(row.generated, unit)
 
 
 def _with_unit(value: float, unit: tuple[str, float]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING
 
 from cellbed.parquet_stream import write_rows
+from cellbed.traces.catalogue import entry_and_part
 from cellbed.traces.errors import TraceError
 from cellbed.traces.operations.apply import Bundle, apply_steps, bundle_of
+from cellbed.traces.operations.beginning import begun
 from cellbed.traces.operations.pairing import Pairing, pairing
 from cellbed.traces.operations.steps import Step, StepError
 from cellbed.traces.operations.timeline import Timeline, timeline
@@ -48,7 +51,7 @@ def edit(
     bundle = apply_steps(bundle_of(_series(archive, source)), steps, lookup)
     recorded = all(step.kind in _STILL_RECORDED for step in steps)
     recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
-    about = source.about.model_copy(update={"origin": "recorded" if recorded else "synthetic"})
+    about = begun(source.about, steps).model_copy(update={"origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
         _write(draft, bundle.parts, told)
         draft.history = [*source.history, entries.Step(what="edited", how={"name": name}, of=_hashes({name: source}))]
@@ -59,22 +62,31 @@ def edit(
 
 
 def check(archive: Archive, uplink: str, downlink: str | None = None) -> Pairing:
-    """Hold the uplink of one entry against the downlink of another, or of the same. Raises TraceError."""
-    up = archive.series(uplink, "uplink")
-    down = archive.series(downlink or uplink, "downlink")
-    return pairing(timeline(up), timeline(down))
+    """Hold the uplink of one entry against the downlink of another, or of the same. Raises TraceError.
+
+    uplink, downlink: an entry, or a direction of one (`walk.up`), which takes that place whatever it was recorded as.
+    """
+    up, down = _ends(archive, uplink, downlink)
+    found = pairing(timeline(archive.series(*up)), timeline(archive.series(*down)))
+    exchanged = [
+        f"'{name}': its {part} takes the place of the {place}"
+        for (name, part), place in ((up, "uplink"), (down, "downlink"))
+        if part != place
+    ]
+    return replace_fields(found, doubts=[*exchanged, *found.doubts])
 
 
 def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: bool = False) -> Entry:
-    """Make the entry `new` of the uplink of one entry and the downlink of another. Raises TraceError."""
+    """Make the entry `new` of the uplink of one entry and the downlink of another. Arguments and errors as of check."""
     from cellbed.traces import entry as entries
 
-    sources = {name: archive.entry(name) for name in (uplink, downlink)}
-    ends: tuple[tuple[str, Part], ...] = ((uplink, "uplink"), (downlink, "downlink"))
-    parts = {part: timeline(archive.series(name, part)) for name, part in ends}
+    ends = _ends(archive, uplink, downlink)
+    sources = {name: archive.entry(name) for name, _ in ends}
+    places: tuple[Part, ...] = ("uplink", "downlink")
+    parts = {place: timeline(archive.series(*end)) for place, end in zip(places, ends, strict=True)}
     recorded = all(each.about.origin == "recorded" for each in sources.values())
     # What the two do not say alike is not known of the pair.
-    first, second = (sources[name].about.model_dump() for name in (uplink, downlink))
+    first, second = (sources[name].about.model_dump() for name, _ in ends)
     alike = {key: value for key, value in first.items() if second.get(key) == value}
     about = entries.About.model_validate({**alike, "origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
@@ -82,6 +94,15 @@ def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: boo
         how = {"uplink": uplink, "downlink": downlink}
         draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources))]
         return archive.keep(draft, new, replace)
+
+
+def _ends(archive: Archive, uplink: str, downlink: str | None) -> tuple[tuple[str, Part], tuple[str, Part]]:
+    """Entry and part of both places."""
+    first, of = entry_and_part(archive, uplink)
+    if downlink is None and of == "downlink":
+        raise TraceError(f"'{uplink}' is a downlink: write the uplink before it, or '{first}' for both")
+    second, by = entry_and_part(archive, first if downlink is None else downlink)
+    return (first, of or "uplink"), (second, by or "downlink")
 
 
 def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:

@@ -33,7 +33,7 @@ EDGE_STUDY = Source(
         "Performance”"
     ),
     status="uncertain",
-    page="https://github.com/syslabshare/5G_measurement_tool",
+    page="https://github.com/syslabshare1/5G_measurement_tool",
     licence="not known",
     terms="Not known: ask the authors.",
     citation=(
@@ -41,13 +41,17 @@ EDGE_STUDY = Source(
         "Grunwald, K. Lee, S. Ha. An Empirical Study of 5G: Effect of Edge on Transport Protocol and Application "
         "Performance. IEEE Transactions on Mobile Computing, 2023, doi:10.1109/TMC.2023.3274708"
     ),
-    layout="Not documented. The tool drives iperf3 and ping; files of formats that cellbed imports are recognised.",
-    checked="nothing: only the tool was found, without data",
+    layout=(
+        "Not documented. The tool drives iperf3, ping and a tcp_probe of its own, whose lines have no legend; files of "
+        "formats that cellbed imports are recognised."
+    ),
+    checked="the tool, in a copy of 2021 that its author made last: it has no data",
     convert=_edge_study,
     doubt=(
-        "The paper says that tool and data set are at the address above; the copies of it that are known hold the tool "
-        "only. Get the data from there or from the authors; results of iperf3 (JSON), of ping, or tables of rates are "
-        "converted by `cellbed traces fetch 5g-edge-study --from FILE`."
+        "The paper says that tool and data set are in its repository, which is the one above according to the tool's "
+        "README (in our text of the paper the address is garbled). The one copy that could be read holds the tool "
+        "only, and what a data set there looks like is not known. Get it from there or from the authors; results of "
+        "iperf3 (JSON), of ping, or tables of rates are converted by `cellbed traces fetch 5g-edge-study --from FILE`."
     ),
 )
 
@@ -69,7 +73,9 @@ AWS = Source(
     convert=_aws,
     doubt=(
         "The thesis measured with ping over several days and says that its data are on Google Drive; its text does not "
-        "have the link. Get the records from the authors, or make your own with `cellbed ping-record`, and convert "
-        "them by `cellbed traces fetch aws-round-trips --from FILE`."
+        "have the link, and the testbed's repository (branches main and mahimahi) has neither link nor records. Get "
+        "them from the authors, or make your own with `cellbed ping-record`, and convert them by `cellbed traces fetch "
+        "aws-round-trips --from FILE`. Percentiles of the TCP round trips between Amazon's regions, not from "
+        "Amsterdam, are published by https://www.cloudping.co: p10 to p99 of a day to a year, without the single times."
     ),
 )

@@ -98,7 +98,8 @@ NORWAY = Source(
     convert=_norway,
     doubt=(
         "The server's pages are read for the names of the files; where they are now, and how they look, is as public "
-        "code of others has it. No checksum is published."
+        "code of others has it. A copy is at http://skuld.cs.umass.edu/traces/mmsys/2013/pathbandwidth/, whose lists "
+        "of files were not looked at: download by hand and use --from. No checksum is published."
     ),
     remote=Listing("https://datasets.simula.no/downloads/hsdpa-tcp-logs/", _ROUTE.pattern, _REPORT.pattern),
     most_bytes=50_000_000,

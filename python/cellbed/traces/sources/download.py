@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from cellbed.readable import duration_words
 from cellbed.traces.errors import TraceError
 from cellbed.traces.sources.checksum import matches
-from cellbed.traces.sources.http import SILENCE_S, open_address
+from cellbed.traces.sources.http import SILENCE_S, in_words, open_address
 from cellbed.traces.sources.source import RemoteFile
 
 if TYPE_CHECKING:
@@ -29,10 +30,17 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int | None], None]
 """Told of a file's name, how many of its bytes are there, and how many there will be, if that is known."""
+News = Callable[[str], None]
+"""Told at once what is tried, and why it is waited, in sentences."""
 
 _PIECE = 1 << 16
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _MOST_WAIT_S = 60.0
+_MOVED = (
+    "the data set may have moved; look for it at its page, then give its new address (--address) or the downloaded "
+    "file (--from)"
+)
+_BY_HAND = "or download it elsewhere and give the file (--from)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,12 @@ class _AgainError(Exception):
 
 
 def download(
-    remote: RemoteFile, folder: Path, most_bytes: int, progress: Progress, patience: Patience | None = None
+    remote: RemoteFile,
+    folder: Path,
+    most_bytes: int,
+    progress: Progress,
+    patience: Patience | None = None,
+    news: News = lambda _: None,
 ) -> Path:
     """Put a file into ``folder`` at its path there, unless it is there already, and give the place.
 
@@ -81,7 +94,8 @@ def download(
         place.parent.mkdir(parents=True, exist_ok=True)
         with _locked(place.with_name(f"{place.name}.part")) as part:
             if not _is_there(place, remote):
-                _Download(remote, place, part, most_bytes, progress, patience or Patience()).run()
+                news(f"downloading {remote.address}")
+                _Download(remote, place, part, most_bytes, progress, patience or Patience(), news).run()
             else:
                 Path(part.name).unlink()
     except OSError as error:
@@ -110,7 +124,14 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
 
 class _Download:
     def __init__(
-        self, remote: RemoteFile, place: Path, part: IO[bytes], most_bytes: int, progress: Progress, patience: Patience
+        self,
+        remote: RemoteFile,
+        place: Path,
+        part: IO[bytes],
+        most_bytes: int,
+        progress: Progress,
+        patience: Patience,
+        news: News,
     ) -> None:
         self.remote = remote
         self.place = place
@@ -118,6 +139,7 @@ class _Download:
         self.most_bytes = most_bytes
         self.progress = progress
         self.patience = patience
+        self.news = news
         self.note = place.with_name(f"{place.name}.part.json")
         self.version = _noted(self.note)
         self.have = part.seek(0, os.SEEK_END)
@@ -134,10 +156,16 @@ class _Download:
             except _AgainError as error:
                 vain = 0 if self.have > before else vain + 1
                 if vain >= self.patience.attempts:
-                    kept = f"; {self.have:,} bytes are kept: run the command again to go on from there"
-                    raise TraceError(f"{self.remote.address}: {error}{kept if self.have else ''}") from error
+                    kept = f"; {self.have:,} bytes are kept: run the command again to go on from there,"
+                    raise TraceError(
+                        f"{self.remote.address}: {error}{kept if self.have else ':'} "
+                        f"{'' if self.have else 'try again later, '}{_BY_HAND}"
+                    ) from error
                 wait = self.patience.first_wait_s * 2.0 ** max(0, vain - 1)
-                time.sleep(min(_MOST_WAIT_S, max(wait, error.wait_s or 0.0)))
+                wait = min(_MOST_WAIT_S, max(wait, error.wait_s or 0.0))
+                times = f", attempt {vain + 1} of {self.patience.attempts}" if vain else ""
+                self.news(f"{error}: once more in {duration_words(wait)}{times}")
+                time.sleep(wait)
         self._finish()
 
     def _attempt(self) -> None:
@@ -156,7 +184,7 @@ class _Download:
                 "download it by hand if you know better, and use --from"
             ) from error
         except urllib3.exceptions.HTTPError as error:
-            raise _AgainError(_in_words(error)) from error
+            raise _AgainError(in_words(error)) from error
         finally:
             self.part.flush()
         total = self.version.total
@@ -195,6 +223,9 @@ class _Download:
             return True
         if status != 200:
             self._refused(status, response.headers.get("Retry-After"))
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            # What many servers redirect to when a file is gone.
+            raise GoneError(f"{self.remote.address}: the server answers with a web page instead of the file: {_MOVED}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise TraceError(f"{self.remote.address}: the server packs the file although it was asked not to")
         self._restart()
@@ -218,10 +249,7 @@ class _Download:
         said = f"the server answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
         if status in (408, 429) or status >= 500:
             raise _AgainError(said, float(retry_after) if retry_after and retry_after.isdecimal() else None)
-        raise GoneError(
-            f"{self.remote.address}: {said}: the data set may have moved; look for it at its page, then give its new "
-            "address (--address) or the downloaded file (--from)"
-        )
+        raise GoneError(f"{self.remote.address}: {said}: {_MOVED}")
 
     def _too_large(self, says: str) -> None:
         self._restart()
@@ -271,16 +299,3 @@ def _validator(response: BaseHTTPResponse) -> str | None:
     tag = response.headers.get("ETag", "")
     # A weak tag may stay when bytes change, so RFC 9110 forbids it in If-Range.
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
-
-
-def _in_words(error: Exception) -> str:
-    import urllib3
-
-    kinds = (
-        (urllib3.exceptions.ProxyError, "the proxy that the environment names cannot be reached"),
-        (urllib3.exceptions.NameResolutionError, "the name of the server cannot be resolved: is there a network?"),
-        (urllib3.exceptions.NewConnectionError, "the server cannot be reached"),
-        (urllib3.exceptions.ConnectTimeoutError, "the server does not answer"),
-        (urllib3.exceptions.ReadTimeoutError, "the server has gone silent"),
-    )
-    return next((words for kind, words in kinds if isinstance(error, kind)), "the connection broke")

@@ -139,8 +139,11 @@ FCC = Source(
     checked="the FCC's pages and public code that reads it; no archive was at hand",
     convert=_convert,
     doubt=(
-        "Archives have several gigabytes. The folder of a month's release is not always its year (August 2016 lies "
-        "under 2017), so other months are given by their --address. No checksum is published for the raw data."
+        "Archives have several gigabytes. Others report of 2026 that the server leads to a search page instead; copies "
+        "are in the Internet Archive: use --from. The folder of a month's release is not always its year: public code "
+        "of others has June 2016 under /2017/, too (…/2017/data-raw-2016-jun.tar.gz), and later months at "
+        ".../YYYY/data-raw-YYYY-mmm.tar.gz until 2023, when the programme ended: give one by --address. No checksum is "
+        "published for the raw data."
     ),
     unpacked=r"(^|/)curr_(httpgetmt|udplatency)(_\d{4}_\d\d)?\.csv$",
     most_bytes=20_000_000_000,

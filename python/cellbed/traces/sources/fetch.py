@@ -18,7 +18,7 @@ from cellbed.traces.sources.download import GoneError, Patience, download
 from cellbed.traces.sources.listing import listed
 from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.source import Imported, Listing, Recording, RemoteFile, Source
-from cellbed.traces.sources.unpack import is_archive, unpack
+from cellbed.traces.sources.unpack import DamagedError, is_archive, unpack
 from cellbed.traces.unfinished import unfinished
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 
 class Listener(Protocol):
     """Who is told how far it is."""
+
+    def tells(self, text: str) -> None:
+        """Something to know at once: what is tried, why it is waited."""
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
         """A file has so many bytes of so many, if that is known."""
@@ -147,7 +150,13 @@ class _Fetching:
                 into = unpacked / str(number)
                 into.mkdir()
                 # The limit is of all archives together.
-                most -= unpack(path, into, self.source.unpacked, most, self.listener.unpacking)
+                try:
+                    most -= unpack(path, into, self.source.unpacked, most, self.listener.unpacking)
+                except DamagedError:
+                    if not given:
+                        # It would be found damaged in every later call.
+                        path.unlink()
+                    raise
                 yield _Root(into, {path.name: digest(path, "sha256")})
             else:
                 name = path.name if given else path.relative_to(self.downloads).as_posix()
@@ -177,10 +186,14 @@ class _Fetching:
 
     def _downloaded(self) -> Iterator[Path]:
         """The files of a data set. Of several those that are gone are left out."""
+        if isinstance(self.source.remote, Listing):
+            self.listener.tells(f"reading the list of files at {self.wish.address or self.source.remote.address}")
         for remote in _remote(self.source, self.wish):
             most = self.wish.most_bytes or self.source.most_bytes
             try:
-                yield download(remote, self.downloads, most, self.listener.downloading, self.patience)
+                yield download(
+                    remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.tells
+                )
             except GoneError as error:
                 self.fetched.left_out[remote.path] = str(error)
 
@@ -205,8 +218,11 @@ class _Fetching:
 
     def _fill(self, draft: Draft, recording: Recording) -> None:
         if isinstance(recording.fill, Imported):
+            from cellbed.traces.importers import Options
+
             paths = recording.fill.files
-            self.recognise(paths, recording.fill.format).read(paths, draft)
+            said = Options(direction=recording.fill.direction)
+            self.recognise(paths, recording.fill.format).read(paths, draft, said)
         else:
             with reading(recording.of):
                 recording.fill(draft)
@@ -214,11 +230,8 @@ class _Fetching:
     def _step(self, root: _Root, recording: Recording) -> Step:
         from cellbed.traces.entry import Step
 
-        # Of several files side by side those that differ in their ending only: the two directions.
-        stem = recording.of.rpartition(".")[0]
-        mine = {name: hash for name, hash in root.of.items() if len(root.of) == 1 or name.rpartition(".")[0] == stem}
         how = {"source": self.source.name, "file": recording.of}
-        return Step(what="fetched", how=how, of=mine, tool=f"cellbed {__version__}")
+        return Step(what="fetched", how=how, of=_made_of(root, recording), tool=f"cellbed {__version__}")
 
     def _nothing(self) -> str:
         fetched, name = self.fetched, self.source.name
@@ -233,6 +246,16 @@ class _Fetching:
             f"{name}: there is no file of the documented layout in it: {self.source.layout} "
             "If the data set has changed, import its files one by one with `cellbed traces add`"
         )
+
+
+def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
+    """Of what is in a folder, the archive or the files that a recording is made of."""
+    if len(root.of) == 1:
+        return root.of
+    if isinstance(recording.fill, Imported):
+        parts = [path.relative_to(root.folder) for path in recording.fill.files]
+        return {name: hash for name, hash in root.of.items() if any(Path(name).is_relative_to(part) for part in parts)}
+    return {name: hash for name, hash in root.of.items() if f"{recording.of} ".startswith(f"{name} ")}
 
 
 def _existing(path: Path) -> Path:

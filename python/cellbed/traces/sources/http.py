@@ -84,3 +84,17 @@ def _user_agent() -> str:
     from cellbed import __version__
 
     return f"cellbed/{__version__}"
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong with the network, of an error of urllib3's."""
+    import urllib3
+
+    kinds = (
+        (urllib3.exceptions.ProxyError, "the proxy that the environment names cannot be reached"),
+        (urllib3.exceptions.NameResolutionError, "the name of the server cannot be resolved, as without a network"),
+        (urllib3.exceptions.NewConnectionError, "the server cannot be reached"),
+        (urllib3.exceptions.ConnectTimeoutError, "the server does not answer"),
+        (urllib3.exceptions.ReadTimeoutError, "the server has gone silent"),
+    )
+    return next((words for kind, words in kinds if isinstance(error, kind)), "the connection broke")

@@ -10,22 +10,29 @@ from cellbed.traces.sources.cellreplay import CELLREPLAY
 from cellbed.traces.sources.commute_logs import BELGIUM, NORWAY
 from cellbed.traces.sources.cork import CORK_4G, CORK_5G
 from cellbed.traces.sources.fcc import FCC
+from cellbed.traces.sources.in_the_wild import IN_THE_WILD
 from cellbed.traces.sources.lumos5g import LUMOS5G
 from cellbed.traces.sources.mahimahi import KPN, MAHIMAHI
 from cellbed.traces.sources.monroe import MONROE
+from cellbed.traces.sources.new_york import NYC_2018, NYC_2019
 from cellbed.traces.sources.nyu import NYU
 from cellbed.traces.sources.source import Source
+from cellbed.traces.sources.us_drives import US_DRIVES
 
 SOURCES: tuple[Source, ...] = (
     MAHIMAHI,
     CELLREPLAY,
     KPN,
     LUMOS5G,
+    IN_THE_WILD,
+    US_DRIVES,
     CORK_4G,
     CORK_5G,
     NORWAY,
     BELGIUM,
     NYU,
+    NYC_2018,
+    NYC_2019,
     FCC,
     MONROE,
     EDGE_STUDY,

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 from cellbed.traces.errors import TraceError
-from cellbed.traces.sources.http import open_address
+from cellbed.traces.sources.http import in_words, open_address
 from cellbed.traces.sources.source import Listing, RemoteFile
 
 _MOST_BYTES = 4 << 20
@@ -59,7 +59,10 @@ def _page(address: str) -> str:
         finally:
             response.close()
     except urllib3.exceptions.HTTPError as error:
-        raise TraceError(f"{address}: cannot read the list of files there: {error}") from error
+        raise TraceError(
+            f"{address}: cannot read the list of files there: {in_words(error)}: try again later, or download them "
+            "elsewhere and give them (--from)"
+        ) from error
     if len(text) > _MOST_BYTES:
         raise TraceError(f"{address}: the list of files there has more than {_MOST_BYTES >> 20} MiB")
     return text.decode(errors="replace")

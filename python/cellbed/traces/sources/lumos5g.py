@@ -46,6 +46,7 @@ def _of_run(rows: pl.DataFrame, run: int, of: str) -> Recording:
         origin="recorded",
         technology="5g" if connected >= 0.5 else "4g",
         band="mmwave" if connected >= 0.5 else None,
+        operator="Verizon",
         place="Minneapolis, United States: a loop of 1300 m near the stadium",
         date="2020",
         mobility=mobility,
@@ -94,9 +95,10 @@ LUMOS5G = Source(
     checked="the data set's README, as kept in a public repository; the table itself was not at hand",
     convert=_convert,
     doubt=(
-        "The README does not give Throughput's unit; Mbit/s is that of the paper's figures. The operator is not named. "
-        "No checksum is published. Others report that the server's certificate has expired; cellbed does not overlook "
-        "that: download by hand and use --from."
+        "The README gives neither Throughput's unit nor the operator: Mbit/s and Verizon are what the same group says "
+        "where it uses the runs again (5g-in-the-wild). No checksum is published. Others report that the server's "
+        "certificate has expired; cellbed does not overlook that: download by hand and use --from, or fetch "
+        "5g-in-the-wild, which has 296 of these runs."
     ),
     remote=(RemoteFile("https://lumos5g.umn.edu/downloads/Lumos5G-v1.0.zip", "Lumos5G-v1.0.zip"),),
 )

@@ -18,41 +18,48 @@ if TYPE_CHECKING:
     import polars as pl
 
 _SECOND = 1_000_000_000
-_SCHEMA = ("TimeStamp", "Rtt", "SequenceNumber", "NodeId", "Operator", "Host", "InterfaceName", "DataId")
-_SAMPLE = 200
+_COLUMNS = ("timestamp", "rtt", "nodeid", "operator", "host", "dataid")
+"""In small letters, as the platform's dumps of its database have them; results of the experiment have NodeId, and
+versions of it TimeStamp or Timestamp."""
+_PING = "MONROE.EXP.PING"
 
 
 def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
-    for path in sorted(each for each in folder.rglob("*") if each.suffix in (".json", ".jsonl", ".ndjson")):
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in (".json", ".jsonl", ".ndjson", ".csv")):
         of = path.relative_to(folder).as_posix()
         with reading(of):
             rows = _read(path)
         if rows is None:
             continue
-        for (node, operator, host), group in rows.group_by("NodeId", "Operator", "Host", maintain_order=True):
+        for (node, operator, host), group in rows.group_by("nodeid", "operator", "host", maintain_order=True):
             yield _of_node(group, str(node), operator, host, of)
 
 
 def _read(path: Path) -> pl.DataFrame | None:
-    """The lines of the ping experiment in a file; None if there are none."""
+    """The pings in a file; None if there are none."""
     import polars as pl
 
-    table = pl.read_ndjson(path, infer_schema_length=None)
-    if not {"TimeStamp", "Rtt"} <= set(table.columns):
+    if path.suffix == ".csv":
+        # Python writes None for what the database does not have; the dump is in Latin-1.
+        table = pl.read_csv(path, infer_schema=False, null_values=["", "None"], encoding="latin-1")
+    else:
+        table = pl.read_ndjson(path, infer_schema_length=None)
+    found: dict[str, pl.Expr] = {}
+    for name in table.columns:
+        found.setdefault(name.lower(), pl.col(name))
+    if not {"timestamp", "rtt"} <= set(found):
         return None
     columns = [
-        (pl.col(name) if name in table.columns else pl.lit(None))
-        .cast(pl.Float64 if name in ("TimeStamp", "Rtt") else pl.String)
-        .alias(name)
-        for name in _SCHEMA
+        found.get(name, pl.lit(None)).cast(pl.Float64 if name in ("timestamp", "rtt") else pl.String).alias(name)
+        for name in _COLUMNS
     ]
-    return table.select(columns).filter(pl.col("DataId").fill_null("MONROE.EXP.PING") == "MONROE.EXP.PING")
+    return table.select(columns).filter(pl.col("dataid").fill_null(_PING) == _PING)
 
 
 def _of_node(rows: pl.DataFrame, node: str, operator: str | None, host: str | None, of: str) -> Recording:
     import datetime
 
-    started = rows["TimeStamp"].min()
+    started = rows["timestamp"].min()
     begun = None if started is None else datetime.datetime.fromtimestamp(float(str(started)), datetime.UTC)
     about = About(
         origin="recorded",
@@ -67,11 +74,11 @@ def _of_node(rows: pl.DataFrame, node: str, operator: str | None, host: str | No
     def fill(draft: Draft) -> None:
         import polars as pl
 
-        series = rows.drop_nulls("TimeStamp").sort("TimeStamp")
+        series = rows.drop_nulls("timestamp").sort("timestamp")
         if not series.height:
             raise TraceError(f"{of}: node {node} has no times")
-        at = ((pl.col("TimeStamp") - float(series["TimeStamp"][0])) * _SECOND).round().cast(pl.Int64)
-        series = series.select(at_ns=at, round_trip_ns=(pl.col("Rtt") * 1e6).round().cast(pl.Int64))
+        at = ((pl.col("timestamp") - float(series["timestamp"][0])) * _SECOND).round().cast(pl.Int64)
+        series = series.select(at_ns=at, round_trip_ns=(pl.col("rtt") * 1e6).round().cast(pl.Int64))
         put_round_trips(draft, series, _SECOND)
 
     words = (
@@ -96,15 +103,22 @@ MONROE = Source(
         "Experimentation with Commercial Mobile Broadband Networks. ACM MobiCom 2017"
     ),
     layout=(
-        "Results of the ping experiment: a JSON object a line with DataId MONROE.EXP.PING, TimeStamp in s since 1970, "
-        "Rtt in ms, Operator, NodeId, Host. Each node and operator of a file becomes an entry with round-trip times."
+        "The platform's dump of a day, DATE_SECONDS_monroe_exp_ping.csv: nodeid, iccid, timestamp in s since 1970, "
+        "sequencenumber, bytes, dataid, dataversion, guid, host, operator, rtt in ms. Or results of the ping "
+        "experiment: a JSON object a line with DataId MONROE.EXP.PING, Timestamp, Rtt, Operator, NodeId, Host. Each "
+        "node and operator of a file becomes an entry with round-trip times; a probe without rtt was lost."
     ),
-    checked="the experiment's readme, with its example of a result",
+    checked=(
+        "the platform's own programs that write the dumps (repository MONROE-PROJECT/Database), and the experiment's "
+        "readme, with its examples of results; no dump was at hand"
+    ),
     convert=_convert,
     doubt=(
-        "No public address of the platform's round-trip data is known for certain, nor their licence. The open data "
-        "set MONROE-Nettest (throughput, 2018 and 2019; mosaic-simulamet.com) is CSV whose columns could not be looked "
-        "up: import one with `cellbed traces add` and its mapping of columns. Results of the ping experiment, one JSON "
-        "object a line, are converted by `cellbed traces fetch monroe --from FILE.json`."
+        "No public address of the platform's round-trip data is known, nor their licence; others who used them wrote "
+        "that they may not pass them on. Dumps and results that you have are converted by `cellbed traces fetch monroe "
+        "--from FILE`. The open data set MONROE-Nettest (speed tests of two countries, 2018 and 2019: a file "
+        "monroe-nettest-DATE.CSV a day) is described at "
+        "https://mosaic-simulamet.com/large-scale-speedtest-experimentation-in-mobile-broadband-networks/, but its "
+        "columns could not be looked up: import it with `cellbed traces add` and a mapping of columns."
     ),
 )

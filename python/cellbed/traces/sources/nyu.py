@@ -136,7 +136,8 @@ NYU = Source(
         "README and papers say that iPerf ran between a phone and a server, logged at the server, but not in which "
         "direction: say which one you take it for (--as). The multivariate set's unit is not said either, so it is "
         "only taken with --all. It is all LTE: the 5G of Mei et al. (Realtime Mobile Bandwidth and Handoff Predictions "
-        "in 4G/5G Networks, 2021) is a data set of others, see cork-5g."
+        "in 4G/5G Networks, 2021) is a data set of others, see cork-5g; no 5G of New York University was found. "
+        "Delivery opportunities that the university recorded are nyc-2018 and nyc-2019."
     ),
     direction_unknown=True,
     usual=r"\.csv$",

@@ -58,10 +58,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Files that an importer of the archive reads. format: its name; None: what it looks like."""
+    """Files that an importer of the archive reads. format: its name; None: what it looks like.
+
+    direction: of what a file has whose name does not tell it.
+    """
 
     files: tuple[Path, ...]
     format: str | None = None
+    direction: Literal["uplink", "downlink"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

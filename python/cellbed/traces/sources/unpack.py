@@ -33,6 +33,10 @@ _UNWANTED = re.compile(r"(^|/)(__MACOSX|\.DS_Store|Thumbs\.db|\._[^/]*)(/|$)")
 """What file managers leave in archives."""
 
 
+class DamagedError(TraceError):
+    """An archive cannot be read."""
+
+
 def is_archive(path: Path) -> bool:
     """Whether a file is a zip archive, or is called like one or like a tar archive."""
     return _is_zip(path) or _TAR.search(path.name) is not None
@@ -41,7 +45,8 @@ def is_archive(path: Path) -> bool:
 def unpack(archive: Path, folder: Path, wanted: str, most_bytes: int, progress: Callable[[str], None]) -> int:
     """Take the files out whose paths ``wanted`` is found in (everything: ""), and give the number of their bytes.
 
-    progress: told of each file. Raises TraceError when the archive is damaged, unsafe or larger than ``most_bytes``.
+    progress: told of each file. Raises DamagedError, and TraceError when the archive is unsafe or larger than
+    ``most_bytes``.
     """
     room = _Room(archive, folder, wanted, most_bytes)
     try:
@@ -51,7 +56,7 @@ def unpack(archive: Path, folder: Path, wanted: str, most_bytes: int, progress: 
                 with opened() as content:
                     room.write(name, content)
     except _DAMAGED as error:
-        raise TraceError(f"{archive}: the archive is damaged: {error}") from error
+        raise DamagedError(f"{archive}: the archive is damaged: {error}") from error
     except (NotImplementedError, RuntimeError) as error:
         raise TraceError(f"{archive}: the archive cannot be unpacked here: {error}; use --from on its files") from error
     except OSError as error:

@@ -22,7 +22,7 @@ class Distribution:
         self._counts: list[NDArray[np.int64]] = []
         self._pending = 0
         self.count = 0
-        self._sum = 0.0
+        self._mean = 0.0
         self._squares = 0.0
 
     def add(self, values: NDArray[Any], counts: NDArray[Any] | None = None) -> None:
@@ -31,9 +31,16 @@ class Distribution:
             return
         values = values.astype(np.float64)
         counts = np.ones(len(values), np.int64) if counts is None else counts.astype(np.int64)
-        self.count += int(counts.sum())
-        self._sum += float(values @ counts)
-        self._squares += float((values * values) @ counts)
+        # Pairwise, for nothing is lost of a small deviation from a large mean: Chan, Golub, LeVeque, Algorithms for
+        # Computing the Sample Variance, The American Statistician 37(3), 1983, equation 1.5.
+        number = int(counts.sum())
+        mean = float(values @ counts) / number if number else 0.0
+        off = values - mean
+        apart = mean - self._mean
+        both = max(self.count + number, 1)
+        self._squares += float((off * off) @ counts) + apart * apart * self.count * number / both
+        self._mean += apart * number / both
+        self.count += number
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
@@ -52,14 +59,14 @@ class Distribution:
     @property
     def mean(self) -> float:
         """NaN without a value."""
-        return self._sum / self.count if self.count else float("nan")
+        return self._mean if self.count else float("nan")
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the population; NaN without a value."""
         if not self.count:
             return float("nan")
-        return float(np.sqrt(max(self._squares / self.count - self.mean**2, 0.0)))
+        return float(np.sqrt(self._squares / self.count))
 
     def quantiles(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values of rank ceil(n · share), the inverse of the empirical distribution function; not for none."""

@@ -33,6 +33,7 @@ def _day(name: str, where: str, busiest: float, quietest: float, hour: float, so
         cited=f"Published: the mean rates of the two hours. {when} Ours: the way from one to the other and how the "
         "rate wanders within an hour. They are means over all users of a country or city; no place is like that.",
         duration="24 h",
+        begins=lambda _: process.begins,
         make=each_way(None, process, SLOT_LTE, content=Content.RATE),
         figures=(_hour("quietest", quietest, max), _hour("busiest", busiest, min)),
     )  # fmt: skip

@@ -1,10 +1,9 @@
 //! The managed queues with congestion-controlled senders in a closed loop, held against what their RFCs and papers say of
 //! them. `docs/disciplines.md` has the figures over a wider range.
 
-mod closed_loop;
-
 use cellbed_link::*;
-use closed_loop::{Control, Flow, run};
+
+use crate::closed_loop::{Control, Flow, run};
 
 fn mbit(rate: u64) -> BitRate {
     BitRate(rate * 1_000_000)

@@ -8,7 +8,7 @@ use cellbed_link::*;
 use model::{End, Model};
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
+use crate::arrivals::{MS, in_order, timestamps};
 
 /// Arrivals on a grid that often meets the opportunities, in bursts and with gaps.
 fn packets() -> impl Strategy<Value = Vec<(u64, u64)>> {
@@ -16,27 +16,7 @@ fn packets() -> impl Strategy<Value = Vec<(u64, u64)>> {
         5 => Just(0), 4 => (0..6u64).prop_map(|half| half * MS / 2), 2 => (0..80u64).prop_map(|millis| millis * MS), 1 => 0..80 * MS
     ];
     let size = prop_oneof![3 => Just(1400u64), 1 => Just(1500), 2 => 1..200u64, 1 => 1..6000u64];
-    prop::collection::vec((wait, size), 1..60).prop_map(|steps| {
-        let mut now = 0;
-        let arrive = |(wait, size)| {
-            now += wait;
-            (now, size)
-        };
-        steps.into_iter().map(arrive).collect()
-    })
-}
-
-fn heavy() -> impl Strategy<Value = Vec<u64>> {
-    let step = prop_oneof![4 => Just(0), 8 => 1..4u64, 1 => 1..100u64];
-    prop::collection::vec(step, 1..40).prop_filter_map("a trace has a length", |steps| {
-        let mut now = 0;
-        let add = |step| {
-            now += step;
-            now
-        };
-        let millis: Vec<u64> = steps.into_iter().map(add).collect();
-        (now > 0).then_some(millis)
-    })
+    prop::collection::vec((wait, size), 1..60).prop_map(in_order)
 }
 
 fn rows() -> impl Strategy<Value = Vec<(u64, u64, Vec<u64>)>> {
@@ -45,14 +25,12 @@ fn rows() -> impl Strategy<Value = Vec<(u64, u64, Vec<u64>)>> {
         prop_oneof![3 => (0..12u64).prop_map(|half| half * MS / 2), 1 => 0..6 * MS],
         0..8,
     );
-    prop::collection::vec((span(), span(), offsets), 1..6).prop_map(|rows| {
-        let mut now = 0;
-        let add = |(wait, delay, mut offsets): (u64, u64, Vec<u64>)| {
-            now += wait;
+    prop::collection::vec((span(), (span(), offsets)), 1..6).prop_map(|rows| {
+        let row = |(time, (delay, mut offsets)): (u64, (u64, Vec<u64>))| {
             offsets.sort_unstable();
-            (now, delay, offsets)
+            (time, delay, offsets)
         };
-        rows.into_iter().map(add).collect()
+        in_order(rows).into_iter().map(row).collect()
     })
 }
 
@@ -74,7 +52,7 @@ fn model() -> impl Strategy<Value = Model> {
     let idle = prop_oneof![1 => Just(0), 3 => (0..40u64).prop_map(|millis| millis * MS)];
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (
-        (rows(), heavy(), compensation()),
+        (rows(), timestamps(), compensation()),
         (0..20 * MS, offset, idle),
         (accounting, 1400..12_000u64),
         ways,

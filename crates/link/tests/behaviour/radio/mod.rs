@@ -7,6 +7,9 @@ use cellbed_link::*;
 use probe::{Effects, Link, uplink_trains};
 use proptest::prelude::*;
 
+use crate::arrivals::in_order;
+use crate::driving::{call, visit};
+
 fn profile() -> impl Strategy<Value = Profile> {
     prop::sample::select(Profile::ALL.to_vec())
 }
@@ -23,14 +26,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
         1 => 0..2_000_000_000u64,
     ];
     let size = prop_oneof![3 => Just(1400u64), 1 => 1..1500u64, 1 => Just(0u64)];
-    prop::collection::vec((wait, size), 1..200).prop_map(|steps| {
-        let mut now = 0;
-        let at = |(wait, size)| {
-            now += wait;
-            (now, size)
-        };
-        steps.into_iter().map(at).collect()
-    })
+    prop::collection::vec((wait, size), 1..200).prop_map(in_order)
 }
 
 fn config(profile: Profile, way: Way, seed: u64) -> RadioConfig {
@@ -43,22 +39,12 @@ fn config(profile: Profile, way: Way, seed: u64) -> RadioConfig {
 fn run(config: RadioConfig, arrivals: &[(u64, u64)]) -> Vec<Outcome<usize>> {
     let mut direction = Direction::new(vec![config.into()], Time::ZERO);
     let mut outcomes = Vec::new();
-    let mut visit = |direction: &mut Direction<usize>, until: Time| {
-        while let Some(event) = direction.next_event().filter(|&event| event <= until) {
-            while let Some(outcome) = direction.poll(event) {
-                if outcome.fate == Fate::Delivered {
-                    assert_eq!(outcome.departed, event, "never told late");
-                }
-                outcomes.push(outcome);
-            }
-        }
-    };
     for (packet, &(at, size)) in arrivals.iter().enumerate() {
         let now = Time::from_nanos(at);
-        visit(&mut direction, now);
+        visit(&mut direction, now, &mut outcomes);
         direction.accept(now, packet, Bytes(size));
     }
-    visit(&mut direction, Time::MAX);
+    visit(&mut direction, Time::MAX, &mut outcomes);
     assert_eq!(direction.held().packets, Packets(0));
     outcomes
 }
@@ -161,16 +147,7 @@ proptest! {
         });
         config.queue = Discipline::DropTail { packets: Some(Packets(100)), bytes: Some(Bytes(1_000_000)) };
         let mut direction = Direction::new(vec![config.into()], Time::from_nanos(zero)).with_meter();
-        for (at, value, call) in calls {
-            let now = Time::from_nanos(at);
-            match call {
-                0 => direction.accept(now, 0, Bytes(value)),
-                1 => drop(direction.poll(now)),
-                2 => direction.restart(now, Duration::from_nanos(value)),
-                _ => drop(direction.finished_bins(now).take(10).count()),
-            }
-            direction.next_event();
-        }
+        call(&mut direction, calls);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
+use crate::arrivals::MS;
 
 fn direction(millis: &[u64], looped: bool, queue: Discipline) -> Direction<usize> {
     let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());

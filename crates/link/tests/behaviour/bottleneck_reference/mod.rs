@@ -1,43 +1,18 @@
 //! The bottleneck, which computes departures, against a model that steps through every opportunity.
 
-mod reference;
+mod model;
 
 use std::sync::Arc;
 
 use cellbed_link::*;
+use model::{End, Reference};
 use proptest::prelude::*;
-use reference::{End, Reference};
 
-const MS: u64 = 1_000_000;
+use crate::arrivals::{MS, in_order, timestamps, waits};
 
-/// Arrivals on a grid that often meets the opportunities, in bursts and with gaps.
 fn packets() -> impl Strategy<Value = Vec<(u64, u64)>> {
-    let wait =
-        prop_oneof![4 => Just(0), 4 => (0..4u64).prop_map(|half| half * MS / 2), 1 => 0..80 * MS];
     let size = prop_oneof![3 => Just(1500u64), 2 => 1..200u64, 1 => 1..6000u64];
-    prop::collection::vec((wait, size), 1..60).prop_map(|steps| {
-        let mut now = 0;
-        let arrive = |(wait, size)| {
-            now += wait;
-            (now, size)
-        };
-        steps.into_iter().map(arrive).collect()
-    })
-}
-
-fn timestamps() -> impl Strategy<Value = Vec<u64>> {
-    let step = prop_oneof![4 => Just(0), 8 => 1..4u64, 1 => 1..100u64];
-    prop::collection::vec(step, 1..40).prop_filter_map("a trace has a length", |steps| {
-        let mut now = 0;
-        let millis: Vec<u64> = steps
-            .into_iter()
-            .map(|step| {
-                now += step;
-                now
-            })
-            .collect();
-        (now > 0).then_some(millis)
-    })
+    prop::collection::vec((waits(), size), 1..60).prop_map(in_order)
 }
 
 fn reference() -> impl Strategy<Value = Reference> {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
+use crate::driving::drain;
+
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -76,22 +78,13 @@ fn link(queue: Discipline, seed: u64) -> Direction<usize> {
     Direction::new(vec![config.into()], Time::ZERO)
 }
 
-fn drained(link: &mut Direction<usize>) -> Vec<Outcome<usize>> {
-    std::iter::from_fn(|| {
-        let next = link.next_event()?;
-        Some(std::iter::from_fn(|| link.poll(next)).collect::<Vec<_>>())
-    })
-    .flatten()
-    .collect()
-}
-
 /// Delays in ms of packets that come at these times.
 fn taken(times: &[Time], size: u64) -> Vec<u64> {
     let mut link = link(Discipline::Infinite, 1);
     for (number, &time) in times.iter().enumerate() {
         link.accept(time, number, Bytes(size));
     }
-    drained(&mut link)
+    drain(&mut link)
         .iter()
         .map(|outcome| (outcome.departed - outcome.arrived).as_nanos() / 1_000_000)
         .collect()
@@ -135,7 +128,7 @@ fn the_same_seed_draws_the_same_and_another_one_others() {
     let run = |seed| {
         let mut link = link(Discipline::Infinite, seed);
         (0..100).for_each(|number| link.accept(at(70 * number as u64), number, Bytes(1400)));
-        drained(&mut link)
+        drain(&mut link)
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
@@ -155,7 +148,7 @@ proptest! {
             now += Duration::from_nanos(gap);
             link.accept(now, number, Bytes(size));
         }
-        let outcomes = drained(&mut link);
+        let outcomes = drain(&mut link);
         prop_assert_eq!(outcomes.len(), packets.len());
         prop_assert_eq!(link.held(), QueueLevel::default());
         let delivered: Vec<_> = outcomes.iter().filter(|it| it.fate == Fate::Delivered).collect();
@@ -172,7 +165,7 @@ proptest! {
         let queue = Discipline::DropTail { packets: None, bytes: Some(Bytes(14_000)) };
         let mut link = link(queue, 1);
         (0..count).for_each(|number| link.accept(at(5), number, Bytes(1400)));
-        let full = drained(&mut link).iter().filter(|it| it.fate != Fate::Delivered).count();
+        let full = drain(&mut link).iter().filter(|it| it.fate != Fate::Delivered).count();
         prop_assert_eq!(full, count.saturating_sub(10));
     }
 }

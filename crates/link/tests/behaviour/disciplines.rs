@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
+use crate::arrivals::{MS, in_order};
+use crate::driving::visit;
+
 const HORIZON: u64 = 60_000 * MS;
 
 fn span(nanos: u64) -> Duration {
@@ -303,14 +305,7 @@ fn calls(changes: bool) -> impl Strategy<Value = Vec<(u64, Call)>> {
         .prop_map(|(after, stage, configs)| Call::Change(after, stage, configs));
     let often = if changes { 1 } else { 0 };
     let call = prop_oneof![40 => accept, often * 2 => change, often => (0..40 * MS).prop_map(Call::Restart)];
-    prop::collection::vec((wait, call), 1..120).prop_map(|steps| {
-        let mut now = 0;
-        let at = |(wait, call)| {
-            now += wait;
-            (now, call)
-        };
-        steps.into_iter().map(at).collect()
-    })
+    prop::collection::vec((wait, call), 1..120).prop_map(in_order)
 }
 
 /// Makes a call, and returns the bytes that it put in.
@@ -336,28 +331,13 @@ fn make(direction: &mut Direction<usize>, stages: usize, index: usize, call: &(u
 fn exactly(stages: &[StageConfig], calls: &[(u64, Call)]) -> Vec<Outcome<usize>> {
     let mut direction = Direction::new(stages.to_vec(), Time::ZERO);
     let mut outcomes = Vec::new();
-    let mut visit = |direction: &mut Direction<usize>, until: u64| {
-        while let Some(event) = direction
-            .next_event()
-            .filter(|&event| event <= Time::from_nanos(until))
-        {
-            while let Some(outcome) = direction.poll(event) {
-                assert!(
-                    outcome.fate != Fate::Delivered || outcome.departed == event,
-                    "{outcome:?} told at {event}"
-                );
-                outcomes.push(outcome);
-            }
-        }
-    };
     for (index, call) in calls.iter().enumerate() {
-        visit(&mut direction, call.0);
+        visit(&mut direction, Time::from_nanos(call.0), &mut outcomes);
         make(&mut direction, stages.len(), index, call);
     }
-    visit(&mut direction, HORIZON);
-    outcomes.extend(std::iter::from_fn(|| {
-        direction.poll(Time::from_nanos(HORIZON))
-    }));
+    let horizon = Time::from_nanos(HORIZON);
+    visit(&mut direction, horizon, &mut outcomes);
+    outcomes.extend(std::iter::from_fn(|| direction.poll(horizon)));
     outcomes
 }
 

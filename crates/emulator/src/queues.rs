@@ -1,21 +1,74 @@
-//! Stages, schedules and queues with parameters of their own, as the configuration tells them.
+//! Queues, as the configuration tells them.
 //!
 //! What is left out takes the default of the path model, which is that of the discipline's RFC.
 
-use std::sync::Arc;
-
 use cellbed_link::{
-    Adaptation, BitRate, Bytes, CoDelConfig, DelayConfig, Discipline, Distribution, DualPi2Config,
-    Duration, FqCoDelConfig, Limit, LossConfig, LossSeries, MahimahiCoDelConfig, MahimahiPieConfig,
-    Packets, PieConfig, Probability, RandomDelay, RateSeries, RedConfig, Schedule, Seed, Spell,
+    Adaptation, Bytes, CoDelConfig, Discipline, DualPi2Config, Duration, FqCoDelConfig, Limit,
+    MahimahiCoDelConfig, MahimahiPieConfig, Packets, PieConfig, RedConfig, Seed,
 };
 use serde::Deserialize;
 
-/// Why a value is refused.
-type Refusal = String;
+use crate::error::Refusal;
 
-pub(crate) fn probability(value: f64) -> Result<Probability, Refusal> {
-    Probability::new(value).ok_or_else(|| format!("{value} is no probability"))
+/// The queue of a bottleneck.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Queue {
+    /// Everything waits.
+    Infinite,
+    /// What does not fit is dropped on arrival.
+    DropTail {
+        /// Most packets that wait.
+        packets: Option<u64>,
+        /// Most bytes that wait.
+        bytes: Option<u64>,
+    },
+    /// What has waited longest is dropped for what comes.
+    DropHead {
+        /// Most packets that wait.
+        packets: Option<u64>,
+        /// Most bytes that wait.
+        bytes: Option<u64>,
+    },
+    /// RFC 8289.
+    CoDel(CoDel),
+    /// RFC 8290.
+    FqCoDel(FqCoDel),
+    /// RFC 8033.
+    Pie(Pie),
+    /// Random early detection.
+    Red(Red),
+    /// RFC 9332.
+    DualPi2(DualPi2),
+    /// Mahimahi's CoDel.
+    #[serde(rename = "mahimahi-codel")]
+    MahimahiCoDel(MahimahiCoDel),
+    /// Mahimahi's PIE.
+    #[serde(rename = "mahimahi-pie")]
+    MahimahiPie(MahimahiPie),
+}
+
+impl Queue {
+    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+        Ok(match self {
+            Self::Infinite => Discipline::Infinite,
+            Self::DropTail { packets, bytes } => Discipline::DropTail {
+                packets: packets.map(Packets),
+                bytes: bytes.map(Bytes),
+            },
+            Self::DropHead { packets, bytes } => Discipline::DropHead {
+                packets: packets.map(Packets),
+                bytes: bytes.map(Bytes),
+            },
+            Self::CoDel(queue) => queue.build(),
+            Self::FqCoDel(queue) => queue.build(),
+            Self::Pie(queue) => queue.build(),
+            Self::Red(queue) => queue.build()?,
+            Self::DualPi2(queue) => queue.build(),
+            Self::MahimahiCoDel(queue) => queue.build()?,
+            Self::MahimahiPie(queue) => queue.build()?,
+        })
+    }
 }
 
 fn nanos(value: Option<u64>, default: Duration) -> Duration {
@@ -29,32 +82,6 @@ fn limit(packets: Option<u64>, bytes: Option<u64>, default: Limit) -> Limit {
     Limit {
         packets: packets.map(Packets),
         bytes: bytes.map(Bytes),
-    }
-}
-
-/// Rate steps: pairs of time (ns, the first 0) and rate (bit/s), from the start again after `period_ns`, if given.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Series {
-    steps: Vec<(u64, u64)>,
-    period_ns: Option<u64>,
-    #[serde(default)]
-    offset_ns: u64,
-}
-
-impl Series {
-    pub(crate) fn build(&self) -> Result<Schedule, Refusal> {
-        let steps = self
-            .steps
-            .iter()
-            .map(|&(at, rate)| (Duration::from_nanos(at), BitRate(rate)));
-        let period = self.period_ns.map(Duration::from_nanos);
-        let series = RateSeries::new(steps.collect(), period)
-            .ok_or("the times of a rate series must begin at 0 and rise up to its period")?;
-        Ok(Schedule::Series {
-            series: Arc::new(series),
-            offset: Duration::from_nanos(self.offset_ns),
-        })
     }
 }
 
@@ -72,7 +99,7 @@ pub struct CoDel {
 }
 
 impl CoDel {
-    pub(crate) fn build(&self) -> Discipline {
+    fn build(&self) -> Discipline {
         let default = CoDelConfig::default();
         Discipline::CoDel(CoDelConfig {
             target: nanos(self.target_ns, default.target),
@@ -102,7 +129,7 @@ pub struct FqCoDel {
 }
 
 impl FqCoDel {
-    pub(crate) fn build(&self) -> Discipline {
+    fn build(&self) -> Discipline {
         let default = FqCoDelConfig::default();
         Discipline::FqCoDel(FqCoDelConfig {
             flows: self.flows.unwrap_or(default.flows),
@@ -137,7 +164,7 @@ pub struct Pie {
 }
 
 impl Pie {
-    pub(crate) fn build(&self) -> Discipline {
+    fn build(&self) -> Discipline {
         let default = PieConfig::default();
         Discipline::Pie(PieConfig {
             target: nanos(self.target_ns, default.target),
@@ -175,7 +202,7 @@ pub struct Red {
 }
 
 impl Red {
-    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+    fn build(&self) -> Result<Discipline, Refusal> {
         let (minimum, maximum) = (Bytes(self.minimum_bytes), Bytes(self.maximum_bytes));
         if minimum >= maximum {
             return Err("the lower threshold of RED must lie below the upper one".to_owned());
@@ -216,7 +243,7 @@ pub struct DualPi2 {
 }
 
 impl DualPi2 {
-    pub(crate) fn build(&self) -> Discipline {
+    fn build(&self) -> Discipline {
         let default = DualPi2Config::default();
         Discipline::DualPi2(DualPi2Config {
             target: nanos(self.target_ns, default.target),
@@ -244,7 +271,7 @@ pub struct MahimahiCoDel {
 }
 
 impl MahimahiCoDel {
-    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+    fn build(&self) -> Result<Discipline, Refusal> {
         Ok(Discipline::MahimahiCoDel(MahimahiCoDelConfig {
             target: at_least_a_millisecond("target_ns", self.target_ns)?,
             interval: at_least_a_millisecond("interval_ns", self.interval_ns)?,
@@ -266,7 +293,7 @@ pub struct MahimahiPie {
 }
 
 impl MahimahiPie {
-    pub(crate) fn build(&self) -> Result<Discipline, Refusal> {
+    fn build(&self) -> Result<Discipline, Refusal> {
         Ok(Discipline::MahimahiPie(MahimahiPieConfig {
             target: at_least_a_millisecond("qdelay_ref_ns", self.qdelay_ref_ns)?,
             burst: at_least_a_millisecond("max_burst_ns", self.max_burst_ns)?,
@@ -284,134 +311,4 @@ fn at_least_a_millisecond(name: &str, nanos: u64) -> Result<Duration, Refusal> {
         ));
     }
     Ok(Duration::from_nanos(nanos))
-}
-
-/// Losses in bursts.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GilbertElliott {
-    to_bad: f64,
-    to_good: f64,
-    loss_good: f64,
-    loss_bad: f64,
-    seed: u64,
-}
-
-impl GilbertElliott {
-    pub(crate) fn build(&self) -> Result<LossConfig, Refusal> {
-        Ok(LossConfig::GilbertElliott {
-            to_bad: probability(self.to_bad)?,
-            to_good: probability(self.to_good)?,
-            loss_good: probability(self.loss_good)?,
-            loss_bad: probability(self.loss_bad)?,
-            seed: Seed(self.seed),
-        })
-    }
-}
-
-/// A loss probability in steps: pairs of time (ns) and probability.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LossSteps {
-    steps: Vec<(u64, f64)>,
-    seed: u64,
-}
-
-impl LossSteps {
-    pub(crate) fn build(&self) -> Result<LossConfig, Refusal> {
-        let steps = self
-            .steps
-            .iter()
-            .map(|&(at, value)| Ok((Duration::from_nanos(at), probability(value)?)));
-        let series = LossSeries::new(steps.collect::<Result<_, Refusal>>()?)
-            .ok_or("the times of a recorded loss must rise")?;
-        Ok(LossConfig::Series {
-            series: Arc::new(series),
-            seed: Seed(self.seed),
-        })
-    }
-}
-
-/// All packets pass for a time, then none.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OnOff {
-    on_ns: u64,
-    off_ns: u64,
-    /// Whether these are means of exponential distributions.
-    #[serde(default)]
-    exponential: bool,
-    seed: u64,
-}
-
-impl OnOff {
-    pub(crate) fn build(&self) -> LossConfig {
-        let spell = |length| match (self.exponential, Duration::from_nanos(length)) {
-            (true, mean) => Spell::Exponential(mean),
-            (false, length) => Spell::Fixed(length),
-        };
-        LossConfig::OnOff {
-            on: spell(self.on_ns),
-            off: spell(self.off_ns),
-            seed: Seed(self.seed),
-        }
-    }
-}
-
-/// A delay that is drawn for each packet.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Jitter {
-    distribution: Drawn,
-    #[serde(default)]
-    correlation: f64,
-    #[serde(default)]
-    reorder: bool,
-    seed: u64,
-}
-
-/// What it is drawn from.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-enum Drawn {
-    Uniform { mean_ns: u64, spread_ns: u64 },
-    Normal { mean_ns: u64, deviation_ns: u64 },
-    Pareto { mean_ns: u64, deviation_ns: u64 },
-    Empirical { delays_ns: Vec<u64> },
-}
-
-impl Jitter {
-    pub(crate) fn build(&self) -> Result<DelayConfig, Refusal> {
-        let span = |nanos: &u64| Duration::from_nanos(*nanos);
-        let distribution = match &self.distribution {
-            Drawn::Uniform { mean_ns, spread_ns } => Distribution::Uniform {
-                mean: span(mean_ns),
-                spread: span(spread_ns),
-            },
-            Drawn::Normal {
-                mean_ns,
-                deviation_ns,
-            } => Distribution::Normal {
-                mean: span(mean_ns),
-                deviation: span(deviation_ns),
-            },
-            Drawn::Pareto {
-                mean_ns,
-                deviation_ns,
-            } => Distribution::Pareto {
-                mean: span(mean_ns),
-                deviation: span(deviation_ns),
-            },
-            Drawn::Empirical { delays_ns } => {
-                Distribution::empirical(delays_ns.iter().map(span).collect())
-                    .ok_or("an empirical distribution needs at least one delay")?
-            }
-        };
-        Ok(DelayConfig::Random(RandomDelay {
-            distribution,
-            correlation: probability(self.correlation)?,
-            reorder: self.reorder,
-            seed: Seed(self.seed),
-        }))
-    }
 }

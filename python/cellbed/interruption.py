@@ -1,4 +1,4 @@
-"""Whose Ctrl-C is: Python's, also once Polars has been loaded.
+"""Whose Ctrl-C is: that of the process in front, and Python's also once Polars has been loaded.
 
 Polars takes SIGINT over when it is loaded. It then has the kernel go on with every wait that is interrupted (a pipe
 without a reader would never end), prints the traces of its threads, and lets these write on in folders that are being
@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -29,6 +30,25 @@ def keep_interruptions() -> None:
 def was_interrupted() -> bool:
     """Whether Ctrl-C came, whatever error a library has made of it."""
     return _came
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """SIGINT waits for the end of this context. Processes that start in it never get one, also not while they load."""
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and handler is not None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if ours:  # another thread may be given the signal, and the main thread would be interrupted all the same
+        signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _note(number: int, frame: FrameType | None) -> None:

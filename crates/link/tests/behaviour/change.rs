@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use cellbed_link::*;
 
+use crate::driving;
+
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
@@ -16,14 +18,12 @@ fn constant(megabits: u64) -> BottleneckConfig {
     BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))
 }
 
+/// The packets, when they ended and how.
 fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<(P, Time, Fate)> {
-    let mut outcomes = Vec::new();
-    while let Some(event) = direction.next_event() {
-        while let Some(outcome) = direction.poll(event) {
-            outcomes.push((outcome.packet, outcome.departed, outcome.fate));
-        }
-    }
+    let outcomes = driving::drain(direction).into_iter();
     outcomes
+        .map(|outcome| (outcome.packet, outcome.departed, outcome.fate))
+        .collect()
 }
 
 #[test]

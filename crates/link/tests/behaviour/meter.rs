@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
+use crate::arrivals::MS;
+
 const WIDTH: u64 = 10 * MS;
 
 #[derive(Clone, Debug)]

@@ -5,22 +5,8 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
-
-fn timestamps() -> impl Strategy<Value = Vec<u64>> {
-    let step = prop_oneof![4 => Just(0), 8 => 1..4u64, 1 => 1..100u64];
-    prop::collection::vec(step, 1..40).prop_filter_map("a trace has a length", |steps| {
-        let mut now = 0;
-        let millis: Vec<u64> = steps
-            .into_iter()
-            .map(|step| {
-                now += step;
-                now
-            })
-            .collect();
-        (now > 0).then_some(millis)
-    })
-}
+use crate::arrivals::{MS, in_order, timestamps, waits};
+use crate::driving::{call, visit};
 
 fn trace() -> impl Strategy<Value = Arc<Trace>> {
     timestamps().prop_map(|millis| Arc::new(Trace::from_millis(millis).unwrap()))
@@ -88,21 +74,12 @@ enum Call {
 
 /// Calls at increasing times in ns.
 fn calls() -> impl Strategy<Value = Vec<(u64, Call)>> {
-    let wait =
-        prop_oneof![4 => Just(0), 4 => (0..4u64).prop_map(|half| half * MS / 2), 1 => 0..80 * MS];
     let size = prop_oneof![3 => Just(1500u64), 2 => 1..200u64, 1 => 0..6000u64];
     let call = prop_oneof![
         30 => size.prop_map(Call::Accept),
         1 => (1..30 * MS, 0..100 * MS).prop_map(|(ahead, offset)| Call::Restart { ahead, offset }),
     ];
-    prop::collection::vec((wait, call), 1..80).prop_map(|steps| {
-        let mut now = 0;
-        let at = |(wait, call)| {
-            now += wait;
-            (now, call)
-        };
-        steps.into_iter().map(at).collect()
-    })
+    prop::collection::vec((waits(), call), 1..80).prop_map(in_order)
 }
 
 fn arrivals() -> impl Strategy<Value = Vec<(u64, Call)>> {
@@ -140,28 +117,11 @@ fn exactly(
 ) -> Vec<Outcome<usize>> {
     let mut outcomes = Vec::new();
     for (index, &call) in calls.iter().enumerate() {
-        visit_events(&mut direction, Time::from_nanos(call.0), &mut outcomes);
+        visit(&mut direction, Time::from_nanos(call.0), &mut outcomes);
         make(&mut direction, index, call);
     }
-    visit_events(&mut direction, Time::from_nanos(horizon), &mut outcomes);
+    visit(&mut direction, Time::from_nanos(horizon), &mut outcomes);
     outcomes
-}
-
-fn visit_events(direction: &mut Direction<usize>, until: Time, outcomes: &mut Vec<Outcome<usize>>) {
-    let mut visits = 0;
-    while let Some(event) = direction.next_event().filter(|&event| event <= until) {
-        while let Some(outcome) = direction.poll(event) {
-            if outcome.fate == Fate::Delivered {
-                assert_eq!(
-                    outcome.departed, event,
-                    "the next event is never later than a delivery"
-                );
-            }
-            outcomes.push(outcome);
-        }
-        visits += 1;
-        assert!(visits < 10_000, "every visit makes progress");
-    }
 }
 
 const HORIZON: u64 = 20_000 * MS;
@@ -255,15 +215,6 @@ proptest! {
         all.push(extreme(Schedule::Trace { trace, repeat: Repeat::Looped, offset: Duration::from_nanos(rate) }).into());
         all.push(extreme(Schedule::Constant(BitRate(rate))).into());
         let mut direction = Direction::new(all, Time::from_nanos(overhead)).with_meter();
-        for (at, value, call) in calls {
-            let now = Time::from_nanos(at);
-            match call {
-                0 => direction.accept(now, 0, Bytes(value)),
-                1 => drop(direction.poll(now)),
-                2 => direction.restart(now, Duration::from_nanos(value)),
-                _ => drop(direction.finished_bins(now).take(10).count()),
-            }
-            direction.next_event();
-        }
+        call(&mut direction, calls);
     }
 }

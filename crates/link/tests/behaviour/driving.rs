@@ -1,0 +1,43 @@
+//! How a direction is driven.
+
+use cellbed_link::*;
+
+/// Visits every event up to `until`, and takes what there is.
+pub fn visit<P: Clone>(direction: &mut Direction<P>, until: Time, outcomes: &mut Vec<Outcome<P>>) {
+    let mut before = None;
+    while let Some(event) = direction.next_event().filter(|&event| event <= until) {
+        assert!(before < Some(event), "every visit makes progress");
+        before = Some(event);
+        while let Some(outcome) = direction.poll(event) {
+            assert!(
+                outcome.fate != Fate::Delivered || outcome.departed == event,
+                "the next event is never later than a delivery: {} is told at {event}",
+                outcome.departed
+            );
+            outcomes.push(outcome);
+        }
+    }
+}
+
+/// Takes all that is still to come, of packets that may have left long ago.
+pub fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<Outcome<P>> {
+    let mut outcomes = Vec::new();
+    while let Some(event) = direction.next_event() {
+        outcomes.extend(std::iter::from_fn(|| direction.poll(event)));
+    }
+    outcomes
+}
+
+/// Makes calls of all kinds at any times (ns), which need not rise, with any values: none is to panic.
+pub fn call(direction: &mut Direction<usize>, calls: Vec<(u64, u64, u8)>) {
+    for (at, value, call) in calls {
+        let now = Time::from_nanos(at);
+        match call {
+            0 => direction.accept(now, 0, Bytes(value)),
+            1 => drop(direction.poll(now)),
+            2 => direction.restart(now, Duration::from_nanos(value)),
+            _ => drop(direction.finished_bins(now).take(10).count()),
+        }
+        direction.next_event();
+    }
+}

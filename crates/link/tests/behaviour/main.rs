@@ -1,0 +1,21 @@
+//! What users of the path model rely on, by its public interface. One program: they are linked once, and all run side by side.
+
+mod arrivals;
+mod bottleneck_reference;
+mod change;
+mod closed_loop;
+mod conditional;
+mod day;
+mod disciplines;
+mod driving;
+mod invariants;
+mod mahimahi;
+mod management;
+mod meter;
+mod parser;
+mod published_behaviour;
+mod radio;
+mod replay;
+mod replay_parser;
+mod replay_reference;
+mod statistics;

@@ -1,0 +1,174 @@
+//! The paths to a server, and what they say.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+use cellbed_link::{Duration, Time};
+
+use super::{Notice, Watch};
+use crate::client::{Event, Message, Order, PathThread, Role};
+use crate::error::{Error, Result};
+use crate::secure::{Secret, random_bytes};
+use crate::socket::now;
+use crate::wire::Offer;
+
+/// A server that does not answer for so long is not there.
+const CONNECT: Duration = Duration::from_secs(15);
+
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// By which interfaces a server is reached, and with what secret.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The server.
+    pub server: SocketAddr,
+    /// Shared with it.
+    pub secret: Secret,
+    /// Of the light workload, of calibration, and of both workloads in turn; `None` lets the routes decide.
+    pub first: Option<String>,
+    /// Of the heavy workload beside the light one.
+    pub second: Option<String>,
+}
+
+/// Which of the paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    First,
+    Second,
+}
+
+/// The paths to a server, and what they say.
+pub(super) struct Paths {
+    access: Access,
+    /// Ends before the first, which it may rely on.
+    second: Option<PathThread>,
+    first: PathThread,
+    sender: Sender<(Name, Message)>,
+    messages: Receiver<(Name, Message)>,
+    /// Paths without a session yet, and since when.
+    unanswered: Vec<(Name, Time)>,
+    offer: Option<Offer>,
+}
+
+impl Paths {
+    /// Opens the first path. The handshake goes on meanwhile.
+    pub(super) fn connect(access: Access) -> Result<Self> {
+        let (sender, messages) = channel();
+        let first = start(Name::First, &access, access.first.as_deref(), &sender)?;
+        Ok(Self {
+            access,
+            second: None,
+            first,
+            sender,
+            messages,
+            unanswered: vec![(Name::First, now())],
+            offer: None,
+        })
+    }
+
+    /// Opens the path of the heavy workload beside the light one. With `leaning` it has its requests made over the first.
+    pub(super) fn open_second(&mut self, leaning: bool) -> Result<()> {
+        let interface = self.access.second.as_deref();
+        let second = start(Name::Second, &self.access, interface, &self.sender)?;
+        if leaning {
+            second.rely_on(&self.first, random_bytes()?);
+        }
+        self.second = Some(second);
+        Ok(())
+    }
+
+    /// Tells the path of a workload what to do.
+    pub(super) fn tell(&self, role: Role, order: Order) {
+        let path = match (&self.second, role) {
+            (Some(second), Role::Heavy) => second,
+            _ => &self.first,
+        };
+        path.tell(order);
+    }
+
+    /// What the server has offered last.
+    pub(super) fn offer(&self) -> Option<Offer> {
+        self.offer
+    }
+
+    /// Whether the server has not answered yet.
+    pub(super) fn is_connecting(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// The next message, or `None` after a moment.
+    pub(super) fn receive(&mut self, watch: Watch<'_>) -> Result<Option<(Name, Message)>> {
+        match self.messages.recv_timeout(LOOK) {
+            Ok((_, Message::Failed(error))) => Err(error),
+            Ok((name, message)) => {
+                if let Message::Events(events) = &message {
+                    self.look_at(name, events, watch)?;
+                }
+                Ok(Some((name, message)))
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                let late = |since: &Time| now().since(*since) > CONNECT;
+                match self.unanswered.iter().find(|(_, since)| late(since)) {
+                    Some((name, _)) => Err(self.no_answer(*name)),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+
+    fn no_answer(&self, name: Name) -> Error {
+        let interface = match name {
+            Name::First => &self.access.first,
+            Name::Second => &self.access.second,
+        };
+        Error::NoAnswer {
+            server: self.access.server,
+            way: interface
+                .as_ref()
+                .map_or(String::new(), |interface| format!(" by {interface}")),
+            seconds: CONNECT.as_secs_f64() as u64,
+        }
+    }
+
+    fn look_at(&mut self, name: Name, events: &[Event], watch: Watch<'_>) -> Result<()> {
+        for event in events {
+            match event {
+                Event::Connected(offer) => {
+                    self.unanswered.retain(|(other, _)| *other != name);
+                    self.offer = Some(*offer);
+                    watch(Notice::Connected(*offer));
+                }
+                Event::Silent => watch(Notice::Silent),
+                Event::Resumed => watch(Notice::Resumed),
+                Event::Rejected(reason)
+                    if self.unanswered.iter().any(|(other, _)| *other == name) =>
+                {
+                    return Err(Error::Rejected {
+                        server: self.access.server,
+                        reason: *reason,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn start(
+    name: Name,
+    access: &Access,
+    interface: Option<&str>,
+    sender: &Sender<(Name, Message)>,
+) -> Result<PathThread> {
+    random_bytes::<32>()?; // so that a system without randomness is an error here, and not in a thread
+    let draw = Box::new(|| random_bytes().unwrap_or_default());
+    PathThread::start(
+        name,
+        access.server,
+        interface,
+        &access.secret,
+        draw,
+        sender.clone(),
+    )
+}

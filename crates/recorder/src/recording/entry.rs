@@ -1,0 +1,104 @@
+//! Entries of the journal, as bytes: a kind, and its fields.
+
+use cellbed_link::Time;
+
+use super::description::SignalSample;
+use super::field::{Field, Fields, Json, fields};
+use super::run::RunPlan;
+use crate::client::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
+use crate::wire::Arrival;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A run has been asked for.
+    Run(RunPlan),
+    /// A path has learnt something.
+    Event(Event),
+    /// A modem was asked.
+    Signal(SignalSample),
+    /// This machine lost packets that the network had delivered, as many so far.
+    Overflows(u64),
+}
+
+const RUN: u8 = 1;
+const BEGAN: u8 = 2;
+const SENT: u8 = 3;
+const UPLINK: u8 = 4;
+const DOWNLINK: u8 = 5;
+const PAUSED: u8 = 6;
+const ENDED: u8 = 7;
+const SIGNAL: u8 = 8;
+const OVERFLOWS: u8 = 9;
+const CLOCK: u8 = 10;
+
+fields! {
+    ClockAnswer { asked, received_ns, sent_ns, at };
+    Departure { train, index, bytes, at };
+    Arrival { train, index, bytes, arrived_ns };
+    Reception { train, index, bytes, sent_ns, at };
+    Pause { from, until };
+    RunEnd { at, complete, saturation_sent, withheld, unrecorded, overflows } but refusal;
+}
+
+impl Entry {
+    /// Adds it to a block. Events of which nothing can be learnt later are left out.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Run(plan) => {
+                RUN.put(out);
+                Json(plan).put(out);
+            }
+            Self::Signal(sample) => {
+                SIGNAL.put(out);
+                Json(sample).put(out);
+            }
+            Self::Overflows(count) => {
+                OVERFLOWS.put(out);
+                count.put(out);
+            }
+            Self::Event(Event::Clock(answer)) => {
+                CLOCK.put(out);
+                answer.put(out);
+            }
+            Self::Event(Event::Run(run, event)) => match event {
+                RunEvent::Began(at) => put_of_run(BEGAN, *run, at, out),
+                RunEvent::Sent(departure) => put_of_run(SENT, *run, departure, out),
+                RunEvent::ArrivedUplink(arrival) => put_of_run(UPLINK, *run, arrival, out),
+                RunEvent::ArrivedDownlink(reception) => put_of_run(DOWNLINK, *run, reception, out),
+                RunEvent::Paused(pause) => put_of_run(PAUSED, *run, pause, out),
+                RunEvent::Ended(end) => put_of_run(ENDED, *run, end, out),
+            },
+            Self::Event(_) => {}
+        }
+    }
+
+    /// The next entry; `None` at the end of a block, and where it cannot be understood.
+    pub(super) fn take(from: &mut Fields<'_>) -> Option<Self> {
+        let kind = u8::take(from)?;
+        match kind {
+            RUN => return Json::take(from).map(Self::Run),
+            SIGNAL => return Json::take(from).map(Self::Signal),
+            OVERFLOWS => return Field::take(from).map(Self::Overflows),
+            CLOCK => return Field::take(from).map(|answer| Self::Event(Event::Clock(answer))),
+            _ => {}
+        }
+        let run = Field::take(from)?;
+        let event = match kind {
+            BEGAN => RunEvent::Began(Time::take(from)?),
+            SENT => RunEvent::Sent(Field::take(from)?),
+            UPLINK => RunEvent::ArrivedUplink(Field::take(from)?),
+            DOWNLINK => RunEvent::ArrivedDownlink(Field::take(from)?),
+            PAUSED => RunEvent::Paused(Field::take(from)?),
+            ENDED => RunEvent::Ended(Field::take(from)?),
+            _ => return None,
+        };
+        Some(Self::Event(Event::Run(run, event)))
+    }
+}
+
+fn put_of_run(kind: u8, run: u32, fields: &impl Field, out: &mut Vec<u8>) {
+    kind.put(out);
+    run.put(out);
+    fields.put(out);
+}

@@ -1,0 +1,77 @@
+"""``cellbed traces describe``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from cellbed.cli.traces import about_options as about
+from cellbed.cli.traces.options import AS_JSON, Origin, entry_names
+
+
+def describe(
+    name: Annotated[
+        str, typer.Argument(help="An entry of the archive.", show_default=False, autocompletion=entry_names)
+    ],
+    technology: about.Technology = None,
+    band: about.Band = None,
+    operator: about.Operator = None,
+    place: about.Place = None,
+    date: about.Date = None,
+    begins: about.Begins = None,
+    mobility: about.Mobility = None,
+    obstacle: about.Obstacle = None,
+    method: about.Method = None,
+    licence: about.Licence = None,
+    source: about.Source = None,
+    citation: about.Citation = None,
+    note: about.Note = None,
+    origin: Annotated[Origin | None, typer.Option(help="Whether a network was recorded.", show_default=False)] = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Change what an entry says of itself. Its series stay as they are.
+
+    What is not named stays; an empty text ('') is unknown from now on. The history keeps what was said before.
+
+    \b
+    Examples:
+      cellbed traces describe walk --place "Delft, Mekelweg" --operator KPN --mobility walking
+      cellbed traces describe walk --date 2025-03-14T08:30 --note ''
+    """
+    from cellbed.traces import open_archive
+    from cellbed.traces.amending import describe as described
+
+    said = {
+        "technology": technology,
+        "band": band,
+        "operator": operator,
+        "place": place,
+        "date": date,
+        "begins": begins,
+        "mobility": mobility,
+        "obstacle": obstacle,
+        "method": method,
+        "licence": licence,
+        "source": source,
+        "citation": citation,
+        "note": note,
+        "origin": None if origin is None else origin.value,
+    }
+    new = {key: text for key, text in said.items() if text is not None}
+    if not new:
+        raise typer.BadParameter(
+            f"say what is to change, such as --place Delft; `cellbed traces show {name}` tells what is known"
+        )
+    done = described(open_archive(), name, new)
+    for doubt in done.notes:
+        print(f"note: {doubt}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(done.entry.model_dump(mode="json"), indent=2))
+    elif done.changed:
+        now = done.entry.about.model_dump()
+        print(f"{name}: " + ", ".join(f"{key} {now[key] or 'unknown'}" for key in new))
+    else:
+        print(f"{name} says that already")

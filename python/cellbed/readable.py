@@ -1,0 +1,57 @@
+"""Figures as a reader takes them in: three significant digits, in the unit in which they are neither long nor tiny.
+
+What is written to be read back has its exact forms in :mod:`cellbed.units`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit, and how many of it there are in what it is a multiple of: one bit/s, or one s."""
+
+    name: str
+    factor: float
+
+
+_RATES: Final = ((1e9, Unit("Gbit/s", 1e-9)), (1e6, Unit("Mbit/s", 1e-6)), (1e3, Unit("kbit/s", 1e-3)))
+_DURATIONS: Final = (
+    (3 * 3600, Unit("h", 1 / 3600)),
+    (600, Unit("min", 1 / 60)),
+    (1, Unit("s", 1)),
+    (1e-3, Unit("ms", 1e3)),
+    (1e-6, Unit("µs", 1e6)),
+)
+
+
+def rate_unit(largest_bit_s: float) -> Unit:
+    """The unit in which rates up to this one are read best."""
+    return next((unit for least, unit in _RATES if largest_bit_s >= least), Unit("bit/s", 1))
+
+
+def duration_unit(longest_s: float) -> Unit:
+    """The unit in which durations up to this one are read best."""
+    return next((unit for least, unit in _DURATIONS if longest_s >= least), Unit("ns", 1e9))
+
+
+def rate_words(bit_s: float) -> str:
+    """``"16.7 Mbit/s"``; of nothing ``"0 bit/s"``."""
+    unit = rate_unit(bit_s)
+    return f"{significant(bit_s * unit.factor)} {unit.name}"
+
+
+def duration_words(seconds: float) -> str:
+    """``"56.3 µs"``, ``"140 s"``, ``"16.9 min"``, ``"24 h"``; of nothing ``"0 s"``."""
+    unit = duration_unit(seconds) if seconds else Unit("s", 1)
+    return f"{significant(seconds * unit.factor)} {unit.name}"
+
+
+def significant(value: float) -> str:
+    """Three significant digits without an exponent: ``"0.0563"``, ``"16.7"``, ``"1540"``."""
+    text = f"{value:.3g}"
+    if "e" not in text:
+        return text
+    return f"{float(text):.0f}" if abs(value) >= 1 else f"{float(text):.12f}".rstrip("0")
