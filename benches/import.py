@@ -2,9 +2,11 @@
 
 Each file is made here, about as large as asked, and imported in a process of its own, so that its peak memory is its
 own; interleaved with that, the same bytes are only read, and hashed as an import does it. CPU time counts besides the
-time that passes, since the machine may be shared. The targets: 200 MB/s for Mahimahi's text, 100 MB for any.
+time that passes, since the machine may be shared. Then `cellbed traces add` takes it, which also checks the series,
+makes their statistics and hashes them; of that the memory is told, too. The targets: 200 MB/s for Mahimahi's text,
+100 MB for any.
 
-    python benches/import.py [--size MB] [--rounds N] [--json]
+    python benches/import.py [--size MB] [--rounds N] [--only FORMAT] [--json]
 """
 
 from __future__ import annotations
@@ -36,6 +38,21 @@ ended = time.monotonic() - begin, time.process_time() - cpu
 peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
 written = sum(series.path.stat().st_size for series in draft.parts.values())
 print(json.dumps({"s": ended[0], "cpu_s": ended[1], "peak_kib": peak, "parquet": written}))
+"""
+
+ADD = """
+import atexit, json, os, sys, time
+from pathlib import Path
+def tell():
+    peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+    told.write_text(json.dumps({"s": time.monotonic() - begin, "cpu_s": time.process_time(), "peak_kib": peak}))
+source, folder = map(Path, sys.argv[1:])
+told, begin = folder.with_suffix(".json"), time.monotonic()
+os.environ["XDG_DATA_HOME"] = str(folder)
+atexit.register(tell)
+sys.argv = ["cellbed", "traces", "add", str(source), "--name", "bench"]
+from cellbed.cli.main import main
+main()
 """
 
 READ = """
@@ -95,12 +112,27 @@ def iperf3() -> Iterator[bytes]:
         yield (b"," if n else b"") + json.dumps({"streams": [half], "sum": half}, indent="\t").encode()
 
 
+def parquet(path: Path, size: int) -> None:
+    """A row each 10 ms in one row group; numbers in which a compressor finds nothing."""
+    import numpy as np
+    import polars as pl
+
+    chance, rows = np.random.default_rng(1), size // 18
+    columns = {
+        "time_ms": np.arange(rows) * 10,
+        "downlink_mbit_s": chance.random(rows) * 100,
+        "rtt_ms": 20 + chance.random(rows),
+    }
+    pl.DataFrame(columns).write_parquet(path, row_group_size=rows)
+
+
 KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]], bytes, dict[str, str]]] = {
     "mahimahi": ("big.up", mahimahi, b"", {}),
     "pcap": ("big.pcap", capture, b"", {}),
     "csv": ("big.csv", csv, b"", {}),
     "ping": ("big.txt", ping, b"", {}),
     "iperf3": ("big.json", iperf3, b'],"end":{}}', {}),
+    "parquet": ("big.parquet", lambda: iter(()), b"", {}),
 }
 """Name of the file, its pieces, its end, and the options."""
 
@@ -132,13 +164,19 @@ def measure(name: str, size: int, rounds: int) -> dict[str, float]:
     file, pieces, end, options = KINDS[name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / file
-        make(path, pieces(), end, size)
+        if name == "parquet":
+            parquet(path, size)
+        else:
+            make(path, pieces(), end, size)
         megabytes = path.stat().st_size / 1e6
         imported, read, hashed = [], [], []
         for number in range(rounds):
             imported.append(run(IMPORT, path, Path(folder) / str(number), told=json.dumps(options)))
             read.append(run(READ, path, "read"))
             hashed.append(run(READ, path, "hash"))
+        added = Path(folder) / "archive"
+        subprocess.run([sys.executable, "-c", ADD, path, added], capture_output=True, text=True, check=True)
+        whole: dict[str, float] = json.loads(added.with_suffix(".json").read_text())
 
     def median(values: list[dict[str, float]], key: str) -> float:
         return statistics.median(value[key] for value in values)
@@ -151,6 +189,9 @@ def measure(name: str, size: int, rounds: int) -> dict[str, float]:
         "times the CPU of hashing": median(imported, "cpu_s") / median(hashed, "cpu_s"),
         "peak MB": max(value["peak_kib"] for value in imported) * 1024 / 1e6,
         "Parquet MB": imported[0]["parquet"] / 1e6,
+        "s to add": whole["s"],
+        "s of CPU to add": whole["cpu_s"],
+        "peak MB to add": whole["peak_kib"] * 1024 / 1e6,
     }
 
 

@@ -4,9 +4,11 @@ Makes series of three kinds in a temporary folder: opportunities of a slow and o
 statistics of each are made on one core, in turn with Polars reading and adding up the same columns on one core, which
 is what no program that reads Parquet gets around. Then an archive of several gigabytes is surveyed with one process
 and with one for each core, files in the page cache. Rates per core are of processor time, which other programs on the
-machine hardly change; what 100 GB would take is reckoned from that, and from the time by the clock.
+machine hardly change; what 100 GB would take is reckoned from that, and from the time by the clock. With --whole, it
+is tried instead.
 
     python benches/trace_statistics.py [--gigabytes 3] [--rounds 3] [--folder DIR] [--json]
+    python benches/trace_statistics.py --whole --gigabytes 100
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import argparse
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.traces import Archive
-from cellbed.traces.entry import About
+from cellbed.traces.entry import About, Entry, Held
+from cellbed.traces.entry_file import ENTRY_FILE, entry_text
 from cellbed.traces.series import Content, Series
 from cellbed.traces.statistics import DEFAULT
 from cellbed.traces.survey import plan, survey
@@ -50,6 +54,11 @@ import polars as pl
 began = time.process_time()
 pl.scan_parquet(sys.argv[1]).select(pl.all().sum()).collect(engine="streaming"); print(time.process_time() - began)
 """
+
+
+def rows_of(content: Content) -> int:
+    """How many rows a series here has; one of rates has larger ones."""
+    return ROWS // 4 if content is Content.RATE else ROWS
 
 
 def opportunities(path: Path, per_second: float, rows: int) -> Series:
@@ -99,12 +108,8 @@ def processor_time() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def surveyed(folder: Path, series: list[Series], gigabytes: float, workers: int) -> dict[str, float]:
-    """An archive of hard links to the series, without statistics."""
-    archive = Archive(folder)
-    from cellbed.traces.entry import Entry, Held
-    from cellbed.traces.entry_file import ENTRY_FILE, entry_text
-
+def filled(folder: Path, series: list[Series], gigabytes: float) -> int:
+    """An archive of hard links to the series, without statistics; how many bytes it has."""
     size, number = 0, 0
     while size < gigabytes * 1e9:
         each = series[number % len(series)]
@@ -112,15 +117,25 @@ def surveyed(folder: Path, series: list[Series], gigabytes: float, workers: int)
         place.mkdir(parents=True)
         os.link(each.path, place / "uplink.parquet")
         held = Held(
-            file="uplink.parquet", content=each.content, sha256="0" * 64, duration_ns=each.duration_ns, rows=ROWS
+            file="uplink.parquet",
+            content=each.content,
+            sha256="0" * 64,
+            duration_ns=each.duration_ns,
+            rows=rows_of(each.content),
         )
         entry = Entry(name=place.name, about=About(origin="synthetic"), parts={"uplink": held})
         (place / ENTRY_FILE).write_text(entry_text(entry))
         size += each.path.stat().st_size
         number += 1
-    todo = plan(archive, sorted(path.name for path in folder.iterdir()), DEFAULT)
+    return size
+
+
+def surveyed(folder: Path, series: list[Series], gigabytes: float, workers: int) -> dict[str, float]:
+    """What a survey of such an archive takes."""
+    size = filled(folder, series, gigabytes)
+    todo = plan(Archive(folder), sorted(path.name for path in folder.iterdir()), DEFAULT)
     began, busy = time.monotonic(), processor_time()
-    with closing(survey(archive, todo.tasks, DEFAULT, workers, lambda size: None)) as results:
+    with closing(survey(Archive(folder), todo.tasks, DEFAULT, workers, lambda size: None)) as results:
         for task, found in results:
             assert isinstance(found, dict), (task, found)
     took, busy = time.monotonic() - began, processor_time() - busy
@@ -135,6 +150,51 @@ def surveyed(folder: Path, series: list[Series], gigabytes: float, workers: int)
     }
 
 
+def commanded(folder: Path, series: list[Series], gigabytes: float, interrupted_after_s: float) -> dict[str, Any]:
+    """The same by `cellbed traces stats --all`, which is interrupted once and then goes on."""
+    size = filled(folder / "cellbed" / "traces", series, gigabytes)
+    command = [sys.executable, "-P", "-m", "cellbed", "traces", "stats", "--all", "--json"]
+    parts: list[dict[str, Any]] = []
+    for limit in (interrupted_after_s, None):
+        began, busy = time.monotonic(), processor_time()
+        process = subprocess.Popen(
+            command, env=os.environ | {"XDG_DATA_HOME": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(limit)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        said, complaint = process.communicate()
+        assert process.returncode == (0 if limit is None else 130), complaint.decode()
+        told = json.loads(said) if limit is None else complaint.decode().strip()
+        took = {"seconds": time.monotonic() - began, "processor_seconds": processor_time() - busy}
+        parts.append({**took, "said": told})
+    return {
+        "gigabytes": size / 1e9,
+        "gigabytes_on_the_disk": sum(each.path.stat().st_size for each in series) / 1e9,
+        "seconds": sum(part["seconds"] for part in parts),
+        "processor_seconds": sum(part["processor_seconds"] for part in parts),
+        "parts": parts,
+    }
+
+
+def report(whole: dict[str, Any], as_json: bool) -> None:
+    """Print what surveying a whole archive took."""
+    load = os.getloadavg()
+    if as_json:
+        print(json.dumps(whole | {"load_averages": load}, indent=1))
+        return
+    first, second = whole["parts"]
+    print(
+        f"{whole['gigabytes']:.1f} GB in entries that are hard links to {whole['gigabytes_on_the_disk']:.2f} GB: "
+        f"{whole['seconds']:.0f} s, {whole['processor_seconds']:.0f} s of processors, "
+        f"{whole['gigabytes'] / whole['processor_seconds']:.3f} GB per second of a processor"
+    )
+    print(f"  Ctrl-C after {first['seconds']:.0f} s: {first['said']}")
+    print(f"  the rest in {second['seconds']:.0f} s: {second['said']}")
+    print(f"  load average of the last 15 minutes: {load[2]:.1f} on {os.cpu_count()} cores")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -143,6 +203,12 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where the series are made; left out: the folder for temporary files"
     )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="only survey an archive of so many gigabytes, by the command, which is interrupted once; its entries are "
+        "hard links to a few files",
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cellbed-statistics-", dir=arguments.folder) as name:
@@ -150,11 +216,13 @@ def main() -> None:
         kinds = {
             "opportunities, 10 Mbit/s": opportunities(folder / "slow.parquet", 833, ROWS),
             "opportunities, 1 Gbit/s": opportunities(folder / "fast.parquet", 83_333, ROWS),
-            "rates every 10 ms": rates(folder / "rates.parquet", ROWS // 4),
+            "rates every 10 ms": rates(folder / "rates.parquet", rows_of(Content.RATE)),
         }
+        if arguments.whole:
+            report(commanded(folder / "whole", list(kinds.values())[:2], arguments.gigabytes, 60.0), arguments.json)
+            return
         found: dict[str, Any] = {
-            kind: one(series, ROWS // 4 if series.content is Content.RATE else ROWS, arguments.rounds)
-            for kind, series in kinds.items()
+            kind: one(series, rows_of(series.content), arguments.rounds) for kind, series in kinds.items()
         }
         archives = [
             surveyed(folder / f"archive-{workers}", list(kinds.values())[:2], arguments.gigabytes, workers)

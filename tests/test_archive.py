@@ -8,22 +8,24 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archive_examples import MS, SECOND, add, write_opportunities, write_rates
+from cellbed._core import toml_values
 from cellbed.traces import Archive, TraceError, archive_folder, open_archive, resolve
 from cellbed.traces.draft import Draft
 from cellbed.traces.entry import About
-from cellbed.traces.entry_file import read_entry
 from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.replayable import write_text
 from cellbed.traces.series import Content, Series
@@ -213,15 +215,6 @@ def test_a_damaged_entry_is_named_and_can_be_removed(
     archive.remove("walk")
     assert "walk" not in archive.names()
     assert archive.contents().problems == {}
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=300))
-def test_no_description_makes_the_archive_fall_over(content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "entry.toml").write_bytes(content)
-        with pytest.raises(TraceError):
-            read_entry(Path(folder))
 
 
 def test_the_index_follows_every_change(archive: Archive) -> None:
@@ -471,3 +464,25 @@ def test_a_damaged_series_is_not_replayed(archive: Archive) -> None:
 
 def test_the_archive_is_the_users(bare_archive: Archive, tmp_path: Path) -> None:
     assert bare_archive.folder == archive_folder() == tmp_path / "data" / "cellbed" / "traces"
+
+
+VALUES = st.recursive(
+    st.text(st.characters(codec="utf-8"))
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.booleans(),
+    lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), each, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES, max_size=5))
+def test_descriptions_are_read_as_pythons_own_reader_reads_them(said: dict[str, Any]) -> None:
+    text = tomli_w.dumps(said)
+    assert repr(toml_values(text)) == repr(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("text", ["x = 2026-01-01", "x = 99999999999999999999", "x = ", "[x\n", "x = " + "[" * 5000])
+def test_what_the_fast_reader_leaves_to_pythons_own_it_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        toml_values(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars._typing import ParquetCompression
 
 import recorded_files as made
 from cellbed._core import parse_trace
@@ -368,6 +370,63 @@ def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Dra
     backwards = tmp_path / "backwards.parquet"
     table.reverse().write_parquet(backwards)
     assert f"{backwards}: row 2: its time is 0.5 s before" in refusal(draft, backwards)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_a_parquet_file_of_any_types_and_compressor_is_read(
+    tmp_path: Path, draft: Draft, compression: ParquetCompression
+) -> None:
+    numbers = pl.int_range(200_000, eager=True)
+    table = pl.DataFrame({"time_ms": numbers, "dl_mbit_s": numbers % 100, "rtt_ms": numbers % 50})
+    kinds = {
+        "small": table.with_columns(pl.col("dl_mbit_s").cast(pl.UInt8), pl.col("rtt_ms").cast(pl.Int16)),
+        "exact": table.with_columns(pl.col("dl_mbit_s").cast(pl.Decimal(20, 3)), pl.col("rtt_ms").cast(pl.Float64)),
+        "times": table.with_columns(pl.col("time_ms").cast(pl.Float64)),
+        "dates": table.with_columns(pl.col("time_ms").cast(pl.Datetime("ms"))),
+    }
+    for name, kind in kinds.items():
+        path = tmp_path / f"{name}.parquet"
+        kind.write_parquet(path, compression=compression, row_group_size=60_000)
+        own = written(Draft(_new(tmp_path / name), draft.about), path)
+        assert rows(own.parts["downlink"])[199_999] == (199_999 * MS, 99e6), name
+        assert rows(own.parts["round-trip"])[100_001] == (100_001 * MS, 1 * MS), name
+
+
+def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, draft: Draft) -> None:
+    good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
+    wrong: dict[str, tuple[dict[str, list[object]], str]] = {
+        "no time": ({"time_ms": [0, None, 2]}, "row 2: it has no time"),
+        "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: it has no time"),
+        "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: it has no time"),
+        "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is no number"),
+        "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' holds"),
+        "listed time": ({"time_ms": [[0], [1], [2]]}, "which is no time"),
+        "negative": ({"dl_mbit_s": [1.0, -2.0, 3.0]}, "row 2: a rate of -2000000"),
+    }
+    for name, (change, said) in wrong.items():
+        path = tmp_path / f"{name}.parquet"
+        pl.DataFrame(good | change).write_parquet(path)
+        assert said in refusal(draft, path), name
+
+
+def test_a_large_recording_is_added_in_little_memory(tmp_path: Path) -> None:
+    """Of its length nothing depends but the time it takes; `benches/import.py` does it with 1 GB of each format."""
+    count = 1_500_000
+    table = pl.DataFrame({"time_ms": pl.int_range(count, eager=True) * 10}).with_columns(
+        dl_mbit_s=pl.col("time_ms").hash() % 10**9 / 1e7
+    )
+    table.write_parquet(tmp_path / "drive.parquet", row_group_size=count)
+    (tmp_path / "drive.up").write_text("".join(f"{n}\n" * 3 for n in range(count)))
+    program = (
+        "import atexit, sys\nfrom pathlib import Path\nfrom cellbed.cli.main import main\n"
+        "peak = lambda: [line.split()[1] for line in Path('/proc/self/status').open() if line.startswith('VmHWM')][0]\n"
+        "atexit.register(lambda: print(peak()))\nmain()"
+    )
+    for name in ("drive.parquet", "drive.up"):
+        command = [sys.executable, "-c", program, "traces", "add", tmp_path / name, "--name", name.replace(".", "-")]
+        environment = os.environ | {"XDG_DATA_HOME": str(tmp_path / "archive")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert int(done.stdout.split()[-1]) * 1024 < 100e6, name
 
 
 @pytest.fixture

@@ -308,22 +308,6 @@ def test_a_step_that_cannot_be_done_is_refused_and_leaves_nothing(archive: Archi
     assert not list(archive.folder.glob(".*made*"))
 
 
-@given(st.text(max_size=30))
-def test_no_text_makes_a_step_of_itself(text: str) -> None:
-    with pytest.raises(StepError):
-        parse_step("\x01" + text)
-
-
-@given(st.sampled_from(sorted(STEPS)), st.lists(st.text(max_size=12), max_size=4))
-def test_words_are_a_step_or_refused(kind: str, words: list[str]) -> None:
-    text = " ".join([kind, *words])
-    try:
-        step = parse_step(text)
-    except StepError:
-        return
-    assert step.kind == kind
-
-
 def test_two_entries_become_a_pair(archive: Archive) -> None:
     from cellbed.cli.traces import app
 

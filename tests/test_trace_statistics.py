@@ -242,6 +242,16 @@ def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
     assert kpss(np.full(100, 7.0)) == 0
 
 
+def test_the_autocorrelation_at_long_lags_is_that_of_its_definition() -> None:
+    values = np.cumsum(np.random.default_rng(5).normal(size=20_000))
+    deviations = values - values.mean()
+    found = autocorrelation(values, 19_990)
+    assert len(found) == 19_991
+    for lag in (0, 1, 4095, 4096, 8191, 8192, 10_000, 19_990):
+        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
+        assert found[lag] == pytest.approx(expected, abs=1e-12)
+
+
 def test_the_autocorrelation_is_that_of_the_process() -> None:
     random = np.random.default_rng(4)
     noise = random.normal(size=20_000)
@@ -358,19 +368,30 @@ def test_what_is_no_such_series_is_refused(
         statistics(Series(content, tmp_path / "x.parquet", duration))
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+def test_several_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
+    at = poisson(20_000, 20)
+    series = opportunities(tmp_path, at, 20 * S)
+    pl.scan_parquet(series.path).collect().write_parquet(series.path, row_group_size=30_000)
+    assert np.array_equal(np.concatenate([batch for batch, _ in series.rows(threads)]), at)
+    assert statistics(series, threads=threads) == statistics(series)
+    # Who has seen enough leaves no thread behind that waits for him.
+    assert len(next(series.rows(threads))[0])
+
+
 @pytest.mark.parametrize("kept", [0, 3, 60, 400])
 def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
     series = opportunities(tmp_path, range(10_000), 10_000)
     whole = series.path.read_bytes()
     assert len(whole) > 400
     series.path.write_bytes(whole[:kept])
-    with pytest.raises(TraceError, match=r"uplink\.parquet: cannot read") as caught:
+    with pytest.raises(TraceError, match=r"uplink\.parquet: no readable Parquet file") as caught:
         statistics(series)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"none\.parquet: cannot read"):
+    with pytest.raises(TraceError, match=r"none\.parquet: missing"):
         statistics(Series(Content.OPPORTUNITIES, tmp_path / "none.parquet", 10))
 
 

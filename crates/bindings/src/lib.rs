@@ -8,7 +8,9 @@ mod imports;
 mod link;
 mod positions;
 mod replay;
+mod series;
 mod simulation;
+mod toml_values;
 mod trace;
 
 use std::ffi::OsString;
@@ -23,7 +25,7 @@ mod _core {
     #[pymodule_export]
     use super::calibration::{calibrate, calibrate_virtually};
     #[pymodule_export]
-    use super::imports::{SeriesWriter, import_series};
+    use super::imports::{import_series, parquet_columns};
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]
@@ -31,7 +33,11 @@ mod _core {
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
     #[pymodule_export]
+    use super::series::{PyBursts, PySeriesRows};
+    #[pymodule_export]
     use super::simulation::{Path, Session};
+    #[pymodule_export]
+    use super::toml_values::toml_values;
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]

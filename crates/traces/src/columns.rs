@@ -55,9 +55,11 @@ pub struct Column {
 /// What to make of a table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Request {
-    /// Between cells.
+    /// Between cells of a text.
+    #[serde(default)]
     pub delimiter: u8,
-    /// Lines before the first row of values.
+    /// Lines of a text before the first row of values.
+    #[serde(default)]
     pub head: u64,
     /// The column of time.
     pub time: usize,

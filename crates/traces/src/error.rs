@@ -45,6 +45,9 @@ pub enum ImportError {
     /// The source failed, or whoever watches the reading ended it.
     #[error("it could not be read any further: {0}")]
     Read(#[from] io::Error),
+    /// It is a Parquet file that cannot be read.
+    #[error("no readable Parquet file, perhaps cut short: {}", first_line(.0))]
+    Damaged(#[source] ParquetError),
     /// The series could not be written.
     #[error("the series could not be written: {0}")]
     Write(#[from] ParquetError),
@@ -69,7 +72,7 @@ impl ImportError {
                 Place::Row(number) => format!("{file}: row {number}: {reason}"),
                 Place::Interval(number) => format!("{file}: interval {number}: {reason}"),
             },
-            Self::Read(_) => format!("{file}: {self}"),
+            Self::Read(_) | Self::Damaged(_) => format!("{file}: {self}"),
             Self::Write(_) => self.to_string(),
         }
     }
@@ -98,6 +101,16 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
         return ImportError::at(place, "the JSON ends too early: the file was cut short");
     }
     ImportError::at(place, shown)
+}
+
+/// What a library says, as far as a line has place for it.
+fn first_line(error: &ParquetError) -> String {
+    let said = error.to_string();
+    let line = said.lines().next().unwrap_or_default();
+    line.chars()
+        .filter(|it| !it.is_control())
+        .take(200)
+        .collect()
 }
 
 /// The start of a piece of text, in quotes, with what is no text escaped.

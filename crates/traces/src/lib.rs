@@ -4,22 +4,29 @@
 //! A source is never trusted: what cannot be a recording is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
 
+mod bursts;
 pub mod capture;
 pub mod columns;
 mod error;
 pub mod iperf3;
 mod mahimahi;
 pub mod netem;
+mod parquet_table;
 pub mod ping;
 mod quantity;
 mod request;
 mod series;
+mod series_rows;
+pub mod stored;
 mod target;
 mod watched;
 
+pub use bursts::{Bursts, Taken};
 pub use error::{ImportError, Place, Result};
 pub use mahimahi::mahimahi;
+pub use parquet_table::parquet_table;
 pub use request::{Request, import};
 pub use series::{Content, Opportunity, Rate, RoundTrip, Row, Table, Written};
+pub use series_rows::{SeriesRows, series_rows};
 pub use target::{Folder, Imported, Nowhere, Part, Target};
 pub use watched::Watched;

@@ -157,6 +157,9 @@ impl<W: Write + Send> Session<W> {
         } else if probe.trip_ns.is_some() {
             self.copies += 1;
         }
+        let ahead = self.newest.saturating_sub(self.next.unwrap_or(self.newest));
+        let passing = ahead.saturating_sub(WINDOW as u64);
+        self.believable(self.probes.saturating_add(passing), place)?;
         while self.newest.saturating_sub(self.next.unwrap_or(self.newest)) > WINDOW as u64
             || self.waiting.len() > WINDOW
         {
@@ -239,7 +242,7 @@ impl<W: Write + Send> Session<W> {
         let unknown = self.unknown as i64;
         let before = match self.known_ns {
             Some(known) => {
-                if known - sent > MOST_BACKWARDS_NS {
+                if known.saturating_sub(sent) > MOST_BACKWARDS_NS {
                     return Err(ImportError::at(
                         place,
                         "its stamp is before the one above it: the clock was set",

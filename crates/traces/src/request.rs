@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::error::Result;
+use crate::error::{ImportError, Place, Result};
 use crate::target::{Imported, Part, Target};
 use crate::{capture, columns, iperf3, mahimahi, netem, ping};
 
@@ -62,6 +62,8 @@ pub enum Request {
     },
     /// A table as text.
     Columns(columns::Request),
+    /// A table in Parquet, which [`crate::parquet_table`] reads: no stream gives its end before its beginning.
+    Parquet(columns::Request),
 }
 
 /// Reads a recording.
@@ -110,5 +112,9 @@ pub fn import(
             netem::netem(source, request, target)
         }
         Request::Columns(request) => columns::columns(source, request, target),
+        Request::Parquet(_) => Err(ImportError::at(
+            Place::Whole,
+            "a table in Parquet is no stream: read it from a file",
+        )),
     }
 }

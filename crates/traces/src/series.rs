@@ -38,6 +38,17 @@ pub enum Content {
     RoundTrip,
 }
 
+impl Content {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opportunities => "opportunities",
+            Self::Rate => "rate",
+            Self::RoundTrip => "round-trip",
+        }
+    }
+}
+
 /// A packet delivery opportunity of at most 1500 bytes of IP, ns since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opportunity(pub i64);
@@ -198,7 +209,7 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         Ok(Self {
             part,
             writer: SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?,
-            rows: Vec::with_capacity(GROUP),
+            rows: Vec::new(),
             written: 0,
             last_ns: 0,
         })

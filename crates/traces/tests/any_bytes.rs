@@ -6,11 +6,13 @@ mod any_bytes;
 use std::fs;
 use std::path::Path;
 
-use any_bytes::read;
+use any_bytes::{promised, read};
 use cellbed_link::Trace;
+use cellbed_traces::Nowhere;
+use cellbed_traces::columns::{self, Chunks};
 use proptest::prelude::*;
 
-const REQUESTS: [(&str, &str); 7] = [
+const REQUESTS: [(&str, &str); 9] = [
     ("mahimahi", r#"{"format":"mahimahi","direction":"uplink"}"#),
     ("capture", r#"{"format":"capture"}"#),
     (
@@ -26,6 +28,16 @@ const REQUESTS: [(&str, &str); 7] = [
     (
         "columns",
         r#"{"format":"columns","delimiter":44,"head":1,"time":0,"unit":{"unit":1000000},"missing":"hold",
+            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
+    ),
+    (
+        "parquet_table",
+        r#"{"format":"parquet","time":0,"unit":{"unit":1000000000},"missing":"hold",
+            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
+    ),
+    (
+        "parquet_table",
+        r#"{"format":"parquet","time":0,"unit":"moment","missing":"zero",
             "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
     ),
 ];
@@ -57,6 +69,52 @@ fn seeds_are_read() {
             .filter(|seed| read(seed, request).is_some())
             .count();
         assert!(read > 0, "{target}");
+    }
+}
+
+/// Two steps that repeat 2⁶⁴ − 1 times.
+const OVERFLOWING: &[u8] = br#"{"RepeatedBwPatternConfig":{"pattern":[{"RepeatedBwPatternConfig":{"count":18446744073709551615,
+"pattern":[{"StaticBwConfig":{}},{"StaticBwConfig":{}}]}}]}}"#;
+/// A step of no duration, 2²⁴ times.
+const NOTHING_OFTEN: &str = r#"{"RepeatedBwPatternConfig":{"count":16777216,"pattern":[{"StaticBwConfig":{"duration":"0s"}}]}}"#;
+/// Probes 290 years from 1970, in both directions.
+const CENTURIES: &[u8] = b"[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n";
+/// A pcap file of raw IP with one packet, which leaves its length open and had 4 GiB before it was cut to 20 bytes.
+const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0\
+    \0\0\0\0\0\0\0\0\x14\0\0\0\xff\xff\xff\xff\
+    \x45\0\0\0\0\0\0\0\x40\x11\0\0\x0a\0\0\x02\x0a\0\0\x01";
+
+/// A pcapng file with a process information block of four bytes.
+const SHORT_BLOCK: &[u8] = b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0\
+    \x01\0\0\x80\x04\0\0\0";
+
+fn request(target: &str) -> &'static str {
+    REQUESTS.iter().find(|it| it.0 == target).unwrap().1
+}
+
+#[test]
+fn what_once_made_an_importer_fall_over_is_refused() {
+    let nothing = format!(
+        r#"{{"RepeatedBwPatternConfig":{{"pattern":[{}]}}}}"#,
+        [NOTHING_OFTEN; 200].join(",")
+    );
+    for (target, bytes) in [
+        ("netem_trace", OVERFLOWING),
+        ("netem_trace", nothing.as_bytes()),
+        ("ping", CENTURIES),
+        (
+            "ping",
+            b"icmp_seq=1 time=1ms\nicmp_seq=999999999999999999 time=1ms\n",
+        ),
+        ("capture", LONG_PACKET),
+        ("capture", SHORT_BLOCK),
+    ] {
+        assert_eq!(
+            read(bytes, request(target)),
+            None,
+            "{}",
+            bytes.escape_ascii()
+        );
     }
 }
 
@@ -127,6 +185,19 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         read(&bytes, kind.1);
+    }
+
+    #[test]
+    fn any_rows_are_series_or_an_error(
+        rows in prop::collection::vec(
+            (prop_oneof![any::<i64>(), 0..10_000_000_000_i64], prop_oneof![any::<f64>(), 0.0..1e9], prop_oneof![any::<f64>(), 0.0..1e3]), 0..6,
+        ),
+    ) {
+        let request: columns::Request = serde_json::from_str(request("columns")).unwrap();
+        let mut chunks = Chunks::new(request, &Nowhere).unwrap();
+        let mut rows = rows.into_iter();
+        let pushed = rows.try_for_each(|(at, rate, trip)| chunks.push(at, [rate, trip].into_iter()));
+        promised(pushed.and_then(|()| chunks.finish()));
     }
 
     #[test]

@@ -65,6 +65,8 @@ def main() -> None:
     """Run the command line; a :class:`cellbed.errors.CellbedError` becomes one message and its exit status."""
     from cellbed.errors import CellbedError
 
+    # Imports make many objects that stay: to look for cycles after every 700 is a tenth of a short command's time.
+    gc.set_threshold(100_000)
     # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
     atexit.register(gc.freeze)
     keep_interruptions()

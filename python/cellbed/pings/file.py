@@ -13,6 +13,8 @@ from cellbed.errors import CellbedError
 
 _FIRST = "# cellbed ping-record"
 _COLUMNS = "time_s,rtt_ms"
+_LONGEST = 10 * 365 * 86_400 * 10**9
+"""ns: no record is of ten years."""
 
 
 class FileError(CellbedError):
@@ -76,16 +78,20 @@ class RecordFile:
     def _go_on(self, header: Header) -> None:
         self._file.seek(0)
         content = self._file.read()
-        # A line that a crash cut short is taken away.
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self._file.truncate(len(whole))
-        if not whole.strip():
+        if not content.strip() or _FIRST.encode().startswith(content):
             self._file.truncate(0)
             self._write(header.text())
             return
         self.header = _same(self.path, whole.decode("utf-8", errors="replace").splitlines(), header)
-        self.samples = [_sample(self.path, number, line) for number, line in _lines(whole)]
+        for number, line in _lines(whole):
+            sample = _sample(self.path, number, line)
+            if self.samples and sample[0] < self.samples[-1][0]:
+                raise FileError(f"{self.path}:{number}: its time is before the one above it: choose another --out")
+            self.samples.append(sample)
+        if len(whole) < len(content):
+            # A line that a crash cut short is taken away.
+            self._file.truncate(len(whole))
 
     def append(self, samples: Sequence[tuple[int, int | None]]) -> None:
         """Add samples: (ns since `header.started`, round trip in ns or None). Raises FileError on a full disk."""
@@ -120,7 +126,7 @@ def _lines(whole: bytes) -> list[tuple[int, str]]:
 def _same(path: Path, lines: list[str], header: Header) -> Header:
     """The header that the file has, if it is a record of the same host in the same way."""
     said = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
-    if lines[0] != _FIRST:
+    if not lines or lines[0] != _FIRST:
         raise FileError(
             f"{path}: this is no record of cellbed ping-record, and it is not overwritten: choose another --out"
         )
@@ -130,19 +136,23 @@ def _same(path: Path, lines: list[str], header: Header) -> Header:
             raise FileError(f"{path}: this record has {key} {said.get(key)!r} and not {wanted!r}: choose another --out")
     try:
         started = datetime.fromisoformat(said.get("started", ""))
-    except ValueError as error:
+        if started.tzinfo is None:
+            raise ValueError
+        started = started.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise FileError(f"{path}: the line '# started: …' is missing or no time: choose another --out") from error
-    if started.tzinfo is None or header.started < started - timedelta(seconds=1):
+    if header.started + timedelta(seconds=1) < started:
         raise FileError(f"{path}: it begins in the future: set the clock right, or choose another --out")
-    return Header(header.host, header.address, header.by, started.astimezone(UTC), header.interval_s)
+    return Header(header.host, header.address, header.by, started, header.interval_s)
 
 
 def _sample(path: Path, number: int, line: str) -> tuple[int, int | None]:
     at, comma, trip = line.partition(",")
     try:
-        if not comma:
+        sample = round(float(at) * 1e9), round(float(trip) * 1e6) if trip else None
+        if not comma or not 0 <= sample[0] <= _LONGEST or not 0 <= (sample[1] or 0) <= _LONGEST:
             raise ValueError
-        return round(float(at) * 1e9), round(float(trip) * 1e6) if trip else None
+        return sample
     except (ValueError, OverflowError) as error:
         raise FileError(
             f"{path}:{number}: '{line[:40]}' is not a time and a round-trip time: choose another --out"

@@ -1,8 +1,29 @@
 """Recordings of networks: packet trains and saturation over time, in a directory, and what is derived from them."""
 
-from cellbed.recordings.description import WAYS, Description, Fixed, Light, Span, Train, TrainPlan, Way, Workload
-from cellbed.recordings.packets import COLUMNS, SIGNAL_COLUMNS, RecordingError
-from cellbed.recordings.recording import Recording, read_recording, write_recording
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cellbed.recordings.description import WAYS, Description, Fixed, Light, Span, Train, TrainPlan, Way, Workload
+    from cellbed.recordings.errors import RecordingError
+    from cellbed.recordings.packets import COLUMNS, SIGNAL_COLUMNS
+    from cellbed.recordings.recording import Recording, read_recording, write_recording
+else:
+    _HOMES = {
+        "description": {"WAYS", "Description", "Fixed", "Light", "Span", "Train", "TrainPlan", "Way", "Workload"},
+        "errors": {"RecordingError"},
+        "packets": {"COLUMNS", "SIGNAL_COLUMNS"},
+        "recording": {"Recording", "read_recording", "write_recording"},
+    }
+
+    def __getattr__(name):
+        # Polars takes 80 MB of memory, of which the archive's importers of other formats are in no need.
+        from importlib import import_module
+
+        for home, names in _HOMES.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{home}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "COLUMNS",

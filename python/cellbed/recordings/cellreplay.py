@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Way
-from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.trips import base_delays

@@ -19,7 +19,7 @@ import polars as pl
 
 from cellbed.recordings.description import Train, TrainPlan, Way
 from cellbed.recordings.drift import Drift, Trend
-from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.description import WAYS, Way
-from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import delays, rates

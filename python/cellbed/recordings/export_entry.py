@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.export import LEAST_BIN_NS, README, Ending, Exported, Format
-from cellbed.recordings.packets import RecordingError
 from cellbed.recordings.recording import write_folder
 from cellbed.traces import Archive
 from cellbed.traces.replayable import write_text

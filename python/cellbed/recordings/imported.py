@@ -27,7 +27,8 @@ from cellbed.recordings.description import (
     TrainPlan,
     Way,
 )
-from cellbed.recordings.packets import COLUMNS, RecordingError
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.packets import COLUMNS
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.tool_files import NAMES
 

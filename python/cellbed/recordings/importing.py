@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.recordings.description import WAYS
-from cellbed.recordings.packets import RecordingError
-from cellbed.recordings.tool_files import NAMES
+from cellbed.recordings.errors import RecordingError
 from cellbed.traces import TraceError
 from cellbed.traces.draft import Draft
 from cellbed.traces.importers import FORMATS as FORMATS_OF_TRACES
@@ -34,9 +33,11 @@ class CellReplay:
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """The names in a folder; or files with rows of numbers, two of the four."""
         if len(paths) == 1:
-            wanted = list(NAMES.values())[:4]
             if not paths[0].is_dir():
                 return "its lines are like light rows" if _numbers_in_a_line(paths[0]) > 2 else None
+            from cellbed.recordings.tool_files import NAMES
+
+            wanted = list(NAMES.values())[:4]
             there = next((name for name in wanted if (paths[0] / name).exists()), None)
             return f"the folder has {there}" if there else None
         if len(paths) != 4:

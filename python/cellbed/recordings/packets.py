@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from cellbed.errors import CellbedError
 from cellbed.recordings.description import Counts
+from cellbed.recordings.errors import RecordingError
 
 COLUMNS: dict[str, pl.DataType] = {
     "train": pl.UInt32(),
@@ -37,10 +37,6 @@ SIGNAL_COLUMNS: dict[str, pl.DataType] = {
 
 _MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})
 _Rule = tuple[pl.Expr, str]
-
-
-class RecordingError(CellbedError):
-    """A recording that cannot be read, written or used. The text names file and row and says what would be right."""
 
 
 def empty() -> pl.DataFrame:

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from cellbed._core import pack_recording
 from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
-from cellbed.recordings.packets import SIGNAL_COLUMNS, RecordingError, check_packets, conformed, count, empty
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Description, Way
-from cellbed.recordings.packets import RecordingError
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.trips import fixed_delay
 

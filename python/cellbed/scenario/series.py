@@ -21,6 +21,8 @@ Points = tuple[tuple[int, Any], ...]
 """Pairs of a time in ns and a value, in order of time."""
 
 _LARGEST = 64 << 20
+_DIGITS = 100
+"""Of a number before its point, or noughts after it: arithmetic on more fails or takes long."""
 _LATEST = 365 * 24 * 3600 * 10**9
 _TIMES: Mapping[str, Decimal] = {
     "time_s": Decimal(10**9),
@@ -152,6 +154,8 @@ def _number(text: str) -> Decimal:
         number = Decimal("nan")
     if not number.is_finite():
         raise ValueError(f"'{text[:40]}' is not a number")
+    if number and not -_DIGITS < number.adjusted() < _DIGITS:
+        raise ValueError(f"'{text[:40]}' is too large or too small")
     return number
 
 

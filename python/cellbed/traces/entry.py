@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cellbed.traces.series import Content, Part
 
@@ -17,6 +17,17 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which parts a name from its direction."""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """Of a file in the entry's folder, and nowhere else."""
+_MOST: Final = 2**63 - 1
+
+
+def _numbers(figures: dict[str, Any]) -> dict[str, Any]:
+    for key, value in figures.items():
+        for each in value if isinstance(value, list) else (value,):
+            if not isinstance(each, int | float) or not abs(each) <= _MOST:
+                raise ValueError(f"'{key:.40}' is neither a number nor a list of numbers")
+    return figures
+
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -57,9 +68,9 @@ class Held(Model):
     file: FileName
     content: Content
     sha256: Sha256
-    duration_ns: Annotated[int, Field(ge=1)]
-    rows: Annotated[int, Field(ge=0)]
-    statistics: dict[str, Any] | None = None
+    duration_ns: Annotated[int, Field(ge=1, le=_MOST)]
+    rows: Annotated[int, Field(ge=0, le=_MOST)]
+    statistics: Annotated[dict[str, Any], AfterValidator(_numbers)] | None = None
 
 
 class Step(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +25,6 @@ def entry_text(entry: Entry) -> str:
 
 def read_entry(folder: Path) -> Entry:
     """The entry in `folder`. Raises TraceError ``FILE: reason``."""
-    import tomllib
-
     from pydantic import ValidationError
 
     from cellbed.traces.entry import Entry
@@ -33,10 +32,11 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY_FILE
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            # So many bytes are asked for as there are: a buffer of the largest size would take as long as the reading.
+            content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
         if len(content) > _LARGEST:
             raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: this is no entry")
-        entry = Entry.model_validate(tomllib.loads(content.decode()))
+        entry = Entry.model_validate(_values(content.decode()))
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
     except OSError as error:
@@ -54,6 +54,17 @@ def read_entry(folder: Path) -> Entry:
     if entry.name != folder.name:
         raise TraceError(f"{path}: says that its name is '{entry.name}': rename the folder or correct it")
     return entry
+
+
+def _values(text: str) -> dict[str, Any]:
+    import tomllib
+
+    from cellbed._core import toml_values
+
+    try:
+        return toml_values(text)
+    except ValueError:
+        return tomllib.loads(text)
 
 
 def _without_unknown(value: Any) -> Any:

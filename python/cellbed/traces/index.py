@@ -1,7 +1,7 @@
 """A table of the archive's entries, for finding one among ten thousand.
 
-It lies in the archive as a Parquet file and is a cache: what of the entries has changed since it was written is read
-again when somebody asks, and nothing else; a table that is missing or damaged is made anew.
+It lies in the archive as a Parquet file with a checksum and is a cache: what of the entries has changed since it was
+written is read again when somebody asks, and nothing else; a table that is missing or damaged is made anew.
 
 | column | is |
 |---|---|
@@ -16,6 +16,7 @@ again when somebody asks, and nothing else; a table that is missing or damaged i
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import secrets
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 
     from cellbed.traces.entry import Entry
 
-_FILE: Final = ".index-2.parquet"
-"""The number is to be raised when the columns change."""
+_FILE: Final = ".index-2"
+"""SHA-256 of a Parquet file, and the file. The number is to be raised when the columns change."""
+_DIGEST: Final = 32
 _STAMPS: Final = ("_changed_ns", "_inode", "_size")
 """What of an `entry.toml` tells whether it is the one that was read."""
+_OWN: Final = ("name", "recording", "problem")
+"""Columns that no key of an entry's `about` is, whatever somebody calls his."""
 _TICK_NS: Final = 100_000_000
 """A file that changed this shortly before it was read may change again without its time being another."""
 
@@ -142,7 +146,7 @@ def _always() -> dict[str, Any]:
 def _row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
     for key, value in entry.about:
-        if value is None or isinstance(value, str):
+        if key not in _OWN and (value is None or isinstance(value, str)):
             row[key] = value
     for part, held in entry.parts.items():
         stem = part.replace("-", "_")
@@ -159,15 +163,16 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _stored(path: Path) -> bytes | None:
-    """The bytes of the table as it was written; None where there is none that can be read."""
-    import polars as pl
+    """The table as it was written, in Parquet; None where there is none, or another.
 
+    Damaged Parquet is not for Polars to find out: it gives other values, or ends the process.
+    """
     try:
         content = path.read_bytes()
-        columns = pl.read_parquet_schema(io.BytesIO(content))
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    except OSError:
         return None
-    return content if {"name", "problem", *_STAMPS} <= set(columns) else None
+    table = content[_DIGEST:]
+    return table if hashlib.sha256(table).digest() == content[:_DIGEST] else None
 
 
 def _clock(archive: Path) -> int:
@@ -187,7 +192,9 @@ def _store(table: pl.DataFrame, path: Path) -> None:
     """Write the table; who may not write there does without."""
     temporary = path.with_name(f".unfinished-index-{secrets.token_hex(8)}")
     try:
-        table.write_parquet(temporary)
+        parquet = io.BytesIO()
+        table.write_parquet(parquet)
+        temporary.write_bytes(hashlib.sha256(parquet.getbuffer()).digest() + parquet.getvalue())
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,8 @@ from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Content, Series
 
 if TYPE_CHECKING:
-    import polars as pl
+    import numpy as np
+    from numpy.typing import NDArray
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""
@@ -21,21 +24,13 @@ def require_sound(series: Series) -> int:
 
     Raises TraceError ``FILE: reason`` for what is no Parquet file, has other columns, or what cannot be in them.
     """
-    import polars as pl
-
-    path = series.path
-    try:
-        table = series.scan()
-        _require_columns(path, series.content, table.collect_schema())
-        found = table.select(**_measures(series.content)).collect(engine="streaming").row(0, named=True)
-    except FileNotFoundError:
-        raise TraceError(f"{path}: missing") from None
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
-        raise TraceError(f"{path}: no readable Parquet file, perhaps cut short: {_first_line(error)}") from None
+    path, found = series.path, _Measures()
+    for at, values in series.rows():
+        found.add(at, values)
     fault = _fault(series, found)
     if fault:
         raise TraceError(f"{path}: {fault}")
-    return int(found["rows"])
+    return found.rows
 
 
 def sha256(path: Path) -> str:
@@ -49,68 +44,52 @@ def sha256(path: Path) -> str:
         raise TraceError(f"{path}: {'missing' if error.errno == 2 else f'cannot be read: {error.strerror}'}") from None
 
 
-def _require_columns(path: Path, content: Content, schema: pl.Schema) -> None:
-    import polars as pl
+@dataclass(slots=True)
+class _Measures:
+    """What a series is judged by. unknown: rows whose value is no finite number. highest: of the others."""
 
-    wanted: dict[str, pl.DataType] = {"at_ns": pl.Int64()}
-    if content is Content.RATE:
-        wanted["bit_s"] = pl.Float64()
-    elif content is Content.ROUND_TRIP:
-        wanted["round_trip_ns"] = pl.Int64()
-    for name, kind in wanted.items():
-        if schema.get(name) != kind:
-            has = f"is {schema[name]}" if name in schema else "is missing"
-            raise TraceError(f"{path}: the column {name} {has}; a series of content {content} has it as {kind}")
+    rows: int = 0
+    first: int = 0
+    last: int = 0
+    rising: bool = True
+    unknown: int = 0
+    lowest: float = math.inf
+    highest: float = -math.inf
 
+    def add(self, at: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        import numpy as np
 
-def _measures(content: Content) -> dict[str, pl.Expr]:
-    """What a series is judged by, in one pass."""
-    import polars as pl
-
-    at = pl.col("at_ns")
-    measures = {
-        "rows": pl.len(),
-        "first": at.min(),
-        "last": at.max(),
-        "sorted": at.is_sorted(),
-        "unknown": at.null_count(),
-    }
-    if content is Content.RATE:
-        rate = pl.col("bit_s")
-        measures |= {"no_rate": rate.null_count() + (~rate.is_finite()).sum(), "lowest": rate.min()}
-        measures |= {"highest": rate.max()}
-    elif content is Content.ROUND_TRIP:
-        measures |= {"lowest": pl.col("round_trip_ns").min()}
-    return measures
+        if not self.rows:
+            self.first = self.last = int(at[0])
+        self.rows += len(at)
+        self.rising &= self.last <= int(at[0]) and bool((at[1:] >= at[:-1]).all())
+        self.last = int(at[-1])
+        known = values[np.isfinite(values)]
+        self.unknown += len(values) - len(known)
+        if len(known):
+            self.lowest = min(self.lowest, float(known.min()))
+            self.highest = max(self.highest, float(known.max()))
 
 
-def _fault(series: Series, found: dict[str, int | float | bool | None]) -> str:
+def _fault(series: Series, found: _Measures) -> str:
     """What is wrong with a series that measures so; empty if nothing."""
-    first, last, lowest, highest = (found.get(name) for name in ("first", "last", "lowest", "highest"))
-    if not found["rows"]:
+    rate = series.content is Content.RATE
+    if not found.rows:
         return "no rows: there is nothing to replay"
-    if found["unknown"]:
-        return f"{found['unknown']} rows have no time"
-    assert first is not None
-    assert last is not None
-    if first < 0:
+    if found.first < 0:
         return "a time is negative: times count from the recording's start"
-    if last > LATEST_NS:
-        return f"a time is {last / 1e9:.3g} s, later than ten years: is it in another unit?"
-    if not found["sorted"]:
+    if not found.rising:
         return "times run backwards"
-    if not last <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:
-        return f"a duration of {series.duration_ns} ns does not fit: the last row is at {last} ns"
-    if found.get("no_rate"):
-        return f"{found['no_rate']} rows have no rate"
-    if lowest is not None and lowest < 0:
-        return f"a {'rate' if series.content is Content.RATE else 'round-trip time'} is negative"
-    if series.content is Content.RATE and not highest:
+    if found.last > LATEST_NS:
+        return f"a time is {found.last / 1e9:.3g} s, later than ten years: is it in another unit?"
+    if not found.last <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:
+        return f"a duration of {series.duration_ns} ns does not fit: the last row is at {found.last} ns"
+    if rate and found.unknown:
+        return f"{found.unknown} rows have no rate"
+    if found.lowest < 0:
+        return f"a {'rate' if rate else 'round-trip time'} is negative"
+    if rate and not found.highest:
         return "all rates are 0: nothing would ever pass"
-    if highest is not None and highest > _HIGHEST_BIT_S:
-        return f"a rate is {highest:.3g} bit/s, above 1 Tbit/s: is it in another unit?"
+    if rate and found.highest > _HIGHEST_BIT_S:
+        return f"a rate is {found.highest:.3g} bit/s, above 1 Tbit/s: is it in another unit?"
     return ""
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -158,20 +158,26 @@ def _keep(archive: Archive, task: Task, found: Statistics) -> None:
 def _results(
     tasks: list[Task], definition: Definition, workers: int, told: Told
 ) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
-    workers = min(workers, len(tasks))
-    if workers <= 1 or sum(task.size for task in tasks) < FEW_BYTES:
+    size = sum(task.size for task in tasks)
+    cores, workers = workers, min(workers, len(tasks))
+    if workers <= 1 or size < FEW_BYTES:
         for task in tasks:
-            yield task, _made(task, definition, told)
+            yield task, _made(task, definition, told, cores if size >= FEW_BYTES else 1)
         return
     import multiprocessing
 
     # Polars has threads, which a fork would leave behind.
     context = multiprocessing.get_context("spawn")
     seen = context.Value("q", 0)
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(workers, context, _begin, (seen,))
     try:
         with held_back():
-            waiting = {pool.submit(_in_worker, task, definition): task for task in tasks}
+            # One that is much of the whole has more of the cores: the others have to wait for it in the end.
+            waiting = {
+                pool.submit(_in_worker, task, definition, max(1, round(cores * task.size / size))): task
+                for task in tasks
+            }
         before = 0
         while waiting:
             finished, _ = wait(waiting, 0.2, FIRST_COMPLETED)
@@ -183,7 +189,8 @@ def _results(
     except BaseException:
         # They only read.
         for process in multiprocessing.active_children():
-            process.kill()
+            if process not in others:
+                process.kill()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -199,12 +206,12 @@ def _outcome(future: Future[Statistics | TraceError]) -> Statistics | TraceError
         ) from None
 
 
-def _made(task: Task, definition: Definition, told: Told) -> Statistics | TraceError:
+def _made(task: Task, definition: Definition, told: Told, threads: int) -> Statistics | TraceError:
     from cellbed.traces.statistics import statistics
 
     share = task.size / max(task.rows, 1)
     try:
-        return statistics(task.series, definition, task.starts_at_s, lambda rows: told(int(rows * share)))
+        return statistics(task.series, definition, task.starts_at_s, lambda rows: told(int(rows * share)), threads)
     except TraceError as error:
         return error
 
@@ -229,9 +236,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _in_worker(task: Task, definition: Definition) -> Statistics | TraceError:
+def _in_worker(task: Task, definition: Definition, threads: int) -> Statistics | TraceError:
     def told(size: int) -> None:
         with _shared["seen"].get_lock():
             _shared["seen"].value += size
 
-    return _made(task, definition, told)
+    return _made(task, definition, told, threads)

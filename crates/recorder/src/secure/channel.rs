@@ -1,7 +1,6 @@
 //! Sealed messages of a session (ChaCha20-Poly1305, RFC 8439).
 
-use chacha20poly1305::ChaCha20Poly1305;
-use chacha20poly1305::aead::AeadInOut;
+use cellbed_seal::{NONCE_BYTES, Seal};
 
 use crate::wire::{
     HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, SEQUENCES, SessionId, TAG_BYTES,
@@ -21,8 +20,8 @@ pub enum End {
 /// One end of a session: seals what it sends, each message under a sequence number of its own, and opens what the other end sent.
 pub struct Channel {
     session: SessionId,
-    sending: ChaCha20Poly1305,
-    receiving: ChaCha20Poly1305,
+    sending: Seal,
+    receiving: Seal,
     keys: SessionKeys,
     next: u64,
     seen: ReplayWindow,
@@ -125,7 +124,7 @@ impl Channel {
         out.extend_from_slice(body);
         let tag = self
             .sending
-            .encrypt_inout_detached(&nonce(sequence), &header, (&mut out[start..]).into())
+            .seal(&nonce(sequence), &header, &mut out[start..])
             .map_err(|_| Unsealable)?; // only of bodies over 256 GiB
         out.extend_from_slice(&tag);
         Ok(sequence)
@@ -152,12 +151,7 @@ impl Channel {
             return Err(Rejected::Replayed);
         }
         self.receiving
-            .decrypt_inout_detached(
-                &nonce(header.sequence),
-                &header.to_bytes(),
-                (&mut *body).into(),
-                tag.into(),
-            )
+            .open(&nonce(header.sequence), &header.to_bytes(), body, tag)
             .map_err(|_| Rejected::Forged)?;
         let again = self.seen.see(header.sequence) != Standing::New;
         if again && !is_probe {
@@ -172,10 +166,10 @@ impl Channel {
 }
 
 /// Each key seals in one direction of one session only, so the sequence number alone makes a nonce that never comes again.
-fn nonce(sequence: u64) -> chacha20poly1305::Nonce {
-    let mut nonce = [0; 12];
+fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
     nonce[4..].copy_from_slice(&sequence.to_be_bytes());
-    nonce.into()
+    nonce
 }
 
 #[cfg(test)]

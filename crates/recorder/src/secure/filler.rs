@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-use chacha20poly1305::aead::AeadInOut;
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+use cellbed_seal::{NONCE_BYTES, Seal};
 
 /// More than common compressors look back.
 const LENGTH: usize = 1 << 16;
@@ -27,8 +26,7 @@ impl Filler {
         self.bytes.get_or_init(|| {
             let mut bytes = vec![0; LENGTH].into_boxed_slice();
             // The tag is of no use here: nothing vouches for filler.
-            let cipher = ChaCha20Poly1305::new(&self.seed.into());
-            let _ = cipher.encrypt_inout_detached(&[0; 12].into(), &[], (&mut *bytes).into());
+            let _ = Seal::new(&self.seed).seal(&[0; NONCE_BYTES], &[], &mut bytes);
             bytes
         })
     }

@@ -1,8 +1,8 @@
 //! Keys by HKDF-SHA-256 (RFC 5869), codes by HMAC-SHA-256 (RFC 2104).
 
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+use cellbed_seal::Seal;
 use hkdf::Hkdf;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::wire::{Cookie, Hello, SessionId};
@@ -107,8 +107,8 @@ fn signed<'a>(key: &CodeKey, datagram: &'a [u8]) -> Option<&'a [u8]> {
 /// The keys of one session: one a direction, and one that proves to whom the session belongs.
 #[derive(Clone)]
 pub struct SessionKeys {
-    pub(super) uplink: ChaCha20Poly1305,
-    pub(super) downlink: ChaCha20Poly1305,
+    pub(super) uplink: Seal,
+    pub(super) downlink: Seal,
     resumption: CodeKey,
 }
 
@@ -128,10 +128,8 @@ impl SessionKeys {
         .concat();
         let extracted = Hkdf::<Sha256>::new(Some(&salt), secret.bytes());
         Self {
-            uplink: ChaCha20Poly1305::new(&expand(&extracted, b"cellbed-recorder 1 uplink").into()),
-            downlink: ChaCha20Poly1305::new(
-                &expand(&extracted, b"cellbed-recorder 1 downlink").into(),
-            ),
+            uplink: Seal::new(&expand(&extracted, b"cellbed-recorder 1 uplink")),
+            downlink: Seal::new(&expand(&extracted, b"cellbed-recorder 1 downlink")),
             resumption: CodeKey::new(&expand(&extracted, b"cellbed-recorder 1 resumption")),
         }
     }

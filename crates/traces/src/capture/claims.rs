@@ -4,6 +4,8 @@
 pub(super) const LARGEST_PACKET: u32 = 1 << 18;
 /// More than all options of a packet in pcapng together, bytes.
 const LARGEST_OPTIONS: u32 = 1 << 16;
+/// What every block of pcapng begins and ends with: its type, and its length twice.
+const BLOCK_BYTES: u32 = 12;
 /// The enhanced packet block of pcapng: its type, and its bytes beside data and options.
 const ENHANCED_PACKET: u32 = 6;
 const ENHANCED_BYTES: u32 = 32;
@@ -17,6 +19,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Whether what begins so is a block of pcapng that is shorter than any, on which the arithmetic of `pcap_parser` fails.
+    pub(super) fn too_short(self, data: &[u8]) -> bool {
+        self.newer
+            && self
+                .number(data, 4)
+                .is_some_and(|length| length < BLOCK_BYTES)
+    }
+
     /// Why what begins so cannot be a packet, however much of it is missing.
     pub(super) fn impossible(self, data: &[u8]) -> Option<&'static str> {
         let (captured, whole) = if self.newer {

@@ -46,8 +46,10 @@ pub fn capture(
     request: &Request,
     target: &impl Target,
 ) -> Result<Imported> {
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(0))?;
     let mut flows = Flows::default();
-    let survey = each_packet(&mut source, |_, packet| {
+    let survey = each_packet(&mut source, length, |_, packet| {
         flows.add(&packet);
         Ok(())
     })?;
@@ -62,7 +64,7 @@ pub fn capture(
         .map(|&part| Arrivals::new(part, request.each_packet, target))
         .collect::<Result<_>>()?;
     let mut clock = Clock::default();
-    each_packet(&mut source, |number, packet| {
+    each_packet(&mut source, length, |number, packet| {
         if !chosen.has(&packet) {
             return Ok(());
         }

@@ -13,8 +13,13 @@ use crate::error::{ImportError, Place, Result};
 
 /// Bytes of a capture in memory; more where a block is larger.
 const BUFFER: usize = 1 << 20;
+/// Bytes of a buffer beyond a whole capture, so that its end is seen.
+const SPARE: usize = 1 << 10;
 /// The largest block that is believed: the largest packet that any tool captures has 256 KiB.
 const LARGEST_BLOCK: usize = 1 << 24;
+/// The largest packet of which the first bytes were captured: twice what Linux puts together before a network card cuts it up (IPv6
+/// jumbograms of 512 KiB). Each 1500 bytes become an opportunity, so that a few damaged lengths would fill a disk.
+const LARGEST_WHOLE: u32 = 1 << 20;
 /// Interfaces of a section that are remembered.
 const MOST_INTERFACES: usize = 1 << 16;
 const NANOS: i128 = 1_000_000_000;
@@ -55,9 +60,10 @@ struct Interface {
     offset_s: i64,
 }
 
-/// Hands each IP packet to `take`, with its number in the capture.
+/// Hands each IP packet to `take`, with its number in the capture, which has so many bytes.
 pub(super) fn each_packet(
     source: impl Read,
+    length: u64,
     mut take: impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<Survey> {
     let mut failure = None;
@@ -65,14 +71,20 @@ pub(super) fn each_packet(
         source,
         failure: &mut failure,
     };
-    let done = read(kept, &mut take);
+    // The buffer is filled with noughts first, which takes longer than a small capture.
+    let buffer = usize::try_from(length).map_or(BUFFER, |it| BUFFER.min(it.saturating_add(SPARE)));
+    let done = read(kept, buffer, &mut take);
     match failure {
         Some(error) => Err(error.into()),
         None => done,
     }
 }
 
-fn read(mut source: impl Read, take: &mut impl FnMut(u64, Packet) -> Result<()>) -> Result<Survey> {
+fn read(
+    mut source: impl Read,
+    buffer: usize,
+    take: &mut impl FnMut(u64, Packet) -> Result<()>,
+) -> Result<Survey> {
     let mut magic = Vec::new();
     (&mut source).take(4).read_to_end(&mut magic)?;
     let whole = io::Cursor::new(magic.clone()).chain(source);
@@ -83,14 +95,15 @@ fn read(mut source: impl Read, take: &mut impl FnMut(u64, Packet) -> Result<()>)
         big_endian: magic.first() == Some(&0xa1),
     };
     if newer {
-        each_block(PcapNGReader::new(BUFFER, filled), layout, take)
+        each_block(PcapNGReader::new(buffer, filled), buffer, layout, take)
     } else {
-        each_block(LegacyPcapReader::new(BUFFER, filled), layout, take)
+        each_block(LegacyPcapReader::new(buffer, filled), buffer, layout, take)
     }
 }
 
 fn each_block<R: PcapReaderIterator>(
     reader: std::result::Result<R, PcapError<&'static [u8]>>,
+    mut capacity: usize,
     mut layout: Layout,
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<Survey> {
@@ -105,8 +118,10 @@ fn each_block<R: PcapReaderIterator>(
     })?;
     let mut survey = Survey::default();
     let mut interfaces: Vec<Interface> = Vec::new();
-    let mut capacity = BUFFER;
     loop {
+        if layout.too_short(reader.data()) {
+            return Err(damaged(&survey, "claims to be shorter than any block"));
+        }
         match reader.next() {
             Ok((length, block)) => {
                 if let PcapBlockOwned::NG(Block::SectionHeader(section)) = &block {
@@ -269,6 +284,15 @@ fn frame(
             "it is stamped centuries away: the stamp is damaged",
         ));
     };
+    if header.bytes > LARGEST_WHOLE {
+        return Err(ImportError::at(
+            Place::Packet(survey.packets),
+            format!(
+                "it claims to have {} bytes, more than any packet: the capture is damaged",
+                header.bytes
+            ),
+        ));
+    }
     survey.flows += 1;
     survey.fragments += u64::from(header.fragment);
     take(

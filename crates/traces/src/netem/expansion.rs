@@ -42,9 +42,6 @@ impl<'a> Expansion<'a> {
     }
 
     pub(super) fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
-        if duration_ns == 0 {
-            return Ok(()); // as in netem-trace, it is passed over
-        }
         self.steps += 1;
         if self.steps > MOST_STEPS {
             return Err(E::custom(format!(

@@ -31,6 +31,9 @@ impl<'a, 'b> Model<'a, 'b> {
     }
 
     pub(super) fn step<E: de::Error>(&mut self, step: Step, duration_ns: i64) -> Result<(), E> {
+        if duration_ns == 0 {
+            return Ok(()); // as in netem-trace, it is passed over
+        }
         match &mut self.held {
             None => self.out.step(step, duration_ns),
             Some(held) if held.len() == MOST_HELD => Err(E::custom(format!(

@@ -153,7 +153,10 @@ impl<'de> Visitor<'de> for Repeated<'_, '_> {
                 "a pattern inside another repeats for ever (count 0): what comes after it never would",
             ));
         }
-        if held.len() as u64 * count > MOST_STEPS || count > MOST_STEPS {
+        if held.is_empty() {
+            return Ok(());
+        }
+        if (held.len() as u64).saturating_mul(count) > MOST_STEPS {
             return Err(de::Error::custom(format!(
                 "it stands for more than {MOST_STEPS} steps"
             )));

@@ -37,6 +37,12 @@ _BITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _BIT_WORDS: Final = ("bit/s", "bits/s", "bps", "b/s", "bitps", "bits_per_second")
 _BYTE_WORDS: Final = ("byte/s", "bytes/s", "byteps", "bytes_per_second")
 
+_LONGEST_UNIT: Final = 40
+"""Characters at the end of a name in which its unit is looked for."""
+
+_LONGEST_NUMBER: Final = 9
+"""Digits of a column's number; Python refuses to read thousands of them."""
+
 _SAID_TIME = {"time", "timestamp", "t", "at", "date", "datetime", "elapsed", "ts", "when"}
 _SAID_RATE = {"rate", "bitrate", "throughput", "bandwidth", "bw", "speed", "tput", "capacity", "goodput"}
 _SAID_TRIP = {"rtt", "ping"}
@@ -167,7 +173,9 @@ def _unit_in(name: str, part: Part) -> float | None:
     """The unit at the end of a name, such as of ``rtt_ms``, ``rate_mbit_s`` or ``Throughput (Mbit/s)``."""
     if part == "round-trip":
         return next((float(TIME_UNITS[word]) for word in reversed(_words(name)) if word in TIME_UNITS), None)
-    bracketed = re.search(r"[(\[]([^)\]]+)[)\]]\s*$", name)
+    # Beyond what any unit has, a hostile name would be searched for minutes.
+    name = name.rstrip()[-_LONGEST_UNIT:]
+    bracketed = re.search(r"[(\[]([^)\]]+)[)\]]$", name)
     if bracketed and (size := rate_unit(bracketed[1].strip())) is not None:
         return size
     ends = (name[match.start() :].strip() for match in re.finditer(r"(?<![A-Za-z0-9])[A-Za-z]", name))
@@ -224,7 +232,7 @@ def _of(what: str) -> str:
 def _found(name: str, names: Sequence[str]) -> str | None:
     if name in names:
         return name
-    if name.isdecimal() and 1 <= int(name) <= len(names):
+    if name.isdecimal() and len(name) <= _LONGEST_NUMBER and 1 <= int(name) <= len(names):
         return names[int(name) - 1]
     return None
 

@@ -13,7 +13,7 @@ from cellbed.traces.importers.header import told_by_ping
 from cellbed.traces.importers.options import Options
 
 _SIGNS = re.compile(
-    rb"icmp_[sr]eq[= ]\d|bytes from [^\n]* seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
+    rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
 )
 
 

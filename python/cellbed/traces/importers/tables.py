@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellbed.traces.draft import Draft
 from cellbed.traces.errors import TraceError
 from cellbed.traces.importers.column_names import Mapped, map_columns
 from cellbed.traces.importers.files import each_file
-from cellbed.traces.importers.format import Tell, read_by_core, take_over
+from cellbed.traces.importers.format import Tell, read_by_core
 from cellbed.traces.importers.header import told_by_comments
 from cellbed.traces.importers.options import Options
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
 _DELIMITERS = ",;\t| "
 _HEAD = 1 << 16
-_ROWS = 1 << 17
-"""Rows of a Parquet file in memory at a time."""
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 
 
@@ -68,10 +63,8 @@ class Csv:
             first = dict(zip(shape.names, shape.first, strict=False))
             mapped = _mapped(path, shape.names, said, lambda name, row=first: _is_moment(row.get(name, "")))
             index = shape.names.index
-            request = _request(mapped, said, {name: index(name) for name in shape.names}) | {
-                "delimiter": ord(shape.delimiter),
-                "head": shape.lines,
-            }
+            request = _request(mapped, said, {name: index(name) for name in shape.names})
+            request |= {"format": "columns", "delimiter": ord(shape.delimiter), "head": shape.lines}
             read_by_core(path, own, request, tell)
             told_by_comments(own, path)
 
@@ -90,77 +83,35 @@ class Parquet:
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
         """The series of the columns that are mapped, or whose names tell."""
-        import polars as pl
-
         for path, own, said in each_file(paths, draft, options):
-            try:
-                _read_parquet(path, own, said, tell)
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-                reason = next(iter(str(error).strip().splitlines()), "")[:200]
-                raise TraceError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
+            columns = _columns(path)
+            moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
+            mapped = _mapped(path, list(columns), said, moments.__contains__)
+            _require_types(path, columns, mapped)
+            index = {name: number for number, name in enumerate(columns)}
+            read_by_core(path, own, {**_request(mapped, said, index), "format": "parquet"}, tell)
 
 
-def _read_parquet(path: Path, draft: Draft, options: Options, tell: Tell | None) -> None:
-    import polars as pl
+def _columns(path: Path) -> dict[str, tuple[str, str]]:
+    """Kind and type of each column of a Parquet file by its name."""
+    from cellbed._core import TraceFormatError, parquet_columns
 
-    from cellbed._core import SeriesWriter, TraceFormatError
-
-    table = pl.scan_parquet(path)
-    schema = table.collect_schema()
-    temporal = {name for name, kind in schema.items() if kind.is_temporal()}
-    texts = {name for name, kind in schema.items() if kind == pl.String}
-    mapped = _mapped(path, list(schema), options, lambda name: name in temporal | texts)
-    order = [mapped.time.name, *(column.name for column in mapped.values.values())]
-    request = _request(mapped, options, {name: index for index, name in enumerate(order)})
-    request |= {"delimiter": ord(","), "head": 0}
-    picked = table.select(
-        _time(path, mapped, schema).alias("time"),
-        *(_value(path, column.name, schema).alias(f"value {n}") for n, column in enumerate(mapped.values.values())),
-    )
-    rows = int(table.select(pl.len()).collect().item())
-    size = path.stat().st_size
     try:
-        writer = SeriesWriter(path, draft.folder, json.dumps(request))
-        for offset in range(0, rows, _ROWS):
-            chunk = picked.slice(offset, _ROWS).collect()
-            row = chunk["time"].is_null().arg_max() if chunk["time"].null_count() else None
-            if row is not None:
-                raise TraceError(f"{path}: row {offset + row + 1}: it has no time, or one that cannot be read")
-            values = [chunk[name].fill_null(float("nan")).to_numpy() for name in chunk.columns[1:]]
-            writer.extend(chunk["time"].to_numpy(), values)
-            if tell is not None:
-                tell(size * len(chunk) // max(rows, 1))
-        take_over(json.loads(writer.finish()), draft)
+        return {name: (kind, type_name) for name, kind, type_name in parquet_columns(path)}
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _time(path: Path, mapped: Mapped, schema: pl.Schema) -> pl.Expr:
-    """Times in ns; null for what cannot be one."""
-    import polars as pl
-
-    name, unit = mapped.time.name, mapped.time.unit
-    column, kind = pl.col(name), schema[name]
-    if unit is None and kind == pl.String:
-        return column.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False).dt.epoch("ns")
-    if kind == pl.Duration:
-        return column.dt.total_nanoseconds()
-    if kind.is_temporal():
-        return column.cast(pl.Datetime("ns"), strict=False).dt.epoch("ns")
-    if unit is None or not kind.is_numeric():
-        raise TraceError(f"{path}: the column '{name}' holds {kind}, which is no time")
-    if kind.is_integer():
-        scaled = column.cast(pl.Int128, strict=False) * int(unit)
-        return scaled.cast(pl.Int64, strict=False)
-    return (column.cast(pl.Float64) * unit).round().cast(pl.Int64, strict=False)
-
-
-def _value(path: Path, name: str, schema: pl.Schema) -> pl.Expr:
-    import polars as pl
-
-    if not (schema[name].is_numeric() or schema[name] == pl.Boolean):
-        raise TraceError(f"{path}: the column '{name}' holds {schema[name]}, which is no number")
-    return pl.col(name).cast(pl.Float64)
+def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: Mapped) -> None:
+    kind, type_name = columns[mapped.time.name]
+    if kind != "moment" and (kind, mapped.time.unit is None) not in (("text", True), ("number", False)):
+        raise TraceError(f"{path}: the column '{mapped.time.name}' holds {type_name}, which is no time")
+    for column in mapped.values.values():
+        kind, type_name = columns[column.name]
+        if kind != "number":
+            raise TraceError(f"{path}: the column '{column.name}' holds {type_name}, which is no number")
 
 
 def _mapped(path: Path, names: list[str], options: Options, moments: Any) -> Mapped:
@@ -173,7 +124,6 @@ def _mapped(path: Path, names: list[str], options: Options, moments: Any) -> Map
 def _request(mapped: Mapped, options: Options, index: dict[str, int]) -> dict[str, Any]:
     unit = mapped.time.unit
     return {
-        "format": "columns",
         "time": index[mapped.time.name],
         "unit": "moment" if unit is None else {"unit": int(unit)},
         "columns": [
@@ -203,8 +153,8 @@ def _shape(head: bytes) -> _Shape | None:
         line, cells = rows[0]
         if any(_NUMBER.fullmatch(cell) for cell in cells):
             return _Shape(delimiter, [str(n) for n in range(1, len(cells) + 1)], line - 1, cells)
-        if len(set(cells)) < len(cells):
-            cells = [cell if cells.count(cell) == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
+        times = Counter(cells)
+        cells = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
         if any(_NUMBER.fullmatch(cell) or _is_moment(cell) for _, row in rows[1:] for cell in row):
             return _Shape(delimiter, cells, line, rows[1][1])
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,11 +56,19 @@ def _span(text: str) -> int:
     return span
 
 
+# A fraction is exact, so a number of a few characters, 1e999999999, would fill the memory.
+_NUMBER = re.compile(r"[+-]?[0-9./]{1,40}(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+
+
 def _factor(text: str) -> Fraction:
     written = text.removesuffix("%")
+    if not _NUMBER.fullmatch(written):
+        raise ValueError(text)
     factor = Fraction(written) / (100 if written != text else 1)
-    if not Fraction(1, 10**6) <= factor <= 10**6 or factor.denominator > 10**9:
+    if not Fraction(1, 10**6) <= factor <= 10**6:
         raise StepError(f"{text} is not from 0.000001 to 1000000")
+    if factor.denominator > 10**9:
+        raise StepError(f"{text} is finer than is kept: write at most nine decimals")
     return factor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,14 @@ from cellbed.traces.statistics.rates import Rates
 from cellbed.traces.statistics.round_trips import RoundTrips
 from cellbed.traces.statistics.silences import Silences
 
-if TYPE_CHECKING:
-    import polars as pl
-
 Statistics = dict[str, Any]
 """Figures by the names of FIGURES: numbers, truths and lists of numbers, none of them null, NaN or infinite."""
-
-BATCH = 1 << 17
-"""Rows looked at together: few enough for a processor's cache."""
 
 HIGHEST_BIT_S = 1e12
 OUTLINE = 120
 QUANTILES = np.linspace(0, 1, 51)
 
+Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Told = Callable[[int], None]
 
@@ -61,49 +56,57 @@ class Analysis:
 
 
 def statistics(
-    series: Series, definition: Definition = DEFAULT, starts_at_s: float | None = None, told: Told | None = None
+    series: Series,
+    definition: Definition = DEFAULT,
+    starts_at_s: float | None = None,
+    told: Told | None = None,
+    threads: int = 1,
 ) -> Statistics:
     """The statistics of a series. Arguments and errors as of `analyse`."""
-    return analyse(series, definition, starts_at_s, told).statistics
+    return analyse(series, definition, starts_at_s, told, threads).statistics
 
 
 def analyse(
-    series: Series, definition: Definition = DEFAULT, starts_at_s: float | None = None, told: Told | None = None
+    series: Series,
+    definition: Definition = DEFAULT,
+    starts_at_s: float | None = None,
+    told: Told | None = None,
+    threads: int = 1,
 ) -> Analysis:
     """What a series amounts to. Reads it once, in batches.
 
     starts_at_s: second of the day at which it begins, for the figures by hour; None where nobody knows: then hours
-    count from its beginning. told: called with the number of rows of each batch. Raises TraceError, which names the
-    file, for one that is damaged or holds no such series.
+    count from its beginning. told: called with the number of rows of each batch. threads: how many decode its file, for
+    one that is so large that it has several row groups; what is added up is added up by one. Raises TraceError, which
+    names the file, for one that is damaged or holds no such series.
     """
     if series.duration_ns > LONGEST_NS:
         raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; at most 400 days are looked at")
     silences = Silences(definition.outage_ns)
-    batches = _batches(series, told or (lambda rows: None))
+    batches = _batches(series, told or (lambda rows: None), threads)
     base: Statistics = {"definition": VERSION}
     if series.content == Content.ROUND_TRIP:
         return _round_trips(series, batches, silences, base, starts_at_s)
     if series.content == Content.RATE:
         return _rates(series, batches, silences, base, starts_at_s, definition)
     found = Opportunities(series.duration_ns, silences)
-    for batch in batches:
-        found.add(batch["at_ns"].to_numpy())
+    for at, _ in batches:
+        found.add(at)
     found.finish()
     return _capacity(series, found.bins, silences, base | found.figures(), starts_at_s)
 
 
 def _rates(
     series: Series,
-    batches: Iterator[pl.DataFrame],
+    batches: Iterator[tuple[Times, Floats]],
     silences: Silences,
     base: Statistics,
     starts_at_s: float | None,
     definition: Definition,
 ) -> Analysis:
     found: Rates | None = None
-    for batch in batches:
-        at, bit_s = batch["at_ns"].to_numpy(), batch["bit_s"].to_numpy()
-        if batch["bit_s"].null_count() or not bool(((bit_s >= 0) & (bit_s <= HIGHEST_BIT_S)).all()):
+    for at, bit_s in batches:
+        if not bool(((bit_s >= 0) & (bit_s <= HIGHEST_BIT_S)).all()):
             raise TraceError(
                 f"{series.path}: the column bit_s has a rate that is negative, above 1 Tbit/s or no number"
             )
@@ -140,14 +143,17 @@ def _capacity(series: Series, bins: Bins, silences: Silences, base: Statistics, 
 
 
 def _round_trips(
-    series: Series, batches: Iterator[pl.DataFrame], silences: Silences, base: Statistics, starts_at_s: float | None
+    series: Series,
+    batches: Iterator[tuple[Times, Floats]],
+    silences: Silences,
+    base: Statistics,
+    starts_at_s: float | None,
 ) -> Analysis:
     found = RoundTrips(series.duration_ns, silences, MOST_STEPS // 4, starts_at_s or 0.0)
-    for batch in batches:
-        trips = batch["round_trip_ns"].cast(float).fill_null(float("nan")).to_numpy()
+    for at, trips in batches:
         if bool((trips < 0).any()) or bool((trips > LONGEST_NS).any()):
             raise TraceError(f"{series.path}: the column round_trip_ns has a time below 0 or above 400 days")
-        found.add(batch["at_ns"].to_numpy(), trips)
+        found.add(at, trips)
     found.finish(series.duration_ns)
     seconds = found.seconds
     # Seconds without an answer are left out.
@@ -175,44 +181,30 @@ def _round_trips(
     )
 
 
-def _batches(series: Series, told: Told) -> Iterator[pl.DataFrame]:
-    """Rows in order of time; what the columns must be is checked here."""
-    import polars as pl
-
-    columns: dict[str, pl.DataType] = {"at_ns": pl.Int64()}
-    if series.content == Content.RATE:
-        columns["bit_s"] = pl.Float64()
-    if series.content == Content.ROUND_TRIP:
-        columns["round_trip_ns"] = pl.Int64()
+def _batches(series: Series, told: Told, threads: int) -> Iterator[tuple[Times, Floats]]:
+    """Times, which rise, and their values."""
     last = 0
-    try:
-        scan = series.scan()
-        schema = scan.collect_schema()
-        for name, kind in columns.items():
-            if schema.get(name) != kind:
-                raise TraceError(f"{series.path}: a {series.content} series has a column {name} of {kind} numbers")
-        for large in scan.select(list(columns)).collect_batches(maintain_order=True):
-            for batch in large.iter_slices(BATCH):
-                if not len(batch):
-                    continue
-                at = batch["at_ns"]
-                if at.null_count() or int(at[0]) < last or not at.is_sorted():
-                    raise TraceError(f"{series.path}: the times of at_ns are missing somewhere or run backwards")
-                last = int(at[-1])
-                if last > series.duration_ns:
-                    raise TraceError(
-                        f"{series.path}: a row at {last} ns lies behind the end at {series.duration_ns} ns"
-                    )
-                yield batch
-                told(len(batch))
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise TraceError(f"{series.path}: cannot read this series: {reason}") from None
+    for at, values in series.rows(threads):
+        if int(at[0]) < last or bool((at[1:] < at[:-1]).any()):
+            raise TraceError(f"{series.path}: the times of at_ns run backwards")
+        last = int(at[-1])
+        if last > series.duration_ns:
+            raise TraceError(f"{series.path}: a row at {last} ns lies behind the end at {series.duration_ns} ns")
+        yield at, values
+        told(len(at))
 
 
 def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:
-    hour = ((np.arange(len(seconds)) + (starts_at_s or 0.0)) // 3600 % 24).astype(np.int64)
-    counts, sums = np.bincount(hour, minlength=24), np.bincount(hour, seconds, 24)
+    if not len(seconds):
+        return {}
+    start = starts_at_s or 0.0
+    first = int(start // 3600)
+    # Where each hour of the clock begins among the seconds.
+    edges = np.arange(first + 1, int((start + len(seconds) - 1) // 3600) + 1) * 3600
+    begins = np.concatenate(([0], np.ceil(edges - start).astype(np.int64)))
+    hour = (first + np.arange(len(begins))) % 24
+    counts = np.bincount(hour, np.diff(begins, append=len(seconds)), 24)
+    sums = np.bincount(hour, np.add.reduceat(seconds, begins), 24)
     hours = np.flatnonzero(counts)
     if len(hours) < 2:
         return {}

@@ -10,16 +10,25 @@ from numpy.typing import NDArray
 MOST_VALUES = 100_000
 """Different values held exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
-_PENDING = 1 << 19
 _TALLIED = 1 << 20
+
+_LEAST = 1e-300
+_SCALES = np.concatenate((10.0 ** (np.arange(310) - 3), 10.0 ** (np.arange(-310, 0) - 3)))
+"""The fourth digit of a number by its order of magnitude; negative ones count from the end, as Python's indices do."""
 
 
 class Distribution:
-    """Values with their counts. Mean and deviation are of the values as they came, whatever was rounded since."""
+    """Values with their counts. Mean and deviation are of the values as they came, whatever was rounded since.
 
-    def __init__(self) -> None:
-        self._values: list[NDArray[np.float64]] = []
-        self._counts: list[NDArray[np.int64]] = []
+    most: different values held exactly, and values that wait to be counted.
+    """
+
+    def __init__(self, most: int = MOST_VALUES) -> None:
+        self._most = most
+        self._values = np.empty(0)
+        self._counts = np.empty(0, np.int64)
+        self._single: list[NDArray[np.float64]] = []
+        self._counted: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = []
         self._pending = 0
         self.count = 0
         self._mean = 0.0
@@ -30,22 +39,30 @@ class Distribution:
         if not len(values):
             return
         values = values.astype(np.float64)
-        counts = np.ones(len(values), np.int64) if counts is None else counts.astype(np.int64)
+        if counts is None:
+            self._combine(len(values), values)
+            self._single.append(values)
+        else:
+            counts = counts.astype(np.int64)
+            self._combine(int(counts.sum()), values, counts)
+            self._counted.append((values, counts))
+        self._pending += len(values)
+        if self._pending > self._most:
+            self._compact()
+
+    def _combine(self, number: int, values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> None:
         # Pairwise, for nothing is lost of a small deviation from a large mean: Chan, Golub, LeVeque, Algorithms for
         # Computing the Sample Variance, The American Statistician 37(3), 1983, equation 1.5.
-        number = int(counts.sum())
-        mean = float(values @ counts) / number if number else 0.0
+        if not number:
+            return
+        mean = float(values.sum() if counts is None else values @ counts) / number
         off = values - mean
+        squares = float(off @ off if counts is None else (off * off) @ counts)
         apart = mean - self._mean
-        both = max(self.count + number, 1)
-        self._squares += float((off * off) @ counts) + apart * apart * self.count * number / both
+        both = self.count + number
+        self._squares += squares + apart * apart * self.count * number / both
         self._mean += apart * number / both
-        self.count += number
-        self._values.append(values)
-        self._counts.append(counts)
-        self._pending += len(values)
-        if self._pending > _PENDING:
-            self._compact()
+        self.count = both
 
     def add_whole(self, numbers: NDArray[np.int64], unit: float) -> None:
         """Take whole, non-negative multiples of a unit: faster than `add`, for a value occurs often."""
@@ -77,27 +94,43 @@ class Distribution:
     def table(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Different values, rising, and how often each came."""
         self._compact()
-        return (self._values[0], self._counts[0]) if self._values else (np.empty(0), np.empty(0, np.int64))
+        return self._values, self._counts
 
     def _compact(self) -> None:
-        if not self._values:
+        if not self._pending:
             return
-        values, counts = _joined(np.concatenate(self._values), np.concatenate(self._counts))
-        if len(values) > MOST_VALUES:
-            values, counts = _joined(_four_digits(values), counts)
-        self._values, self._counts = [values], [counts]
+        all_values, all_counts = [self._values], [self._counts]
+        if self._single:
+            # Sorted without their counts, which are ones, they take a fraction of the time.
+            values = np.sort(np.concatenate(self._single))
+            begins = _begins(values)
+            all_values.append(values[begins])
+            all_counts.append(np.diff(begins, append=len(values)))
+            self._single.clear()
+        for values, counts in self._counted:
+            all_values.append(values)
+            all_counts.append(counts)
+        self._counted.clear()
         # What one compaction leaves must not bring about the next at once.
         self._pending = 0
+        self._values, self._counts = _joined(np.concatenate(all_values), np.concatenate(all_counts))
+        if len(self._values) > self._most:
+            self._values, self._counts = _joined(_four_digits(self._values), self._counts)
 
 
 def _joined(values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    order = np.argsort(values)
+    order = np.argsort(values, kind="stable")
     values, counts = values[order], counts[order]
-    begins = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    begins = _begins(values)
     return values[begins], np.add.reduceat(counts, begins)
 
 
+def _begins(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+
+
 def _four_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    magnitude = np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
-    scale = 10.0 ** (magnitude - 3)
+    magnitude = np.floor(np.log10(np.maximum(np.abs(values), _LEAST)))
+    scale = _SCALES[magnitude.astype(np.int64)]
     return np.where(values == 0, 0.0, np.round(values / scale) * scale)

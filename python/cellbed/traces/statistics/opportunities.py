@@ -13,8 +13,6 @@ from cellbed.traces.statistics.distribution import Distribution
 from cellbed.traces.statistics.silences import Silences
 
 _MS: Final = 10**6
-_LONGEST_BATCHING: Final = 20_000
-"""Silences before a burst are counted in steps of 0.1 ms up to 2 s; longer ones count as that."""
 
 LONG_BATCHING_MS: Final = 5
 """Silence from which on a burst after it counts to the share of batched opportunities."""
@@ -23,7 +21,7 @@ Times = NDArray[np.int64]
 
 
 class Opportunities:
-    """Takes their times, in order, and adds up.
+    """Takes their times, in order, and adds up; row by row in Rust (`Bursts`), bin by bin here.
 
     A burst is the opportunities of one millisecond of the clock. The silence before it is the time since the
     opportunity before its first; for one that comes alone it counts as none, because a receiver that hands over what
@@ -31,97 +29,57 @@ class Opportunities:
     """
 
     def __init__(self, duration_ns: int, silences: Silences) -> None:
+        from cellbed._core import Bursts
+
         self._duration_ns = duration_ns
         self.bins = Bins(duration_ns, "10ms", OPPORTUNITY_BYTES * 8)
         self.silences = silences
-        self._bursts = Distribution()
-        self._batching = np.zeros(_LONGEST_BATCHING + 1)
+        self._bursts = Bursts(self.bins.finest_ns, duration_ns, silences.least_ns)
+        self._sizes = Distribution()
         self._longest_ns = 0
-        self._first: int | None = None
-        self._last = 0
-        # The burst and the bin that the next times may go on with.
-        self._burst = (-1, 0, 0)
+        # The bin that the next times may go on with.
         self._bin = 0
         self._in_bin = 0
 
     def add(self, at: Times) -> None:
         """Take the next times."""
-        if self._first is None:
-            self._first = self._last = int(at[0])
-        gaps = np.diff(at, prepend=self._last)
-        longest = int(gaps.max())
-        self._longest_ns = max(self._longest_ns, longest)
-        if longest >= self.silences.least_ns:
-            (where,) = np.nonzero(gaps >= self.silences.least_ns)
-            self.silences.add(at[where] - gaps[where], gaps[where])
-        self._last = int(at[-1])
-        ms = at // _MS
-        begins = np.flatnonzero(np.concatenate(([True], ms[1:] != ms[:-1])))
-        instants = ms[begins]
-        sizes = np.diff(np.append(begins, len(at)))
-        self._add_bins(instants, sizes)
-        self._add_bursts(instants, sizes, gaps[begins])
+        numbers, counts, begins, lengths = self._bursts.add(at)
+        if len(begins):
+            self.silences.add(begins, lengths)
+        if numbers[0] == self._bin:
+            counts[0] += self._in_bin
+            self._in_bin = 0
+        self._emit_between(numbers, counts)
+        self._bin, self._in_bin = int(numbers[-1]), int(counts[-1])
 
     def finish(self) -> None:
         """Nothing more comes: the silence at the seam of the loop, and the bins up to the end."""
-        self._count_bursts(*(np.array([each]) for each in self._burst[1:]))
-        first = self._duration_ns if self._first is None else self._first
-        seam = first + self._duration_ns - (self._last if self._first is not None else self._duration_ns)
-        self._longest_ns = max(self._longest_ns, seam)
-        begin = 0 if self._first is None else self._last
-        self.silences.add(np.array([begin]), np.array([seam]))
+        self._sizes.add(*self._bursts.finish())
+        first, last = self._bursts.ends or (self._duration_ns, 0)
+        seam = first + self._duration_ns - last if self._bursts.ends else self._duration_ns
+        self._longest_ns = max(self._bursts.longest_ns, seam)
+        self.silences.add(np.array([last]), np.array([seam]))
         self._emit(self._duration_ns // self.bins.finest_ns)
         self.bins.rest(self._in_bin)
 
     def figures(self) -> dict[str, float]:
         """The statistics of bursts and silences."""
         found = {"longest_silence_ms": self._longest_ns / 1e6}
-        if self._first is None:
+        if not self._sizes.count:
             return found
-        median, high = self._bursts.quantiles(np.array([0.5, 0.99]))
-        upper = np.cumsum(self._batching)
+        median, high = self._sizes.quantiles(np.array([0.5, 0.99]))
+        upper = np.cumsum(self._bursts.batching)
         batching = [float(np.searchsorted(upper, share * upper[-1])) / 10 for share in (0.5, 0.95)]
         return found | {
-            "burst_mean": self._bursts.mean,
+            "burst_mean": self._sizes.mean,
             "burst_p50": int(median),
             "burst_p99": int(high),
-            "burst_max": int(self._bursts.table()[0][-1]),
-            "busy_ms_share": min(1.0, self._bursts.count * _MS / self._duration_ns),
+            "burst_max": int(self._sizes.table()[0][-1]),
+            "busy_ms_share": min(1.0, self._sizes.count * _MS / self._duration_ns),
             "batching_p50_ms": batching[0],
             "batching_p95_ms": batching[1],
             "batched_share_5ms": float(1 - upper[LONG_BATCHING_MS * 10 - 1] / upper[-1]),
         }
-
-    def _add_bursts(self, instants: Times, sizes: Times, silences: Times) -> None:
-        instant, size, silence = self._burst
-        if instant == instants[0]:
-            sizes[0] += size
-            silences[0] = silence
-        elif size:
-            self._count_bursts(np.array([size]), np.array([silence]))
-        self._burst = (int(instants[-1]), int(sizes[-1]), int(silences[-1]))
-        self._count_bursts(sizes[:-1], silences[:-1])
-
-    def _count_bursts(self, sizes: Times, silences: Times) -> None:
-        self._bursts.add_whole(sizes, 1.0)
-        several = sizes > 1
-        gathered = sizes[several]
-        steps = np.minimum(silences[several] // (_MS // 10), _LONGEST_BATCHING)
-        self._batching += np.bincount(steps, gathered, _LONGEST_BATCHING + 1)
-        self._batching[0] += sizes.sum() - gathered.sum()
-
-    def _add_bins(self, instants: Times, sizes: Times) -> None:
-        bins = instants // (self.bins.finest_ns // _MS)
-        # The end of the period is its beginning: what lies on it counts to the last bin.
-        bins = np.minimum(bins, max(0, -(-self._duration_ns // self.bins.finest_ns) - 1))
-        begins = np.flatnonzero(np.concatenate(([True], bins[1:] != bins[:-1])))
-        counts = np.add.reduceat(sizes, begins)
-        numbers = bins[begins]
-        if numbers[0] == self._bin:
-            counts[0] += self._in_bin
-            self._in_bin = 0
-        self._emit_between(numbers, counts)
-        self._bin, self._in_bin = int(numbers[-1]), int(counts[-1])
 
     def _emit_between(self, numbers: Times, counts: Times) -> None:
         """Hand on every bin before the last of `numbers`, which may get more."""

@@ -11,6 +11,9 @@ from cellbed.traces.statistics.silences import Silences
 
 PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
+_MOST_OF_AN_HOUR = 20_000
+"""Different round-trip times of an hour of the day that are held exactly: there are 24 of them."""
+
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -25,7 +28,7 @@ class RoundTrips:
     def __init__(self, duration_ns: int, silences: Silences, steps: int, starts_at_s: float) -> None:
         self.times = Distribution()
         self.silences = silences
-        self.hours = [Distribution() for _ in range(24)]
+        self.hours = [Distribution(_MOST_OF_AN_HOUR) for _ in range(24)]
         self.sent_by_hour = np.zeros(24, np.int64)
         self.probes = 0
         self._starts_at_s = starts_at_s
@@ -33,8 +36,9 @@ class RoundTrips:
         count = -(-duration_ns // self.step_ns) + 1
         self.least, self.most = np.full(count, np.inf), np.full(count, -np.inf)
         self.sums, self.answered, self.lost = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self._seconds = np.zeros(duration_ns // 10**9 + 1)
-        self._answered_in = np.zeros(len(self._seconds), np.int64)
+        self._seconds: list[Floats] = []
+        # The second that the next probes may go on with: its number, the sum of its answers, and how many they are.
+        self._second = (-1, 0.0, 0)
         self._jitter = 0.0
         self._pairs = 0
         self._before: float | None = None
@@ -60,9 +64,7 @@ class RoundTrips:
         np.maximum.at(self.most, step, trips)
         np.add.at(self.sums, step, trips)
         self.answered += np.bincount(step, minlength=len(self.answered))
-        second = at // 10**9
-        np.add.at(self._seconds, second, trips)
-        np.add.at(self._answered_in, second, 1)
+        self._add_seconds(at // 10**9, trips)
         steps = np.abs(np.diff(trips, prepend=trips[0] if self._before is None else self._before))
         self._pairs += len(trips) - (self._before is None)
         self._jitter += float(steps.sum())
@@ -77,9 +79,8 @@ class RoundTrips:
     @property
     def seconds(self) -> Floats:
         """Means in ms over each second that has an answer."""
-        some = self._answered_in > 0
-        means: Floats = self._seconds[some] / self._answered_in[some] / 1e6
-        return means
+        _, total, answered = self._second
+        return np.concatenate((*self._seconds, [total / answered / 1e6] if answered else []))
 
     def figures(self) -> dict[str, float | int | list[float] | list[int]]:
         """The statistics of the probes."""
@@ -130,3 +131,15 @@ class RoundTrips:
             edges = np.append(edges, len(lost))
         if len(edges):
             self._longest_run = max(self._longest_run, int((edges[1::2] - edges[::2]).max()))
+
+    def _add_seconds(self, second: Times, trips: Floats) -> None:
+        begins = np.flatnonzero(np.concatenate(([True], second[1:] != second[:-1])))
+        sums, counts = np.add.reduceat(trips, begins), np.diff(begins, append=len(trips))
+        number, total, answered = self._second
+        if number == second[0]:
+            sums[0] += total
+            counts[0] += answered
+        elif answered:
+            self._seconds.append(np.array([total / answered / 1e6]))
+        self._seconds.append(sums[:-1] / counts[:-1] / 1e6)
+        self._second = (int(second[-1]), float(sums[-1]), int(counts[-1]))

@@ -1,5 +1,6 @@
 //! Replay conditional on what a packet meets: how long the link was idle, how much waits, and when it comes.
 
+mod opportunities;
 mod saturated;
 mod stage;
 mod states;

@@ -1,0 +1,50 @@
+"""Texts that nobody should write, and what a parser owes to whoever does: a value, or an error that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from cellbed.errors import CellbedError
+
+T = TypeVar("T")
+
+many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+# No argument of a program holds a zero byte.
+ODD_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
+
+NUMBERS = ("0", "1", "5", "12.5", "1e9", "-1", "inf", "nan", "٣", "½")
+UNITS = (" ms", "s", " Mbit/s", "bit/s", " kB", " MB", " packets", "%", "h")
+
+
+def words(*choices: str) -> st.SearchStrategy[str]:
+    """Texts that look much like what is understood, and some that do not."""
+    near = st.lists(
+        st.sampled_from(choices) | st.from_regex(r"-?[0-9]{1,25}(\.[0-9]{0,4})?(e[0-9]{1,3})?", fullmatch=True)
+    )
+    return near.map("".join) | near.map(" ".join) | ODD_TEXT
+
+
+def value_or_sentence(parse: Callable[[], T]) -> T | None:
+    """What `parse` gives, or `None` where it says why it does not; any other exception is a bug."""
+    try:
+        return parse()
+    except CellbedError as error:
+        told = str(error)
+    assert "Traceback" not in told
+    return None
+
+
+def value_or_line(parse: Callable[[], T]) -> T | None:
+    """The same, of what says it in one line."""
+    try:
+        return parse()
+    except CellbedError as error:
+        told = str(error)
+    assert told
+    assert told.isprintable(), told
+    return None

@@ -1,0 +1,329 @@
+"""Whatever is written to or for the archive, its parsers give a value or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import io
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import tomli_w
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_line, value_or_sentence, words
+from cellbed.pings.file import Header, RecordFile
+from cellbed.pings.summary import summarise
+from cellbed.scenario import load
+from cellbed.traces import Archive
+from cellbed.traces.describing import described, doubts
+from cellbed.traces.draft import Draft
+from cellbed.traces.entry import About
+from cellbed.traces.entry_file import entry_text, read_entry
+from cellbed.traces.importers.column_names import map_columns
+from cellbed.traces.importers.header import told_by_comments, told_by_ping
+from cellbed.traces.importers.recognition import recognise
+from cellbed.traces.operations.steps import STEPS, parse_step
+from cellbed.traces.search import Query, found
+from cellbed.traces.show import show
+from scenario_text import GOOD
+
+DIGEST: Final = "5e" * 32
+ENTRY: Final[dict[str, Any]] = {
+    "format": "cellbed-trace",
+    "version": 1,
+    "name": "walk",
+    "about": {"origin": "recorded", "technology": "5g", "date": "2021-04-30T14:05", "mobility": "walking"},
+    "parts": {
+        "uplink": {
+            "file": "uplink.parquet",
+            "content": "opportunities",
+            "sha256": DIGEST,
+            "duration_ns": 60_000_000_000,
+            "rows": 3,
+            "statistics": {"definition": 1, "mean_bit_s": 8e6, "outages": 0, "outage_share": 0.0, "modes_ms": [1.5]},
+        }
+    },
+    "recording": "recording",
+    "recording_files": {"recording.json": DIGEST},
+    "history": [{"what": "imported", "how": {"format": "csv"}, "of": {"walk.csv": DIGEST}, "tool": "cellbed"}],
+}
+
+LEAVES = (
+    st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.booleans()
+    | st.sampled_from(["", "5g", "walk", "recorded", "uplink.parquet", "../x", "1e999", "\x1b[31m", 10**400, 2**63])
+    | st.text(max_size=8)
+    | st.dates()
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+KEYS = st.sampled_from(
+    ["name", "problem", "recording", "rows", "uplink", "statistics", "mean_bit_s", "_size", "duration_ns"]
+)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> dict[str, Any]:
+    """An entry with something put in the place of something, added or taken away."""
+    entry = copy.deepcopy(ENTRY)
+    for _ in range(draw(st.integers(1, 2))):
+        place: Any = entry
+        while True:
+            key = draw(st.sampled_from([*place, None]) if isinstance(place, dict) else st.integers(0, len(place) - 1))
+            inner = place[key] if key is not None else None
+            if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
+                place = inner
+                continue
+            if key is not None and isinstance(place, dict) and not draw(st.integers(0, 5)):
+                del place[key]
+            else:
+                place[draw(KEYS | st.text(max_size=8)) if key is None else key] = draw(VALUES)
+            break
+    return entry
+
+
+def read_all(folder: Path) -> None:
+    """Everything that a user sees of an archive with one entry."""
+    archive = Archive(folder)
+    entry = value_or_line(lambda: read_entry(folder / "walk"))
+    contents = archive.contents()
+    listed = contents.entries.collect()
+    assert ("walk" in contents.problems) == (entry is None)
+    assert ("walk" in listed["name"]) == (entry is not None)
+    if entry is not None:
+        assert tomllib.loads(entry_text(entry))["name"] == "walk"
+        Console(file=io.StringIO()).print(show(entry, []))
+
+
+@settings(many, max_examples=70)
+@given(entry=entries())
+@example(entry=ENTRY | {"about": {"origin": "recorded", "name": "other", "problem": "none"}})
+@example(entry=ENTRY | {"parts": {"uplink": ENTRY["parts"]["uplink"] | {"duration_ns": 2**63}}})
+@example(entry=ENTRY | {"parts": {"uplink": ENTRY["parts"]["uplink"] | {"statistics": {"mean_bit_s": 10**400}}}})
+@example(entry=ENTRY | {"parts": {"uplink": ENTRY["parts"]["uplink"] | {"statistics": {"mean_bit_s": "fast"}}}})
+def test_any_entry_is_read_listed_and_shown_or_an_error(archive: Archive, entry: dict[str, Any]) -> None:
+    folder = archive.folder / "walk"
+    folder.mkdir(exist_ok=True)
+    (folder / "entry.toml").write_text(tomli_w.dumps(entry), encoding="utf-8", errors="surrogatepass")
+    read_all(archive.folder)
+
+
+WRITTEN: Final = tomli_w.dumps(ENTRY).encode()
+
+
+@many
+@given(
+    st.builds(
+        lambda at, removed, noise: WRITTEN[:at] + noise + WRITTEN[at + removed :],
+        st.integers(0, len(WRITTEN)), st.integers(0, 30), st.binary(max_size=12),
+    )
+    | st.binary(max_size=300)
+)  # fmt: skip
+def test_a_damaged_description_is_read_or_an_error(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "walk"
+    folder.mkdir(exist_ok=True)
+    (folder / "entry.toml").write_bytes(content)
+    value_or_line(lambda: read_entry(folder))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([each for each in About.model_fields if each != "origin"]),
+        words("2021", "-04", "-30", "T14:05", "5g", "+24:00", "\x1b") | st.text(max_size=5000),
+        max_size=3,
+    )
+)
+@example({"date": "2021-04-30T14:05:00+24:00"})
+def test_whatever_is_said_of_a_recording_is_kept_or_refused(said: dict[str, str]) -> None:
+    about = value_or_line(lambda: described(origin="recorded", **said))
+    if about is not None:
+        doubts(about)
+
+
+NAMES = words("time", "_", "s", "ms", " ", "rate", "(Mbit/s)", "downlink", "rtt", "[", "]", "#", ":")
+
+
+@given(
+    names=st.lists(NAMES, max_size=4),
+    said=st.dictionaries(st.sampled_from(["time", "uplink", "downlink", "round-trip", "x", ""]), NAMES, max_size=3),
+    direction=st.none() | st.sampled_from(["uplink", "downlink", "both"]),
+    moment=st.booleans(),
+)
+@example(names=["a", "b"], said={"time": "1" * 5000}, direction=None, moment=False)
+@example(names=["time_s", "(" * 60_000], said={}, direction=None, moment=False)
+@example(names=["time_s", "a_" * 30_000], said={}, direction=None, moment=False)
+def test_any_names_of_columns_are_mapped_or_an_error(
+    names: list[str], said: dict[str, str], direction: Any, moment: bool
+) -> None:
+    mapped = value_or_line(lambda: map_columns(names, said, direction, lambda _: moment))
+    if mapped is not None:
+        assert {mapped.time.name, *(each.name for each in mapped.values.values())} <= set(names)
+        assert mapped.values
+
+
+@given(
+    kind=st.sampled_from(sorted(STEPS)) | ODD_TEXT,
+    told=st.lists(words(*NUMBERS, *UNITS, "lte-suburban", "'", "\\", "1/3", "1e999999999"), max_size=4),
+)
+@example(kind="scale", told=["1e999999999"])
+@example(kind="stretch", told=["1e-999999999%"])
+@example(kind="share", told=["4", "1e999999999"])
+def test_any_words_are_a_step_or_an_error(kind: str, told: list[str]) -> None:
+    step = value_or_line(lambda: parse_step(" ".join([kind, *told])))
+    assert step is None or step.kind in STEPS
+
+
+@many
+@given(
+    where=words(
+        "uplink_mean_bit_s", " > ", " AND ", "(", ")", "'driving'", "mobility", "NOT ", "CASE ", "1/0", "SELECT "
+    )
+    | st.none(),
+    sort=st.sampled_from(["name", "duration_ns"]) | ODD_TEXT,
+    date=st.none() | ODD_TEXT,
+    name=st.none() | ODD_TEXT,
+)
+@example(where="(" * 500, sort="name", date=None, name=None)
+@example(where="NOT " * 500 + "true", sort="name", date=None, name=None)
+@example(where="name", sort="name", date=None, name=None)
+def test_any_question_to_the_archive_is_answered_or_an_error(
+    archive: Archive, where: str | None, sort: str, date: str | None, name: str | None
+) -> None:
+    rows = value_or_line(lambda: found(archive.index(), Query(where=where, sort=sort, date=date, name=name)))
+    assert rows is None or set(rows["name"]) <= {"lte-suburban", "5g-midband"}
+
+
+COMMENTS = words(
+    "# ", "started", "date", "place", "host", "by", "interval_s", ": ", "\n", "2021-04-30", "PING h (", "::1)"
+)
+
+
+@given(COMMENTS.map(str.encode) | st.binary(max_size=60))
+def test_whatever_a_recording_says_of_itself_is_an_entry_s(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "said"
+    path.write_bytes(content)
+    draft = Draft(path.parent, About(origin="recorded"))
+    told_by_comments(draft, path)
+    told_by_ping(draft, path)
+    About.model_validate(draft.about.model_dump())
+
+
+@pytest.mark.parametrize("piece", [b"bytes from ", b'{"Bw', b'{"\xc3', b"PING h (", b"x,", b"(", b"1,"])
+def test_a_piece_that_is_repeated_is_recognised_or_refused(tmp_path: Path, piece: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(piece * ((1 << 16) // len(piece)))
+    value_or_line(lambda: recognise([path]))
+    path.write_bytes(b"{" + piece * ((1 << 16) // len(piece)))
+    value_or_line(lambda: recognise([path]))
+
+
+HEADER: Final = Header("example.org", "192.0.2.1", "icmp", datetime(2021, 4, 30, tzinfo=UTC), 1.0)
+RECORD_LINES = st.sampled_from(
+    [
+        *HEADER.text().splitlines(),
+        "# started: 0001-01-01T00:00:00+23:59",
+        "# started: 9999-12-31T23:59:59-23:59",
+        "# started: 2021-04-30",
+        "# host: example.com",
+        "0.000000,20.125000",
+        "1.000000,",
+        "1e300,1",
+        "2,1e300",
+        "3,nan",
+        "inf,1",
+        "-1,-1",
+        "0.5,5",
+        ",",
+        "",
+    ]
+)
+
+
+@given(
+    st.lists(RECORD_LINES | ODD_TEXT, max_size=5).map(lambda lines: HEADER.text() + "\n".join(lines) + "\n")
+    | st.lists(RECORD_LINES, max_size=9).map("\n".join)
+    | ODD_TEXT
+)
+@example("somebody's own")
+@example("somebody's\nown")
+@example(HEADER.text()[:15])
+@example(HEADER.text() + "0,1e200\n")
+@example(HEADER.text() + "1e290,1\n")
+@example(HEADER.text() + "1,1\n0,1\n")
+@example(HEADER.text() + "0,-1\n")
+@example(HEADER.text().replace("2021-04-30T00:00:00Z", "0001-01-01T00:00:00+23:59"))
+def test_any_text_is_a_record_of_pings_to_go_on_with_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "example.org.csv"
+    path.write_bytes(text.encode())
+    file = value_or_line(lambda: RecordFile(path, HEADER))
+    if file is None:
+        assert path.read_bytes() == text.encode()
+        return
+    times = [at for at, _ in file.samples]
+    assert times == sorted(times)
+    assert all(trip is None or trip >= 0 for _, trip in file.samples)
+    figures = summarise(file.samples, host="h", address="a", by="icmp", file="f", late=0)
+    assert figures.sent == len(times)
+    file.append([(times[-1] + 1_000_000 if times else 0, 20_000_000)])
+    file.close()
+    again = RecordFile(path, HEADER)
+    again.close()
+    assert len(again.samples) == len(times) + 1
+
+
+CELLS = st.sampled_from(("0", "1", "2.5", "-1", "nan", "1e999999", "-1e-999999", "9" * 30, "", '"', "x", "\x00"))
+HEADINGS = st.sampled_from(("time_s", "time_ms", "rtt_ms", "round_trip_s", "", "x"))
+ROUND_TRIPS: Final = GOOD.replace('edge = "base-edge"', 'edge = { kind = "round-trips", record = "pings.csv" }')
+
+
+@settings(many, max_examples=40)
+@given(
+    st.binary(max_size=100)
+    | st.tuples(
+        st.lists(HEADINGS, max_size=3) | st.just(["time_s", "rtt_ms"]),
+        st.lists(st.lists(CELLS, min_size=1, max_size=3), max_size=6),
+    ).map(lambda it: "\n".join(",".join(line) for line in [it[0], *it[1]]).encode())
+)
+@example(b"time_s,rtt_ms\n0,1e999999\n1,1\n")
+@example(b"time_s,rtt_ms\n0,1\n1e999999,1\n")
+def test_any_file_of_round_trips_is_a_core_network_or_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "pings.csv").write_bytes(content)
+    (tmp_path / "core.toml").write_text(ROUND_TRIPS)
+    value_or_sentence(lambda: load(tmp_path / "core.toml"))
+
+
+@settings(many, max_examples=40)
+@given(words("base-edge", "eu-west-3", *NUMBERS, *UNITS), words(*NUMBERS, *UNITS))
+def test_any_words_are_a_place_or_an_error(tmp_path: Path, place: str, start: str) -> None:
+    core = {"edge": place}
+    table = {"edge": {"kind": "place", "name": place, "rate": start}}
+    for written in (core, table):
+        text = GOOD.replace('[links.core]\nedge = "base-edge"', tomli_w.dumps({"links": {"core": written}}))
+        (tmp_path / "core.toml").write_text(text, encoding="utf-8")
+        value_or_sentence(lambda: load(tmp_path / "core.toml"))
+
+
+@settings(many, max_examples=30)
+@given(at=st.integers(0, 60_000), removed=st.integers(0, 50) | st.just(60_000), noise=st.binary(max_size=12))
+@example(at=0, removed=60_000, noise=b"")
+def test_whatever_has_become_of_its_table_the_archive_lists_its_entries(
+    archive: Archive, at: int, removed: int, noise: bytes
+) -> None:
+    written = archive.index().collect()
+    (table,) = archive.folder.glob(".index-*")
+    content = table.read_bytes()
+    table.write_bytes(content[:at] + noise + content[at + removed :])
+    assert archive.index().collect().equals(written)
