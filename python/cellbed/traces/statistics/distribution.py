@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.traces.statistics.runs import begins_of_runs
+
 MOST_VALUES = 100_000
 """Different values held exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
@@ -93,7 +95,7 @@ class Distribution:
         if self._single:
             # Sorted without their counts, which are ones, they take a fraction of the time.
             values = np.sort(np.concatenate(self._single))
-            begins = _begins(values)
+            begins = begins_of_runs(values)
             all_values.append(values[begins])
             all_counts.append(np.diff(begins, append=len(values)))
             self._single.clear()
@@ -111,13 +113,8 @@ class Distribution:
 def _joined(values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     order = np.argsort(values, kind="stable")
     values, counts = values[order], counts[order]
-    begins = _begins(values)
+    begins = begins_of_runs(values)
     return values[begins], np.add.reduceat(counts, begins)
-
-
-def _begins(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where each run of equal values begins."""
-    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
 
 
 def _four_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
