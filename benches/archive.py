@@ -66,8 +66,8 @@ def fill(folder: Path, count: int) -> None:
             parts[part] = held.model_copy(update={"statistics": figures})
         entry = first.model_copy(update={"name": name, "about": first.about.model_copy(update=about), "parts": parts})
         (folder / name).mkdir()
-        for part in parts.values():
-            (folder / name / part.file).hardlink_to(folder / "drive-0" / part.file)
+        for held in parts.values():
+            (folder / name / held.file).hardlink_to(folder / "drive-0" / held.file)
         (folder / name / "entry.toml").write_text(entry_text(entry))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.traces.statistics.products import dot
 from cellbed.traces.statistics.runs import begins_of_runs
 
 MOST_VALUES = 100_000
@@ -44,13 +45,13 @@ class Distribution:
         if counts is None:
             self.count += len(values)
             self._sum += float(values.sum())
-            self._squares += float(values @ values)
+            self._squares += dot(values, values)
             self._single.append(values)
         else:
             counts = counts.astype(np.int64)
             self.count += int(counts.sum())
-            self._sum += float(values @ counts)
-            self._squares += float((values * values) @ counts)
+            self._sum += dot(values, counts)
+            self._squares += dot(values * values, counts)
             self._counted.append((values, counts))
         self._pending += len(values)
         if self._pending > self._most:
