@@ -66,8 +66,8 @@ def fill(folder: Path, count: int) -> None:
             parts[part] = held.model_copy(update={"statistics": figures})
         entry = first.model_copy(update={"name": name, "about": first.about.model_copy(update=about), "parts": parts})
         (folder / name).mkdir()
-        for part in parts.values():
-            (folder / name / part.file).hardlink_to(folder / "drive-0" / part.file)
+        for held in parts.values():
+            (folder / name / held.file).hardlink_to(folder / "drive-0" / held.file)
         (folder / name / "entry.toml").write_text(entry_text(entry))
 
 
@@ -103,7 +103,7 @@ def main() -> None:
         fill(Path(name) / "cellbed" / "traces", options.entries)
         begin = [sys.executable, "-P", "-m", "cellbed", "traces"]
         result: dict[str, Any] = {"entries": options.entries}
-        result["first_ls_s"] = once([*begin, "ls"], environment)[0]
+        result["first_ls_s"], result["first_ls_processor_s"] = once([*begin, "ls"], environment)
         commands = {verb: [*begin, *words] for verb, words in VERBS.items()}
         commands["import polars"] = [sys.executable, "-P", "-c", "import polars"]
         times: dict[str, list[tuple[float, float]]] = {verb: [] for verb in commands}
@@ -121,11 +121,13 @@ def main() -> None:
     if options.json:
         print(json.dumps(result, indent=1))
         return
-    print(f"{options.entries} entries; the first ls, which makes the table: {result['first_ls_s']:.1f} s")
+    made = f"{result['first_ls_s']:.1f} s, {result['first_ls_processor_s']:.1f} s of a processor"
+    print(f"{options.entries} entries; the first ls, which makes the table: {made}")
     for verb in commands:
         found = result[verb]
         spread = f"{found['min']:.3f} to {found['max']:.3f}"
         print(f"{found['median']:.3f} s ({spread}), {found['processor']:.3f} s of a processor: {verb}")
+    print(f"load average of the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import struct
@@ -209,6 +210,7 @@ def main() -> None:
         return
     for name, figures in found.items():
         print(f"{name:10}", *(f"{value:8.1f} {what}" for what, value in figures.items()), sep="  ")
+    print(f"load average of the last 15 minutes: {os.getloadavg()[2]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

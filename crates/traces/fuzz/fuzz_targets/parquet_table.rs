@@ -12,7 +12,10 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let columns =
         r#"[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]"#;
-    for (unit, missing) in [(r#"{"unit":1000000000}"#, "hold"), (r#""moment""#, "refuse")] {
+    for (unit, missing) in [
+        (r#"{"unit":1000000000}"#, "hold"),
+        (r#""moment""#, "refuse"),
+    ] {
         any::read(
             bytes,
             &format!(

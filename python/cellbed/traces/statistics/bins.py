@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cellbed.traces.statistics.distribution import Distribution
+from cellbed.traces.statistics.products import dot
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}
 """Over how long rates are taken."""
@@ -78,7 +79,7 @@ class Bins:
             else:
                 self.rates[scale].add(rates)
             if scale == "100ms":
-                self._products += float(rates[1:] @ rates[:-1]) + self._last.get(scale, 0.0) * float(rates[0])
+                self._products += dot(rates[1:], rates[:-1]) + self._last.get(scale, 0.0) * float(rates[0])
                 self._last[scale] = float(rates[-1])
             if scale == "1s":
                 self._seconds.append(rates)

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.traces.statistics.products import dot
+
 FEWEST: Final = 30
 """Seconds below which nothing is said."""
 
@@ -32,13 +34,13 @@ def kpss(values: Floats) -> float:
     count = len(values)
     deviations = values - values.mean()
     lags = min(int(12 * (count / 100) ** 0.25), count - 1)
-    variance = float(deviations @ deviations) / count
+    variance = dot(deviations, deviations) / count
     for lag in range(1, lags + 1):
-        variance += 2 * (1 - lag / (lags + 1)) * float(deviations[lag:] @ deviations[:-lag]) / count
+        variance += 2 * (1 - lag / (lags + 1)) * dot(deviations[lag:], deviations[:-lag]) / count
     if variance <= 0 or np.ptp(values) == 0:
         return 0.0
     sums = np.cumsum(deviations, out=deviations)
-    return float(sums @ sums) / (count**2 * variance)
+    return dot(sums, sums) / (count**2 * variance)
 
 
 def autocorrelation(values: Floats, most: int) -> Floats:
@@ -49,7 +51,7 @@ def autocorrelation(values: Floats, most: int) -> Floats:
 def _by_lags(values: Floats, most: int) -> Iterator[Floats]:
     """The same, in pieces of which each has as many lags as all before it: who has found his needs no more."""
     deviations = values - values.mean()
-    square = float(deviations @ deviations)
+    square = dot(deviations, deviations)
     constant = square == 0 or np.ptp(values) == 0
     most = min(most, len(values) - 1)
     first, size = 0, _FIRST_LAGS

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.traces.statistics.products import dot
+from cellbed.traces.statistics.runs import begins_of_runs
+
 MOST_VALUES = 100_000
 """Different values held exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
@@ -55,9 +58,9 @@ class Distribution:
         # Computing the Sample Variance, The American Statistician 37(3), 1983, equation 1.5.
         if not number:
             return
-        mean = float(values.sum() if counts is None else values @ counts) / number
+        mean = float(values.sum() if counts is None else dot(values, counts)) / number
         off = values - mean
-        squares = float(off @ off if counts is None else (off * off) @ counts)
+        squares = dot(off, off) if counts is None else dot(off * off, counts)
         apart = mean - self._mean
         both = self.count + number
         self._squares += squares + apart * apart * self.count * number / both
@@ -103,7 +106,7 @@ class Distribution:
         if self._single:
             # Sorted without their counts, which are ones, they take a fraction of the time.
             values = np.sort(np.concatenate(self._single))
-            begins = _begins(values)
+            begins = begins_of_runs(values)
             all_values.append(values[begins])
             all_counts.append(np.diff(begins, append=len(values)))
             self._single.clear()
@@ -121,13 +124,8 @@ class Distribution:
 def _joined(values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     order = np.argsort(values, kind="stable")
     values, counts = values[order], counts[order]
-    begins = _begins(values)
+    begins = begins_of_runs(values)
     return values[begins], np.add.reduceat(counts, begins)
-
-
-def _begins(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where each run of equal values begins."""
-    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
 
 
 def _four_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cellbed.traces.statistics.distribution import Distribution
 from cellbed.traces.statistics.modes import modes
+from cellbed.traces.statistics.runs import begins_of_runs
 from cellbed.traces.statistics.silences import Silences
 
 PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -58,16 +59,18 @@ class RoundTrips:
         if not len(trips):
             return
         self.times.add(trips)
-        for each in np.unique(hour):
+        for each in np.flatnonzero(np.bincount(hour)):
             self.hours[each].add(trips[hour == each])
-        np.minimum.at(self.least, step, trips)
-        np.maximum.at(self.most, step, trips)
-        np.add.at(self.sums, step, trips)
-        self.answered += np.bincount(step, minlength=len(self.answered))
+        begins = begins_of_runs(step)
+        steps = step[begins]
+        self.least[steps] = np.minimum(self.least[steps], np.minimum.reduceat(trips, begins))
+        self.most[steps] = np.maximum(self.most[steps], np.maximum.reduceat(trips, begins))
+        self.sums[steps] += np.add.reduceat(trips, begins)
+        self.answered[steps] += np.diff(begins, append=len(trips))
         self._add_seconds(at // 10**9, trips)
-        steps = np.abs(np.diff(trips, prepend=trips[0] if self._before is None else self._before))
+        changes = np.abs(np.diff(trips, prepend=trips[0] if self._before is None else self._before))
         self._pairs += len(trips) - (self._before is None)
-        self._jitter += float(steps.sum())
+        self._jitter += float(changes.sum())
         self._before = float(trips[-1])
 
     def finish(self, duration_ns: int) -> None:
@@ -133,7 +136,7 @@ class RoundTrips:
             self._longest_run = max(self._longest_run, int((edges[1::2] - edges[::2]).max()))
 
     def _add_seconds(self, second: Times, trips: Floats) -> None:
-        begins = np.flatnonzero(np.concatenate(([True], second[1:] != second[:-1])))
+        begins = begins_of_runs(second)
         sums, counts = np.add.reduceat(trips, begins), np.diff(begins, append=len(trips))
         number, total, answered = self._second
         if number == second[0]:
