@@ -276,6 +276,12 @@ def test_the_time_of_day_can_be_said_without_a_date(archive: Archive, tmp_path: 
     assert "--date says the time of day already" in str(refused.exception)
 
 
+def test_a_technology_has_one_name(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "walk.up").write_text("1\n2\n")
+    assert "unusual" not in run("add", str(tmp_path / "walk.up"), "--tech", "LTE").stderr
+    assert archive.entry("walk").about.technology == "4g"
+
+
 def test_unusual_words_are_kept_and_doubted(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "walk.up").write_bytes(b"1\n2\n")
     done = run("add", str(tmp_path / "walk.up"), "--tech", "5G", "--mobility", "walkin")

@@ -154,3 +154,31 @@ def test_an_interrupted_generation_ends_at_once(archive: Archive) -> None:
     assert done.returncode == 130
     assert done.stderr.endswith("interrupted\n")
     assert not list(archive.folder.glob(".unfinished-*"))
+
+
+def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path: Path) -> None:
+    left, other = tmp_path / ".lte.0123456789abcdef", tmp_path / ".lte.mine"
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / "lte-suburban.up").write_text("1\n")
+    words = ["traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(tmp_path / "lte")]
+    assert cellbed(*words, stdout=subprocess.PIPE).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"lte", ".lte.mine"}
+    assert not left.exists()
+
+
+def test_what_a_killed_fetch_left_is_cleaned(archive: Archive, tmp_path: Path) -> None:
+    left = tmp_path / "cache" / "cellbed" / "downloads" / ".unfinished-0123456789abcdef"
+    left.mkdir(parents=True)
+    (left.parent / "cork-5g").mkdir()
+    assert f"removed {left}, which was never finished" in cellbed("clean", stdout=subprocess.PIPE).stdout
+    assert [path.name for path in left.parent.iterdir() if path.name[0] != "."] == ["cork-5g"]
+    assert not left.exists()
+
+
+def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "rtt.csv").write_text("time_s,rtt_ms\n" + "".join(f"{second},20\n" for second in range(30)))
+    added = cellbed("traces", "add", str(tmp_path / "rtt.csv"), stdout=subprocess.PIPE)
+    assert added.returncode == 0, added.stderr
+    said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x", stdout=subprocess.PIPE).stderr
+    assert "'rtt' has neither uplink nor downlink" in said

@@ -21,6 +21,7 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 import source_examples as examples
+from archive_examples import add
 from cellbed.errors import CellbedError
 from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
@@ -410,6 +411,15 @@ def test_a_folder_is_converted_where_it_is(archive: Archive, tmp_path: Path) -> 
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
     assert taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
+    again = taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path]))
+    assert (again.kept, again.there) == ([], ["belgium-4g-tram-0004"])
+
+
+def test_an_entry_of_another_origin_is_not_taken_for_a_data_sets(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
+    add(archive, "belgium-4g-tram-0004")
+    with pytest.raises(TraceError, match="the archive has a 'belgium-4g-tram-0004' that is not of this data set"):
+        taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path]))
 
 
 def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:

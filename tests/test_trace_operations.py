@@ -26,6 +26,7 @@ from cellbed.traces.operations.pairing import pairing
 from cellbed.traces.operations.seam import seam
 from cellbed.traces.operations.timeline import Timeline
 from cellbed.traces.series import Content, Series
+from cellbed.traces.warnings import warnings
 
 S = 10**9
 
@@ -319,6 +320,13 @@ def test_two_entries_become_a_pair(archive: Archive) -> None:
     assert set(both.parts) == {"uplink", "downlink"}
     assert both.about.origin == "synthetic"
     assert both.about.technology is None
+    assert set(both.history[0].of) == {"walk uplink", "lte-suburban downlink"}
+    apart = "a pair of walk and lte-suburban: how the two directions go together was not measured"
+    assert apart in warnings(both)
+    assert apart not in warnings(both, parts={"uplink"})
+    said = CliRunner().invoke(app, ["pair", "lte-suburban", "lte-suburban", "--name", "twice"]).stdout
+    assert "made twice; in a scenario: twice.up and twice.down" in said
+    assert not [each for each in warnings(archive.entry("twice")) if each.startswith("a pair")]
 
 
 @pytest.mark.parametrize(

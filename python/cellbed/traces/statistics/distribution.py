@@ -34,7 +34,7 @@ class Distribution:
         self._counted: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = []
         self._pending = 0
         self.count = 0
-        self._mean = 0.0
+        self._sum = 0.0
         self._squares = 0.0
 
     def add(self, values: NDArray[Any], counts: NDArray[Any] | None = None) -> None:
@@ -58,14 +58,14 @@ class Distribution:
         # Computing the Sample Variance, The American Statistician 37(3), 1983, equation 1.5.
         if not number:
             return
-        mean = float(values.sum() if counts is None else dot(values, counts)) / number
-        off = values - mean
-        squares = dot(off, off) if counts is None else dot(off * off, counts)
-        apart = mean - self._mean
-        both = self.count + number
-        self._squares += squares + apart * apart * self.count * number / both
-        self._mean += apart * number / both
-        self.count = both
+        total = float(values.sum()) if counts is None else dot(values, counts)
+        off = values - total / number
+        self._squares += dot(off, off) if counts is None else dot(off * off, counts)
+        if self.count:
+            apart = total / number - self.mean
+            self._squares += apart * apart * self.count * number / (self.count + number)
+        self._sum += total
+        self.count += number
 
     def add_whole(self, numbers: NDArray[np.int64], unit: float) -> None:
         """Take whole, non-negative multiples of a unit: faster than `add`, for a value occurs often."""
@@ -79,7 +79,7 @@ class Distribution:
     @property
     def mean(self) -> float:
         """NaN without a value."""
-        return self._mean if self.count else float("nan")
+        return self._sum / self.count if self.count else float("nan")
 
     @property
     def deviation(self) -> float:
