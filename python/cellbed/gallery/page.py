@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.gallery.panel import Picture, as_json
-from cellbed.gallery.panels import portrait
+from cellbed.gallery.panels import portrait, typical_and_high
 from cellbed.gallery.stored import stored
 from cellbed.readable import duration_words, rate_words
 from cellbed.report.chart_library import chart_library, embedded, style
@@ -59,8 +59,7 @@ def _card(entry: Entry) -> Card:
         if part == "round-trip":
             if "p50_ms" in known:
                 figures["delay"] = known["p50_ms"]
-                median, high = (duration_words(known[key] / 1e3) for key in ("p50_ms", "p99_ms"))
-                words.append(f"round trip {median}, P99 {high}")
+                words.append(f"round trip {typical_and_high(known)}")
             continue
         figures[part] = known["mean_bit_s"] / 1e6
         figures["outages"] = max(figures.get("outages", 0.0), known["outage_share"])

@@ -230,11 +230,9 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
         curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
         if "p50_ms" in found.statistics:
-            words = (
-                f"median {duration_words(found.statistics['p50_ms'] / 1e3)}, "
-                f"P99 {duration_words(found.statistics['p99_ms'] / 1e3)}"
+            notes.append(
+                f"{name} median {typical_and_high(found.statistics)}, lost {found.statistics['loss'] * 100:.2g} %"
             )
-            notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
     width = max(found.step_ns for *_, found in drawn) / 1e9
     log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
     return Panel(
@@ -248,6 +246,13 @@ def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
         log_y=log_y,
         end=end_s * clock.factor,
     )
+
+
+def typical_and_high(figures: Mapping[str, Any]) -> str:
+    """Of round trips the median, and the P99 or the highest percentile that their number supports."""
+    high = next((at for at in (99, 95, 90) if f"p{at}_ms" in figures), None)
+    median = duration_words(figures["p50_ms"] / 1e3)
+    return median if high is None else f"{median}, P{high} {duration_words(figures[f'p{high}_ms'] / 1e3)}"
 
 
 def _trip_distribution(drawn: _Drawn) -> Panel:

@@ -26,10 +26,8 @@ def sketch(entry: Entry) -> RenderableType:
 
 
 def _plot(name: str, colour: str, found: Analysis) -> Text:
-    values = found.profile
-    # Of few values each has several columns, of many each column has several.
-    values = np.repeat(values, -(-WIDTH // len(values)))
-    heights = np.array([part.mean() for part in np.array_split(values, WIDTH)])
+    # Columns and values are not multiples of each other: each column has its share of the values that it meets.
+    heights = np.repeat(found.profile, WIDTH).reshape(WIDTH, -1).mean(axis=1)
     highest = max(float(heights.max()), 1e-9)
     trips = found.content is Content.ROUND_TRIP
     most = duration_words(highest / 1e3) if trips else rate_words(highest)
