@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from archive_examples import MS, SECOND, write_opportunities, write_rates
+from archive_examples import MS, SECOND, write_opportunities, write_rates, write_round_trips
 from cellbed.cli.main import app
-from cellbed.gallery.drawing import draw
+from cellbed.gallery.drawing import draw, fill
 from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import Panel, Picture
+from cellbed.gallery.panel import Curve, Panel, Picture
 from cellbed.gallery.panels import comparison, portrait
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
@@ -179,14 +180,57 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
     picture = portrait("ping", entry.about, analysed(archive, "ping"))
     over_time, distribution, hours = picture.panels
     assert over_time.x_label == "time since the start, h"
-    (curve,) = over_time.curves
+    curve, lost = over_time.curves
     assert curve.low is not None
     assert curve.high is not None
-    assert (curve.low <= curve.y).all()
-    assert (curve.y <= curve.high).all()
+    known = np.isfinite(curve.y)
+    assert (curve.low[known] <= curve.y[known]).all()
+    assert (curve.y[known] <= curve.high[known]).all()
+    assert (lost.name, lost.dots) == ("lost", True)
     assert "2 modes" in distribution.note
     assert hours.title == "Round-trip time by hour of the day"
     assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
+
+
+def test_no_line_leads_over_lost_probes_and_pauses(archive: Archive) -> None:
+    probes = [(at * 10 * MS, None if 2000 <= at < 4000 else 30 * MS) for at in [*range(6000), *range(20_000, 24_000)]]
+    sparse = [(at * SECOND, None if 20 <= at < 40 else 30 * MS) for at in range(100)]
+    for name, rows, seconds in (("dense", probes, 240), ("sparse", sparse, 100)):
+        with archive.draft(About(origin="recorded")) as draft:
+            write_round_trips(draft, rows, seconds * SECOND)
+            archive.keep(draft, name)
+    dense = comparison({"dense": analysed(archive, "dense")}).panels[0]
+    gaps = dense.curves[0].x[np.isnan(dense.curves[0].y)]
+    assert ((gaps > 19.9) & (gaps < 40.1)).sum() > 10
+    assert ((gaps > 59.9) & (gaps < 200)).any()
+    assert "means, and least to most, of" in dense.note
+    single = comparison({"sparse": analysed(archive, "sparse")}).panels[0]
+    assert single.curves[0].dots
+    assert "single probes" in single.note
+    assert len(single.curves[0].x) == 80
+    assert len(single.curves[1].x) == 20
+    both = comparison({name: analysed(archive, name) for name in ("dense", "sparse")}).panels[0]
+    assert "means of 240 ms and single probes" in both.note
+
+
+@pytest.mark.parametrize(("least", "most"), [(10.01, 24), (9, 200), (1.1, 9000), (12, 14), (98, 103)])
+def test_a_logarithmic_axis_has_labels_from_its_lower_end_on(least: float, most: float) -> None:
+    axes = Panel(
+        "distribution", "t", "x", "y", [Curve("a", "#000000", np.array([least, most]), np.array([0.0, 100.0]))]
+    )
+    found = drawn_axis(replace(axes, log_x=True))
+    seen = [label for label in found if least <= label <= most]
+    assert 4 <= len(seen) <= 16
+    assert seen[0] <= least * (most / least) ** 0.3
+
+
+def drawn_axis(panel: Panel) -> list[float]:
+    """Where the labels of its horizontal axis are."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    fill(axes, panel, 1)
+    return [float(tick) for tick in axes.get_xticks()]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:

@@ -20,6 +20,7 @@ from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
+from cellbed.traces.warnings import PAUSE_INTERVALS
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -34,6 +35,7 @@ SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d0
 MOST_POINTS: Final = 700
 _DAY_NS: Final = 86_400 * 10**9
 _LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
+_LOST: Final = "#b3261e"
 _OF_DAY: Final = {True: "of the day", False: "since the start"}
 _FOLDED: Final = ", days on top of each other"
 
@@ -223,29 +225,53 @@ def _by_hour(
 def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
     curves, notes = [], []
     clock = time_unit(end_s)
+    log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
     for name, colour, found in drawn:
-        x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
-        known = np.isfinite(found.profile)
-        band = len(drawn) == 1 and found.low is not None and found.high is not None
-        low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
-        curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
+        curves.append(_trips(name, colour, found, clock, band=len(drawn) == 1))
+        if len(drawn) == 1 and found.lost is not None and found.lost.any():
+            at = _middles(len(found.lost), found.step_ns / 1e9 * clock.factor)[found.lost > 0]
+            floor = found.statistics.get("least_ms", 1.0) if log_y else 0.0
+            curves.append(Curve("lost", _LOST, at, np.full(len(at), floor), dots=True))
         if "p50_ms" in found.statistics:
             notes.append(
                 f"{name} median {typical_and_high(found.statistics)}, lost {found.statistics['loss'] * 100:.2g} %"
             )
-    width = max(found.step_ns for *_, found in drawn) / 1e9
-    log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
+    widths = [found.step_ns / 1e9 for *_, found in drawn if not _single(found)]
+    over = (
+        [f"means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(max(widths))}"] if widths else []
+    )
+    over += ["single probes"] if len(widths) < len(drawn) else []
     return Panel(
         "time",
         "Round-trip time over time",
         _since_start(clock),
         _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
-        note=" · ".join(notes)
-        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(width)}",
+        note=" · ".join([*notes, " and ".join(over)]),
         log_y=log_y,
         end=end_s * clock.factor,
     )
+
+
+def _trips(name: str, colour: str, found: Analysis, clock: Unit, *, band: bool) -> Curve:
+    """Round-trip times over time: each probe, or means, which no line leads over what was lost or never sent."""
+    x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
+    known = np.isfinite(found.profile)
+    if found.low is None or found.high is None or found.lost is None:
+        return Curve(name, colour, x[known], found.profile[known])
+    if _single(found):
+        return Curve(name, colour, x[known], found.profile[known], dots=True)
+    interval_ns = found.statistics.get("interval_ms", 0.0) * 1e6
+    shown = np.flatnonzero(known | (found.lost > 0))
+    pauses = np.flatnonzero(np.diff(shown) * found.step_ns > max(found.step_ns, PAUSE_INTERVALS * interval_ns))
+    shown = np.insert(shown, pauses + 1, shown[pauses] + 1)
+    low, high = (found.low[shown], found.high[shown]) if band else (None, None)
+    return Curve(name, colour, x[shown], found.profile[shown], low, high)
+
+
+def _single(found: Analysis) -> bool:
+    """Whether probes are so far apart that a mean would be of one."""
+    return bool(found.statistics.get("interval_ms", 0.0) * 1e6 >= found.step_ns)
 
 
 def typical_and_high(figures: Mapping[str, Any]) -> str:
