@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -218,19 +219,19 @@ def test_a_logarithmic_axis_has_labels_from_its_lower_end_on(least: float, most:
     axes = Panel(
         "distribution", "t", "x", "y", [Curve("a", "#000000", np.array([least, most]), np.array([0.0, 100.0]))]
     )
-    found = drawn_axis(replace(axes, log_x=True))
-    seen = [label for label in found if least <= label <= most]
+    (low, high), labels = drawn_axis(replace(axes, log_x=True))
+    seen = [label for label in labels if low <= label <= high]
     assert 4 <= len(seen) <= 16
-    assert seen[0] <= least * (most / least) ** 0.3
+    assert seen[0] <= low * (high / low) ** 0.35
 
 
-def drawn_axis(panel: Panel) -> list[float]:
-    """Where the labels of its horizontal axis are."""
+def drawn_axis(panel: Panel) -> tuple[tuple[float, float], list[float]]:
+    """The ends of its horizontal axis, and where the labels are."""
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
     fill(axes, panel, 1)
-    return [float(tick) for tick in axes.get_xticks()]
+    return axes.get_xlim(), [float(tick) for tick in axes.get_xticks()]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
@@ -486,7 +487,7 @@ def test_an_outage_of_no_length_is_refused(home: Archive, verb: str) -> None:
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:
     result = run("compare", "walk", "tram", "-o", str(tmp_path / "both.png"))
     assert result.exit_code == 0, result.output
-    assert re.search(r"mean_bit_s\s+5\.\d+ Mbit/s\s+6 Mbit/s", result.output)
+    assert re.search(r"mean\s+5\.\d+\s+6\s+Mbit/s", result.output)
     assert (tmp_path / "both.png").exists()
     told = json.loads(run("compare", "walk", "tram", "--part", "uplink", "--json").output)
     assert told["walk"]["uplink"]["outages"] == 1
@@ -583,8 +584,27 @@ def test_names_in_a_comparison_are_whole(archive: Archive) -> None:
     names = [f"a-recording-of-number-{i}" for i in range(6)]
     figures = {name: {"uplink": {"mean_bit_s": 1e6}} for name in names}
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(beside(figures, ["uplink"]))  # type: ignore[arg-type, list-item]
-    assert "…" not in console.export_text()
+    console.print(beside(figures, ["uplink"], 80))  # type: ignore[arg-type, list-item]
+    shown = console.export_text()
+    assert all(f"{number}: {name}" in shown for number, name in enumerate(names, 1))
+
+
+def test_a_figure_of_several_entries_has_one_unit() -> None:
+    figures = {"slow": {"downlink": {"mean_bit_s": 834e3, "outage_longest_ms": 78319.0, "outage_share": 0.5}}}
+    figures["fast"] = {"downlink": {"mean_bit_s": 43.9e6, "outage_longest_ms": 1210.0}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(beside(figures, ["downlink"], 80))  # type: ignore[arg-type, list-item]
+    shown = console.export_text()
+    for row in (r"mean\s+0\.834\s+43\.9\s+Mbit/s", r"longest outage\s+78\.3\s+1\.21\s+s", r"in outages\s+50\s+–\s+%"):
+        assert re.search(row, shown), shown
+
+
+def test_no_meaning_is_squeezed_at_80_columns(home: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output = run("stats", "walk").output
+    assert max(map(len, output.splitlines())) <= 80
+    assert re.search(r"outages\s+1\s+0\s*\n", output)
+    assert re.search(r"outages\s+number of outages\s*\n", output)
 
 
 def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Archive) -> None:

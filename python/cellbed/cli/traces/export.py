@@ -60,7 +60,8 @@ def export(
     rate         rates over time of each saturated direction
     rtt          round-trip times of the packet trains
 
-    The directory is written whole or not at all; README in it has the command that replays traces.
+    The directory is written whole or not at all; README in it has the command, or the lines of a scenario, that replay
+    it.
     """
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
