@@ -25,12 +25,12 @@ from cellbed.gallery.drawing import draw, fill
 from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
 from cellbed.gallery.panel import Curve, Panel, Picture
-from cellbed.gallery.panels import comparison, portrait
+from cellbed.gallery.panels import comparison, portrait, sentence
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
 from cellbed.gallery.terminal import WIDTH, sketch
 from cellbed.gallery.write import PictureError
-from cellbed.readable import duration_words, rate_words
+from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
@@ -656,3 +656,17 @@ def test_days_without_a_time_of_day_are_said_to_lie_on_each_other(archive: Archi
     picture = one_direction(archive, "two-days", rows, 48 * 3600 * SECOND)
     (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
     assert hours.x_label == "hour since the start, days on top of each other"
+
+
+@pytest.mark.parametrize(
+    ("date", "read"),
+    [
+        ("2025-03-14T08:59:59Z", "2025-03-14 08:59 UTC"),
+        ("2025-03-14T08:59", "2025-03-14 08:59"),
+        ("2025-03-14T08:59:59.5+02:00", "2025-03-14 08:59 +02:00"),
+        ("2025-03", "2025-03"),
+    ],
+)
+def test_a_moment_is_written_to_be_read(date: str, read: str) -> None:
+    assert date_words(date) == read
+    assert read in sentence(About(origin="recorded", date=date), SECOND)

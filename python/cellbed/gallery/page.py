@@ -10,7 +10,7 @@ from typing import Any
 from cellbed.gallery.panel import Picture, as_json
 from cellbed.gallery.panels import portrait, typical_and_high
 from cellbed.gallery.stored import stored
-from cellbed.readable import duration_words, rate_words
+from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.traces.entry import Entry
 from cellbed.traces.warnings import warnings
@@ -67,7 +67,7 @@ def _card(entry: Entry) -> Card:
     picture = portrait(entry.name, entry.about, parts)
     return Card(
         name=entry.name,
-        about={key: about[key] for key in SHOWN if key in about},
+        about={key: date_words(about[key]) if key == "date" else about[key] for key in SHOWN if key in about},
         figures=figures,
         words=[duration_words(figures["seconds"]), *words],
         warnings=warnings(entry),

@@ -15,7 +15,7 @@ from cellbed.gallery.panel import (
     Row,
     time_unit,
 )
-from cellbed.readable import Unit, duration_words, rate_unit, rate_words, significant
+from cellbed.readable import Unit, date_words, duration_words, rate_unit, rate_words, significant
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
@@ -91,7 +91,8 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
 
 def sentence(about: About, duration_ns: int) -> str:
     """``"synthetic, 4g, driving, Delft, 2021-04, 120 s"``."""
-    known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, about.date)
+    when = None if about.date is None else date_words(about.date)
+    known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, when)
     return ", ".join([*(each for each in known if each), duration_words(duration_ns / 1e9)])
 
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.readable import duration_unit, duration_words, rate_unit, significant
+from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
 from cellbed.traces.entry import Entry, Held
 from cellbed.traces.series import Content, Part
 
@@ -103,6 +103,8 @@ def uses(entry: Entry) -> list[str]:
 
 def _opening(entry: Entry) -> Iterator[str]:
     told = entry.about.model_dump(exclude_none=True)
+    if "date" in told:
+        told["date"] = date_words(told["date"])
     yield f"{entry.name}: " + ", ".join(str(told.pop(key)) for key in _TOLD_ABOVE if key in told)
     for key, value in told.items():
         yield f"{key}: {value}"
