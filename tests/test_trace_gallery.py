@@ -154,6 +154,20 @@ def test_both_directions_of_a_comparison_have_the_same_time(archive: Archive) ->
     assert {panel.end for panel in picture.panels if panel.kind in ("time", "spans")} == {90}
 
 
+def test_a_long_entry_does_not_squeeze_a_short_one(archive: Archive) -> None:
+    for name, seconds in (("short", 10), ("long", 90), ("middle", 30)):
+        add_link(archive, name, seconds=seconds)
+    over_time = [
+        panel
+        for panel in comparison({name: analysed(archive, name) for name in ("short", "long")}).panels
+        if panel.kind in ("time", "spans")
+    ]
+    assert {panel.end for panel in over_time} == {20}
+    assert all("drawn are the first 20 s of 90 s" in panel.note for panel in over_time)
+    near = comparison({name: analysed(archive, name) for name in ("long", "middle")}).panels[0]
+    assert (near.end, "drawn are" in near.note) == (90, False)
+
+
 def test_hours_since_the_start_end_with_the_recording(archive: Archive) -> None:
     entry = add_trips(archive, "ping")
     picture = portrait("ping", entry.about, analysed(archive, "ping"))

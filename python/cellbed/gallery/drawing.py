@@ -142,9 +142,10 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
         hiding = any(np.array_equal(curve.x, it.x) and np.array_equal(curve.y, it.y) for it in below)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.25, linewidth=0)
+        drawn = curve.x <= panel.end if curve.dots and panel.end is not None else np.full(len(curve.x), fill_value=True)
         axes.plot(
-            curve.x,
-            curve.y,
+            curve.x[drawn],
+            curve.y[drawn],
             color=curve.colour,
             label=_cut(curve.name, 40),
             alpha=0.65 if curve.dots or (curve.faint and panel.kind != "scatter") else 1,
@@ -153,7 +154,7 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
             marker="o" if curve.dots or panel.kind == "hours" else "",
             markersize=2.2 if curve.dots else 3.5,
             drawstyle="steps-post" if curve.steps else "default",
-            # What lies on the axis is seen whole.
+            # A dot on the axis is seen whole.
             clip_on=not curve.dots,
         )
     if panel.log_x:

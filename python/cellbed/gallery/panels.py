@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,8 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_LONGER: Final = 4
+"""One series is so many times as long as another, and both on one axis would leave little of the shorter."""
 _DAY_NS: Final = 86_400 * 10**9
 _LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
 _LOST: Final = "#b3261e"
@@ -66,10 +69,13 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
-    """Several entries on the same axes: over time one direction after the other, then the distributions."""
+    """Several entries on the same axes: over time one direction after the other, then the distributions.
+
+    Where one lasts much longer than another, the axes over time end when the shorter one is seen well.
+    """
     panels, distributions = [], []
     ways = [of for of in directions if of != "round-trip"]
-    end_s = _end(parts[of] for parts in entries.values() for of in ways if of in parts)
+    end_s, cut = _seen([parts[of] for parts in entries.values() for of in ways if of in parts])
     for part in directions:
         having = [(name, parts[part]) for name, parts in entries.items() if part in parts]
         if not having:
@@ -77,13 +83,15 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
         names = list(entries)
         drawn = [(name, SEVERAL[names.index(name) % len(SEVERAL)], found) for name, found in having]
         if part == "round-trip":
-            panels.append(_trips_over_time(drawn, _end(found for _, found in having)))
+            trips_end_s, trips_cut = _seen([found for _, found in having])
+            panel = _trips_over_time(drawn, trips_end_s)
+            panels.append(replace(panel, note=panel.note + trips_cut))
             if any(found.distributions for _, found in having):
                 distributions.append(_trip_distribution([each for each in drawn if each[2].distributions]))
         else:
             word = part.capitalize()
-            panels.append(_rates(drawn, f"{word}: rate over time", end_s))
-            panels.append(_outages(drawn, end_s, word))
+            rates, outages = _rates(drawn, f"{word}: rate over time", end_s), _outages(drawn, end_s, word)
+            panels += [replace(panel, note=panel.note + cut) for panel in (rates, outages)]
             if any(found.distributions for _, found in having):
                 distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
     return Picture(" · ".join(entries), "", panels + distributions)
@@ -313,6 +321,15 @@ def _hours(found: Analysis) -> Panel:
 def _end(analyses: Iterable[Analysis]) -> float:
     """How long the longest of them is, s."""
     return max((found.duration_ns for found in analyses), default=0) / 1e9
+
+
+def _seen(analyses: Sequence[Analysis]) -> tuple[float, str]:
+    """How much of several is drawn over time, s, and what a note says of the rest."""
+    whole, shortest = _end(analyses), min((found.duration_ns for found in analyses), default=0) / 1e9
+    if whole <= _LONGER * shortest:
+        return whole, ""
+    end_s = _LONGER / 2 * shortest
+    return end_s, f" · drawn are the first {duration_words(end_s)} of {duration_words(whole)}"
 
 
 def _since_start(clock: Unit) -> str:
