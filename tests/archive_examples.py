@@ -32,6 +32,14 @@ def write_rates(draft: Draft, part: Part, steps: Sequence[tuple[int, float]], du
     draft.parts[part] = Series(Content.RATE, path, duration_ns)
 
 
+def write_round_trips(draft: Draft, probes: Sequence[tuple[int, int | None]], duration_ns: int) -> None:
+    """A series of probes: when each was sent and how long its answer took, ns; None where none came."""
+    path = draft.folder / "round-trip.parquet"
+    schema = {"at_ns": pl.Int64, "round_trip_ns": pl.Int64}
+    pl.DataFrame(probes, schema=schema, orient="row").write_parquet(path)
+    draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, duration_ns)
+
+
 def add(archive: Archive, name: str, *, every_ms: int = 1, seconds: int = 1, replace: bool = False,
         parts: Sequence[Part] = ("uplink",), **about: str) -> Entry:  # fmt: skip
     """An entry with an opportunity every so many milliseconds."""

@@ -132,6 +132,14 @@ def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tm
     done = CliRunner().invoke(app, ["traces", "export", "walk", "--format", "rtt", "-o", str(tmp_path / "rtt")])
     assert "'walk' has no round-trip times" in str(done.exception)
     assert not (tmp_path / "rtt").exists()
+    assert "mm-link walk.up walk.down -- COMMAND" in (tmp_path / "mm" / "README").read_text()
+    line = 'down = { kind = "series", file = "rate-downlink.csv" }'
+    assert line in (tmp_path / "rates" / "README").read_text().splitlines()
+    add(archive, "one-way", every_ms=4, parts=("uplink",))
+    _run("traces", "export", "one-way", "--format", "mahimahi", "-o", str(tmp_path / "one"))
+    told = (tmp_path / "one" / "README").read_text()
+    assert "cellbed shell --up one-way.up -- COMMAND" in told
+    assert "no trace of the downlink" in told
 
 
 def test_exported_round_trip_times_are_those_that_were_recorded(archive: Archive, tmp_path: Path) -> None:
@@ -144,6 +152,7 @@ def test_exported_round_trip_times_are_those_that_were_recorded(archive: Archive
     _run("traces", "export", "ping", "--format", "rtt", "-o", str(tmp_path / "rtt"))
     rows = (tmp_path / "rtt" / "rtt.csv").read_text().splitlines()
     assert rows == ["time_s,round_trip_ms", "0.0,22.161764", "0.200000001,0.0971", "0.3,0.0563"]
+    assert 'cloud = { kind = "round-trips", record = "rtt.csv" }' in (tmp_path / "rtt" / "README").read_text()
 
 
 def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Path) -> None:

@@ -206,9 +206,17 @@ def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
         ("cellbed traces plot ca", {"car-1", "car-2"}),
         ("cellbed traces plot car-1", {"car-1", "car-1.up", "car-1.down"}),
         ("cellbed traces pair car-1.d", {"car-1.down"}),
+        ("cellbed traces show b", {"bus-1", "bus-walk/", "bus.up"}),  # and not its picture
+        ("cellbed traces export b", {"bus-1", "bus-walk/"}),
+        ("cellbed traces ls --sort downlink_p50_bit_s_10", {"downlink_p50_bit_s_10ms", "downlink_p50_bit_s_100ms"}),
+        ("cellbed traces ls --mobility d", {"driving"}),
+        ("cellbed traces add --as mahi", {"mahimahi"}),
     ],
 )
 def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, offered: set[str]) -> None:
+    (tmp_path / "bus-walk").mkdir()
+    for name in ("bus.png", "bus.up"):
+        (tmp_path / name).touch()
     environment = os.environ | {
         "_CELLBED_COMPLETE": "complete_bash",
         "COMP_WORDS": line,

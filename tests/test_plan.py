@@ -117,6 +117,10 @@ def test_red_knows_how_long_a_packet_takes() -> None:
     ("line", "words"),
     [
         ('base_delay = { kind = "normal", mean = "20 ms", deviation = "3 ms" }', "20 ms ± 3 ms one way, normal"),
+        (
+            'base_delay = { kind = "series", points = [["0 s", "9.65 ms"], ["1 s", "1.2765 s"]] }',
+            "0.00965 to 1.28 s one way, changing over time (2 points)",
+        ),
         ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
         ("loss = 0.01", "loss 0.01"),
         ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,18 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from archive_examples import MS, SECOND, write_opportunities, write_rates
+from archive_examples import MS, SECOND, write_opportunities, write_rates, write_round_trips
 from cellbed.cli.main import app
-from cellbed.gallery.drawing import draw
+from cellbed.gallery.drawing import draw, fill
 from cellbed.gallery.figures import beside, words
 from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import Panel, Picture
-from cellbed.gallery.panels import comparison, portrait
+from cellbed.gallery.panel import Curve, Panel, Picture
+from cellbed.gallery.panels import comparison, portrait, sentence
 from cellbed.gallery.read import analysed
 from cellbed.gallery.stored import stored
 from cellbed.gallery.terminal import WIDTH, sketch
 from cellbed.gallery.write import PictureError
-from cellbed.readable import duration_words, rate_words
+from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
@@ -152,6 +154,20 @@ def test_both_directions_of_a_comparison_have_the_same_time(archive: Archive) ->
     assert {panel.end for panel in picture.panels if panel.kind in ("time", "spans")} == {90}
 
 
+def test_a_long_entry_does_not_squeeze_a_short_one(archive: Archive) -> None:
+    for name, seconds in (("short", 10), ("long", 90), ("middle", 30)):
+        add_link(archive, name, seconds=seconds)
+    over_time = [
+        panel
+        for panel in comparison({name: analysed(archive, name) for name in ("short", "long")}).panels
+        if panel.kind in ("time", "spans")
+    ]
+    assert {panel.end for panel in over_time} == {20}
+    assert all("drawn are the first 20 s of 90 s" in panel.note for panel in over_time)
+    near = comparison({name: analysed(archive, name) for name in ("long", "middle")}).panels[0]
+    assert (near.end, "drawn are" in near.note) == (90, False)
+
+
 def test_hours_since_the_start_end_with_the_recording(archive: Archive) -> None:
     entry = add_trips(archive, "ping")
     picture = portrait("ping", entry.about, analysed(archive, "ping"))
@@ -179,14 +195,57 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
     picture = portrait("ping", entry.about, analysed(archive, "ping"))
     over_time, distribution, hours = picture.panels
     assert over_time.x_label == "time since the start, h"
-    (curve,) = over_time.curves
+    curve, lost = over_time.curves
     assert curve.low is not None
     assert curve.high is not None
-    assert (curve.low <= curve.y).all()
-    assert (curve.y <= curve.high).all()
+    known = np.isfinite(curve.y)
+    assert (curve.low[known] <= curve.y[known]).all()
+    assert (curve.y[known] <= curve.high[known]).all()
+    assert (lost.name, lost.dots) == ("lost", True)
     assert "2 modes" in distribution.note
     assert hours.title == "Round-trip time by hour of the day"
     assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
+
+
+def test_no_line_leads_over_lost_probes_and_pauses(archive: Archive) -> None:
+    probes = [(at * 10 * MS, None if 2000 <= at < 4000 else 30 * MS) for at in [*range(6000), *range(20_000, 24_000)]]
+    sparse = [(at * SECOND, None if 20 <= at < 40 else 30 * MS) for at in range(100)]
+    for name, rows, seconds in (("dense", probes, 240), ("sparse", sparse, 100)):
+        with archive.draft(About(origin="recorded")) as draft:
+            write_round_trips(draft, rows, seconds * SECOND)
+            archive.keep(draft, name)
+    dense = comparison({"dense": analysed(archive, "dense")}).panels[0]
+    gaps = dense.curves[0].x[np.isnan(dense.curves[0].y)]
+    assert ((gaps > 19.9) & (gaps < 40.1)).sum() > 10
+    assert ((gaps > 59.9) & (gaps < 200)).any()
+    assert "means, and least to most, of" in dense.note
+    single = comparison({"sparse": analysed(archive, "sparse")}).panels[0]
+    assert single.curves[0].dots
+    assert "single probes" in single.note
+    assert len(single.curves[0].x) == 80
+    assert len(single.curves[1].x) == 20
+    both = comparison({name: analysed(archive, name) for name in ("dense", "sparse")}).panels[0]
+    assert "means of 240 ms and single probes" in both.note
+
+
+@pytest.mark.parametrize(("least", "most"), [(10.01, 24), (9, 200), (1.1, 9000), (12, 14), (98, 103)])
+def test_a_logarithmic_axis_has_labels_from_its_lower_end_on(least: float, most: float) -> None:
+    axes = Panel(
+        "distribution", "t", "x", "y", [Curve("a", "#000000", np.array([least, most]), np.array([0.0, 100.0]))]
+    )
+    (low, high), labels = drawn_axis(replace(axes, log_x=True))
+    seen = [label for label in labels if low <= label <= high]
+    assert 4 <= len(seen) <= 16
+    assert seen[0] <= low * (high / low) ** 0.35
+
+
+def drawn_axis(panel: Panel) -> tuple[tuple[float, float], list[float]]:
+    """The ends of its horizontal axis, and where the labels are."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    fill(axes, panel, 1)
+    return axes.get_xlim(), [float(tick) for tick in axes.get_xticks()]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
@@ -442,7 +501,7 @@ def test_an_outage_of_no_length_is_refused(home: Archive, verb: str) -> None:
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:
     result = run("compare", "walk", "tram", "-o", str(tmp_path / "both.png"))
     assert result.exit_code == 0, result.output
-    assert re.search(r"mean_bit_s\s+5\.\d+ Mbit/s\s+6 Mbit/s", result.output)
+    assert re.search(r"mean\s+5\.\d+\s+6\s+Mbit/s", result.output)
     assert (tmp_path / "both.png").exists()
     told = json.loads(run("compare", "walk", "tram", "--part", "uplink", "--json").output)
     assert told["walk"]["uplink"]["outages"] == 1
@@ -539,8 +598,27 @@ def test_names_in_a_comparison_are_whole(archive: Archive) -> None:
     names = [f"a-recording-of-number-{i}" for i in range(6)]
     figures = {name: {"uplink": {"mean_bit_s": 1e6}} for name in names}
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(beside(figures, ["uplink"]))  # type: ignore[arg-type, list-item]
-    assert "…" not in console.export_text()
+    console.print(beside(figures, ["uplink"], 80))  # type: ignore[arg-type, list-item]
+    shown = console.export_text()
+    assert all(f"{number}: {name}" in shown for number, name in enumerate(names, 1))
+
+
+def test_a_figure_of_several_entries_has_one_unit() -> None:
+    figures = {"slow": {"downlink": {"mean_bit_s": 834e3, "outage_longest_ms": 78319.0, "outage_share": 0.5}}}
+    figures["fast"] = {"downlink": {"mean_bit_s": 43.9e6, "outage_longest_ms": 1210.0}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(beside(figures, ["downlink"], 80))  # type: ignore[arg-type, list-item]
+    shown = console.export_text()
+    for row in (r"mean\s+0\.834\s+43\.9\s+Mbit/s", r"longest outage\s+78\.3\s+1\.21\s+s", r"in outages\s+50\s+–\s+%"):
+        assert re.search(row, shown), shown
+
+
+def test_no_meaning_is_squeezed_at_80_columns(home: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output = run("stats", "walk").output
+    assert max(map(len, output.splitlines())) <= 80
+    assert re.search(r"outages\s+1\s+0\s*\n", output)
+    assert re.search(r"outages\s+number of outages\s*\n", output)
 
 
 def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Archive) -> None:
@@ -592,3 +670,17 @@ def test_days_without_a_time_of_day_are_said_to_lie_on_each_other(archive: Archi
     picture = one_direction(archive, "two-days", rows, 48 * 3600 * SECOND)
     (hours,) = [panel for panel in picture.panels if panel.kind == "hours"]
     assert hours.x_label == "hour since the start, days on top of each other"
+
+
+@pytest.mark.parametrize(
+    ("date", "read"),
+    [
+        ("2025-03-14T08:59:59Z", "2025-03-14 08:59 UTC"),
+        ("2025-03-14T08:59", "2025-03-14 08:59"),
+        ("2025-03-14T08:59:59.5+02:00", "2025-03-14 08:59 +02:00"),
+        ("2025-03", "2025-03"),
+    ],
+)
+def test_a_moment_is_written_to_be_read(date: str, read: str) -> None:
+    assert date_words(date) == read
+    assert read in sentence(About(origin="recorded", date=date), SECOND)

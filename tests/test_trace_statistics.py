@@ -434,6 +434,15 @@ def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) ->
     assert (found["outages"], found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 8, 2000)
 
 
+@pytest.mark.parametrize(("count", "highest"), [(1, "p50"), (10, "p90"), (99, "p95"), (100, "p99"), (1000, "p999")])
+def test_a_percentile_is_told_only_of_as_many_answers_as_it_takes(tmp_path: Path, count: int, highest: str) -> None:
+    found = statistics(
+        round_trips(tmp_path, np.arange(count) * S, [(20 + at % 7) * MS for at in range(count)], count * S)
+    )
+    told = [name for name in ("p50", "p90", "p95", "p99", "p999") if f"{name}_ms" in found]
+    assert told[-1] == highest
+
+
 def test_the_documentation_has_every_figure_as_it_is() -> None:
     page = (Path(__file__).parent.parent / "docs" / "trace-statistics.md").read_text()
     for key, figure in FIGURES.items():

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from archive_examples import SECOND, add, write_rates
+from archive_examples import MS, SECOND, add, write_rates, write_round_trips
 from cellbed.cli.main import app
 from cellbed.traces import Archive, TraceError
 from cellbed.traces import survey as module
@@ -223,20 +223,24 @@ def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: in
     ("start_s", "workload_s", "loop", "words"),
     [
         (0, 10, True, None),
-        (0, 21, True, "of 1.2 s at 20 s, of which 1 s are met, is 4.8 % of 21 s"),
+        (0, 21, True, "of 1.2 s at 20 s, of which 1 s (from 20 s of the run on) are met, is 4.8 % of 21 s"),
         (15, 10, True, "of 1.2 s at 20 s is 12 % of 10 s"),
         (115, 10, True, "at 20 s is 12 %"),  # start lies behind the end: it counts from the beginning again
         (95, 30, True, "at 20 s is 4 % of 30 s"),  # over the end into the next round
+        (20.5, 10, True, "of which 0.7 s (from 0 s of the run on) are met"),
+        (61, 99.5, True, "of which 1.5 s (from 0 s and 99 s of the run on) are met"),
         (62, 10, True, None),
         (62, 30, False, None),
         (30, 200, True, "of 2 s at 60 s is 2 % of 100 s"),
     ],
 )
-def test_only_outages_that_the_run_meets_are_told(start_s: int, workload_s: int, loop: bool, words: str | None) -> None:
+def test_only_outages_that_the_run_meets_are_told(
+    start_s: float, workload_s: float, loop: bool, words: str | None
+) -> None:
     entry = entry_with(
         outage_longest_ms=2000, outage_longest_at_s=60, outage_begins_s=[20, 60], outage_lengths_s=[1.2, 2]
     )
-    replayed = Replayed(workload_s * SECOND, start_s * SECOND, loop)
+    replayed = Replayed(round(workload_s * SECOND), round(start_s * SECOND), loop)
     told = [each for each in warnings(entry, replayed) if "outage" in each]
     assert len(told) == (words is not None)
     assert words is None or words in told[0]
@@ -303,3 +307,30 @@ def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: P
     assert not any("outage" in caution for caution in short["cautions"])
     example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
     assert any("synthetic" in caution for caution in example_only["cautions"])
+
+
+def test_a_pause_of_the_probes_is_told_and_so_is_a_start_beyond_the_end(archive: Archive, tmp_path: Path) -> None:
+    at = [*range(0, 20_000, 200), *range(1_080_000, 1_083_000, 200)]
+    with archive.draft(About(origin="recorded")) as draft:
+        write_round_trips(draft, [(stamp * MS, 30 * MS) for stamp in at], 1_083 * SECOND)
+        entry = archive.keep(draft, "lo")
+    (told,) = warnings(entry)
+    assert told.startswith("round-trip: nothing was sent for 17.7 min from 19.8 s on, where probes are 200 ms apart")
+    assert warnings(entry, Replayed(10 * SECOND)) == []
+    example = (Path(__file__).parent.parent / "scenarios" / "offload-lte.toml").read_text()
+    core = '[links.core]\nedge = { kind = "round-trips", record = "lo", start = "6 h" }'
+    scenario = re.sub(r"(?m)^duration = .*$", 'duration = "10 s"', example)
+    scenario = re.sub(r"(?ms)^\[links\.core\].*?(?=^\[|\Z)", f"{core}\n\n", scenario)
+    (tmp_path / "lo.toml").write_text(scenario)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "lo.toml"), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    assert "lo: round-trip: the start at 6 h lies beyond its end, for it lasts 18.1 min: it goes round" in shown
+
+
+def test_adding_probes_with_a_pause_says_so(archive: Archive, tmp_path: Path) -> None:
+    lines = [f"{at},30" for at in [*range(20), *range(500, 510)]]
+    (tmp_path / "probes.csv").write_text("\n".join(["time_s,rtt_ms", *lines]))
+    done = CliRunner().invoke(app, ["traces", "add", str(tmp_path / "probes.csv")])
+    assert done.exit_code == 0, done.output
+    assert "nothing was sent for 481 s from 19 s on" in done.output

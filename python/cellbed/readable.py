@@ -5,6 +5,7 @@ What is written to be read back has its exact forms in :mod:`cellbed.units`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ class Unit:
     factor: float
 
 
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _RATES: Final = ((1e9, Unit("Gbit/s", 1e-9)), (1e6, Unit("Mbit/s", 1e-6)), (1e3, Unit("kbit/s", 1e-3)))
 _DURATIONS: Final = (
     (3 * 3600, Unit("h", 1 / 3600)),
@@ -47,6 +49,15 @@ def duration_words(seconds: float) -> str:
     """``"56.3 µs"``, ``"140 s"``, ``"16.9 min"``, ``"24 h"``; of nothing ``"0 s"``."""
     unit = duration_unit(seconds) if seconds else Unit("s", 1)
     return f"{significant(seconds * unit.factor)} {unit.name}"
+
+
+def date_words(text: str) -> str:
+    """``"2025-03-14 08:59 UTC"`` of ``"2025-03-14T08:59:59Z"``; a date alone, or none, as it is."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return text
+    day, time, zone = found.groups()
+    return " ".join([day, time, *(["UTC"] if zone == "Z" else [zone] if zone else [])])
 
 
 def significant(value: float) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from cellbed.scenario.core import CoreRoundTrips
 from cellbed.testbed.plan import Plan
-from cellbed.traces import TraceError, TraceSource
-from cellbed.traces.warnings import Replayed, warnings
+from cellbed.traces import TraceError, TraceSource, open_archive
+from cellbed.traces.warnings import Replayed, of_length, warnings
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import Entry
@@ -31,4 +33,18 @@ def cautions(plan: Plan) -> list[str]:
         for (name, replayed), (entry, parts) in used.items()
         for warning in warnings(entry, replayed, parts=parts)
     ]
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys([*told, *_of_core(plan)]))
+
+
+def _of_core(plan: Plan) -> Iterator[str]:
+    """On the records of round-trip times that core links replay; of a file only its length is known."""
+    for core in (plan.scenario.links.core.edge, plan.scenario.links.core.cloud):
+        if not isinstance(core, CoreRoundTrips):
+            continue
+        record, replayed = core.record, Replayed(plan.scenario.duration, core.start)
+        told = of_length("round-trip", record.duration, replayed)
+        with suppress(TraceError):
+            archive = open_archive()
+            if archive.has(record.name):
+                told = iter(warnings(archive.entry(record.name), replayed, parts=["round-trip"]))
+        yield from (f"{record.name}: {warning}" for warning in told)

@@ -20,6 +20,16 @@ _HEIGHTS = {"time": 2.7, "distribution": 3.1, "scatter": 3.1, "hours": 3.1}
 _NOTE_WIDTH = 165
 """Letters of a panel's note across the whole picture; a longer one has several lines."""
 _TITLE_WIDTH = 80
+_BESIDE = 4
+"""Names of a legend in a line."""
+_STEPS: tuple[tuple[float, ...], ...] = (
+    (1,),
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+    tuple(step / 20 for step in range(20, 200)),
+)
+"""Round numbers of a decade, for logarithmic axes over less and less of one."""
 _STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -37,7 +47,9 @@ _STYLE: dict[str, Any] = {
     "text.color": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    "legend.frameon": False,
+    # Where no place is free, names are read all the same.
+    "legend.framealpha": 0.85,
+    "legend.edgecolor": "none",
     "legend.fontsize": 8,
     # The same picture gives the same bytes.
     "svg.hashsalt": "cellbed",
@@ -79,7 +91,7 @@ def _figure(picture: Picture) -> Figure:
             over_time = panel.kind in ("time", "spans")
             above = shared.get(panel.end) if over_time else None
             axes = figure.add_subplot(grid[number, place * width : (place + 1) * width], sharex=above)
-            _fill(axes, panel, len(line))
+            fill(axes, panel, len(line))
             if over_time:
                 shared.setdefault(panel.end, axes)
     return figure
@@ -104,7 +116,7 @@ def _height(panel: Panel, beside: int) -> float:
     return more + (0.75 + 0.24 * len(panel.rows) if panel.kind == "spans" else _HEIGHTS[panel.kind])
 
 
-def _fill(axes: Axes, panel: Panel, beside: int) -> None:
+def fill(axes: Axes, panel: Panel, beside: int) -> None:
     """Draw a panel. beside: how many share the width with it."""
     lines = textwrap.wrap(panel.note, _NOTE_WIDTH // beside - 4)
     axes.set_title(panel.title, pad=6 + 11 * len(lines))
@@ -130,9 +142,10 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
         hiding = any(np.array_equal(curve.x, it.x) and np.array_equal(curve.y, it.y) for it in below)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.25, linewidth=0)
+        drawn = curve.x <= panel.end if curve.dots and panel.end is not None else np.full(len(curve.x), fill_value=True)
         axes.plot(
-            curve.x,
-            curve.y,
+            curve.x[drawn],
+            curve.y[drawn],
             color=curve.colour,
             label=_cut(curve.name, 40),
             alpha=0.65 if curve.dots or (curve.faint and panel.kind != "scatter") else 1,
@@ -141,6 +154,8 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             marker="o" if curve.dots or panel.kind == "hours" else "",
             markersize=2.2 if curve.dots else 3.5,
             drawstyle="steps-post" if curve.steps else "default",
+            # A dot on the axis is seen whole.
+            clip_on=not curve.dots,
         )
     if panel.log_x:
         axes.set_xscale("log")
@@ -152,10 +167,11 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
         )
     if panel.kind == "time" and panel.log_y:
         axes.set_xlim(0, panel.end)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high * (high / low) ** _legend_share(panel))
     elif panel.kind == "time":
         axes.set_xlim(0, panel.end)
-        # A legend stands above the curves.
-        axes.set_ylim(0, max(axes.get_ylim()[1] * (1.15 if len(panel.curves) > 1 else 1), 1e-9))
+        axes.set_ylim(0, max(axes.get_ylim()[1] * (1 + _legend_share(panel)), 1e-9))
     elif panel.kind == "distribution":
         axes.set_ylim(0, 101)
         if not panel.log_x:
@@ -172,7 +188,12 @@ def _fill(axes: Axes, panel: Panel, beside: int) -> None:
             axes.set_xlim(-0.5, panel.end + 0.5)
     if len(panel.curves) > 1 or panel.kind == "distribution":
         place: Any = "upper right" if panel.kind == "time" else "best"
-        axes.legend(loc=place, ncols=4 if panel.kind == "time" else 1)
+        axes.legend(loc=place, ncols=_BESIDE if panel.kind == "time" else 1)
+
+
+def _legend_share(panel: Panel) -> float:
+    """How much of an axis over time its legend takes, above the curves."""
+    return 0.04 + 0.13 * -(-len(panel.curves) // _BESIDE) if len(panel.curves) > 1 else 0.0
 
 
 def _spans(axes: Axes, panel: Panel) -> None:
@@ -197,19 +218,19 @@ def _label_decades(axis: Axis, values: list[Floats]) -> None:
         # Else no round number is on the axis.
         least, most = least / 1.3, most * 1.3
         axis.set_view_interval(least, most, ignore=True)
-    decades = float(np.log10(max(most / least, 1.0001)))
-    steps = (
-        (1, 1.5, 2, 2.5, 3, 4, 5, 7)
-        if decades < 0.5
-        else (1, 1.5, 2, 3, 5, 7)
-        if decades < 1.3
-        else (1, 2, 5)
-        if decades < 2.5
-        else (1,)
-    )
-    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_locator(LogLocator(subs=_steps(least, most)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _steps(least: float, most: float) -> tuple[float, ...]:
+    """The fewest of each decade that give four labels, the first of them in the lowest quarter of the axis."""
+    for steps in _STEPS:
+        labels = [step * 10.0**decade for decade in range(-9, 16) for step in steps]
+        seen = [label for label in labels if least <= label <= most]
+        if len(seen) >= 4 and seen[0] <= least * (most / least) ** 0.25:
+            return steps
+    return _STEPS[-1]
 
 
 def _cut(text: str, most: int) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.gallery.panel import Picture, as_json
-from cellbed.gallery.panels import portrait
+from cellbed.gallery.panels import portrait, typical_and_high
 from cellbed.gallery.stored import stored
-from cellbed.readable import duration_words, rate_words
+from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.traces.entry import Entry
 from cellbed.traces.warnings import warnings
@@ -59,8 +59,7 @@ def _card(entry: Entry) -> Card:
         if part == "round-trip":
             if "p50_ms" in known:
                 figures["delay"] = known["p50_ms"]
-                median, high = (duration_words(known[key] / 1e3) for key in ("p50_ms", "p99_ms"))
-                words.append(f"round trip {median}, P99 {high}")
+                words.append(f"round trip {typical_and_high(known)}")
             continue
         figures[part] = known["mean_bit_s"] / 1e6
         figures["outages"] = max(figures.get("outages", 0.0), known["outage_share"])
@@ -68,7 +67,7 @@ def _card(entry: Entry) -> Card:
     picture = portrait(entry.name, entry.about, parts)
     return Card(
         name=entry.name,
-        about={key: about[key] for key in SHOWN if key in about},
+        about={key: date_words(about[key]) if key == "date" else about[key] for key in SHOWN if key in about},
         figures=figures,
         words=[duration_words(figures["seconds"]), *words],
         warnings=warnings(entry),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,11 +16,12 @@ from cellbed.gallery.panel import (
     Row,
     time_unit,
 )
-from cellbed.readable import Unit, duration_words, rate_unit, rate_words, significant
+from cellbed.readable import Unit, date_words, duration_words, rate_unit, rate_words, significant
 from cellbed.report.palette import of_place
 from cellbed.traces.entry import About
 from cellbed.traces.series import PARTS, Part
 from cellbed.traces.statistics import Analysis
+from cellbed.traces.warnings import PAUSE_INTERVALS
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -32,8 +34,11 @@ COLOURS: Final[dict[Part, str]] = {
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
+_LONGER: Final = 4
+"""One series is so many times as long as another, and both on one axis would leave little of the shorter."""
 _DAY_NS: Final = 86_400 * 10**9
 _LOGARITHMIC: Final = "round-trip time (logarithmic), ms"
+_LOST: Final = "#b3261e"
 _OF_DAY: Final = {True: "of the day", False: "since the start"}
 _FOLDED: Final = ", days on top of each other"
 
@@ -64,10 +69,13 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
-    """Several entries on the same axes: over time one direction after the other, then the distributions."""
+    """Several entries on the same axes: over time one direction after the other, then the distributions.
+
+    Where one lasts much longer than another, the axes over time end when the shorter one is seen well.
+    """
     panels, distributions = [], []
     ways = [of for of in directions if of != "round-trip"]
-    end_s = _end(parts[of] for parts in entries.values() for of in ways if of in parts)
+    end_s, cut = _seen([parts[of] for parts in entries.values() for of in ways if of in parts])
     for part in directions:
         having = [(name, parts[part]) for name, parts in entries.items() if part in parts]
         if not having:
@@ -75,13 +83,15 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
         names = list(entries)
         drawn = [(name, SEVERAL[names.index(name) % len(SEVERAL)], found) for name, found in having]
         if part == "round-trip":
-            panels.append(_trips_over_time(drawn, _end(found for _, found in having)))
+            trips_end_s, trips_cut = _seen([found for _, found in having])
+            panel = _trips_over_time(drawn, trips_end_s)
+            panels.append(replace(panel, note=panel.note + trips_cut))
             if any(found.distributions for _, found in having):
                 distributions.append(_trip_distribution([each for each in drawn if each[2].distributions]))
         else:
             word = part.capitalize()
-            panels.append(_rates(drawn, f"{word}: rate over time", end_s))
-            panels.append(_outages(drawn, end_s, word))
+            rates, outages = _rates(drawn, f"{word}: rate over time", end_s), _outages(drawn, end_s, word)
+            panels += [replace(panel, note=panel.note + cut) for panel in (rates, outages)]
             if any(found.distributions for _, found in having):
                 distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
     return Picture(" · ".join(entries), "", panels + distributions)
@@ -89,7 +99,8 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
 
 def sentence(about: About, duration_ns: int) -> str:
     """``"synthetic, 4g, driving, Delft, 2021-04, 120 s"``."""
-    known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, about.date)
+    when = None if about.date is None else date_words(about.date)
+    known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, when)
     return ", ".join([*(each for each in known if each), duration_words(duration_ns / 1e9)])
 
 
@@ -223,31 +234,60 @@ def _by_hour(
 def _trips_over_time(drawn: _Drawn, end_s: float) -> Panel:
     curves, notes = [], []
     clock = time_unit(end_s)
-    for name, colour, found in drawn:
-        x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
-        known = np.isfinite(found.profile)
-        band = len(drawn) == 1 and found.low is not None and found.high is not None
-        low, high = (found.low[known], found.high[known]) if band else (None, None)  # type: ignore[index]
-        curves.append(Curve(name, colour, x[known], found.profile[known], low, high))
-        if "p50_ms" in found.statistics:
-            words = (
-                f"median {duration_words(found.statistics['p50_ms'] / 1e3)}, "
-                f"P99 {duration_words(found.statistics['p99_ms'] / 1e3)}"
-            )
-            notes.append(f"{name} {words}, lost {found.statistics['loss'] * 100:.2g} %")
-    width = max(found.step_ns for *_, found in drawn) / 1e9
     log_y = any(found.statistics.get("most_ms", 0) > 5 * found.statistics.get("p50_ms", 1) for *_, found in drawn)
+    for name, colour, found in drawn:
+        curves.append(_trips(name, colour, found, clock, band=len(drawn) == 1))
+        if len(drawn) == 1 and found.lost is not None and found.lost.any():
+            at = _middles(len(found.lost), found.step_ns / 1e9 * clock.factor)[found.lost > 0]
+            floor = found.statistics.get("least_ms", 1.0) if log_y else 0.0
+            curves.append(Curve("lost", _LOST, at, np.full(len(at), floor), dots=True))
+        if "p50_ms" in found.statistics:
+            notes.append(
+                f"{name} median {typical_and_high(found.statistics)}, lost {found.statistics['loss'] * 100:.2g} %"
+            )
+    widths = [found.step_ns / 1e9 for *_, found in drawn if not _single(found)]
+    over = (
+        [f"means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(max(widths))}"] if widths else []
+    )
+    over += ["single probes"] if len(widths) < len(drawn) else []
     return Panel(
         "time",
         "Round-trip time over time",
         _since_start(clock),
         _LOGARITHMIC if log_y else "round-trip time, ms",
         curves,
-        note=" · ".join(notes)
-        + f" · means{', and least to most,' if len(drawn) == 1 else ''} of {duration_words(width)}",
+        note=" · ".join([*notes, " and ".join(over)]),
         log_y=log_y,
         end=end_s * clock.factor,
     )
+
+
+def _trips(name: str, colour: str, found: Analysis, clock: Unit, *, band: bool) -> Curve:
+    """Round-trip times over time: each probe, or means, which no line leads over what was lost or never sent."""
+    x = _middles(len(found.profile), found.step_ns / 1e9 * clock.factor)
+    known = np.isfinite(found.profile)
+    if found.low is None or found.high is None or found.lost is None:
+        return Curve(name, colour, x[known], found.profile[known])
+    if _single(found):
+        return Curve(name, colour, x[known], found.profile[known], dots=True)
+    interval_ns = found.statistics.get("interval_ms", 0.0) * 1e6
+    shown = np.flatnonzero(known | (found.lost > 0))
+    pauses = np.flatnonzero(np.diff(shown) * found.step_ns > max(found.step_ns, PAUSE_INTERVALS * interval_ns))
+    shown = np.insert(shown, pauses + 1, shown[pauses] + 1)
+    low, high = (found.low[shown], found.high[shown]) if band else (None, None)
+    return Curve(name, colour, x[shown], found.profile[shown], low, high)
+
+
+def _single(found: Analysis) -> bool:
+    """Whether probes are so far apart that a mean would be of one."""
+    return bool(found.statistics.get("interval_ms", 0.0) * 1e6 >= found.step_ns)
+
+
+def typical_and_high(figures: Mapping[str, Any]) -> str:
+    """Of round trips the median, and the P99 or the highest percentile that their number supports."""
+    high = next((at for at in (99, 95, 90) if f"p{at}_ms" in figures), None)
+    median = duration_words(figures["p50_ms"] / 1e3)
+    return median if high is None else f"{median}, P{high} {duration_words(figures[f'p{high}_ms'] / 1e3)}"
 
 
 def _trip_distribution(drawn: _Drawn) -> Panel:
@@ -281,6 +321,15 @@ def _hours(found: Analysis) -> Panel:
 def _end(analyses: Iterable[Analysis]) -> float:
     """How long the longest of them is, s."""
     return max((found.duration_ns for found in analyses), default=0) / 1e9
+
+
+def _seen(analyses: Sequence[Analysis]) -> tuple[float, str]:
+    """How much of several is drawn over time, s, and what a note says of the rest."""
+    whole, shortest = _end(analyses), min((found.duration_ns for found in analyses), default=0) / 1e9
+    if whole <= _LONGER * shortest:
+        return whole, ""
+    end_s = _LONGER / 2 * shortest
+    return end_s, f" · drawn are the first {duration_words(end_s)} of {duration_words(whole)}"
 
 
 def _since_start(clock: Unit) -> str:

@@ -14,6 +14,7 @@ from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.description import WAYS, Way
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
+from cellbed.recordings.replaying import rate_notes, round_trip_notes
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import delays, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
@@ -177,6 +178,12 @@ def _series(recording: Recording, to: Format, folder: Path, bin_ns: int, ending:
     def fill(unfinished: Path) -> None:
         for stem, table in tables.items():
             write[ending](table, unfinished / f"{stem}.{ending}")
+        (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
 
+    files = [f"{stem}.{ending}" for stem in tables]
+    if to == "rate":
+        notes = rate_notes({way: f"rate-{way}.{ending}" for way in WAYS if f"rate-{way}" in tables})
+    else:
+        notes = round_trip_notes(files[0])
     write_folder(folder, fill)
-    return Exported(to, folder, tuple(f"{stem}.{ending}" for stem in tables), ())
+    return Exported(to, folder, (*files, README), notes)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.export import LEAST_BIN_NS, README, Ending, Exported, Format
 from cellbed.recordings.recording import write_folder
+from cellbed.recordings.replaying import rate_notes, round_trip_notes, trace_notes
 from cellbed.traces import Archive
 from cellbed.traces.replayable import write_text
 from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Part, Series
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from cellbed.recordings.description import Way
 
 _SHORT: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 
@@ -50,18 +52,13 @@ def export_entry(
                 table = _round_trips(series) if to == "rtt" else _rates(series, bin_ns)
                 table.write_csv(path) if ending == "csv" else table.write_parquet(path)
 
-        if notes:
-            (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
+        (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
 
-    notes = _commands(list(files.values())) if to == "mahimahi" and len(files) == 2 else ()
+    ways: dict[Way, str] = {part: file for part, file in files.items() if part != "round-trip"}
+    told = {"mahimahi": trace_notes, "rate": rate_notes}.get(to)
+    notes = round_trip_notes(files["round-trip"]) if told is None else told(ways)
     write_folder(folder, fill)
-    return Exported(to, folder, (*files.values(), *([README] if notes else [])), notes)
-
-
-def _commands(files: list[str]) -> tuple[str, ...]:
-    """What replays an uplink and a downlink."""
-    up, down = (shlex.quote(file) for file in files)
-    return (f"mm-link {up} {down} -- COMMAND", f"cellbed shell --up {up} --down {down} -- COMMAND")
+    return Exported(to, folder, (*files.values(), README), notes)
 
 
 def _stem(to: Format, part: Part) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.readable import duration_words
+from cellbed.readable import duration_unit, significant
 from cellbed.units import BIT_RATE, DURATION, SIZE
 
 _QUEUES = {
@@ -147,7 +147,7 @@ def _delay_words(stage: Stage) -> str:
     if not points:
         return f"{DURATION.format(stage['fixed_ns'])} one way"
     delays = [delay for _, delay in points]
-    return f"{_span(delays)} one way in {len(points)} points"
+    return f"{_span(delays)} one way, changing over time ({len(points):,} points)"
 
 
 def _jitter_words(stage: Stage) -> str:
@@ -163,4 +163,7 @@ def _jitter_words(stage: Stage) -> str:
 
 
 def _span(delays: list[int]) -> str:
-    return " to ".join(duration_words(delay / 1e9) for delay in (min(delays), max(delays)))
+    """The least and the most, in one unit."""
+    least, most = min(delays) / 1e9, max(delays) / 1e9
+    unit = duration_unit(most)
+    return f"{significant(least * unit.factor)} to {significant(most * unit.factor)} {unit.name}"

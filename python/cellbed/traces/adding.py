@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.traces.describing import doubts
 from cellbed.traces.store import Archive, valid_name
-from cellbed.traces.warnings import drift_of
+from cellbed.traces.warnings import drift_of, pause_of
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import About, Entry
@@ -47,8 +47,8 @@ def add(
     with archive.draft(about) as draft:
         importer.read(paths, draft, options, tell)
         entry = archive.keep(draft, name, replace)
-        apart = drift_of(entry)
-        return Added(entry, (*doubts(entry.about), *draft.notes, *([] if apart is None else [apart])))
+        measured = [note for note in (drift_of(entry), pause_of(entry)) if note is not None]
+        return Added(entry, (*doubts(entry.about), *draft.notes, *measured))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:

@@ -11,41 +11,49 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.readable import duration_unit, duration_words, rate_unit, significant
+from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
 from cellbed.traces.entry import Entry, Held
 from cellbed.traces.series import Content, Part
 
 _ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 _TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
-_Row = tuple[str, tuple[str, ...], Callable[[Sequence[float]], str]]
+_Values = Sequence[float | None]
+"""One figure at least; ``None`` for one that its sample is too small for."""
+
+_Row = tuple[str, tuple[str, ...], Callable[[_Values], str]]
 """Heading, keys of its figures, and how these are written."""
 
 
-def _rates(values: Sequence[float]) -> str:
-    unit = rate_unit(max(values))
-    return f"{_numbers([value * unit.factor for value in values])} {unit.name}"
+def _rates(values: _Values) -> str:
+    unit = rate_unit(_most(values))
+    return f"{_numbers(values, unit.factor)} {unit.name}"
 
 
-def _times(values_ms: Sequence[float]) -> str:
-    unit = duration_unit(max(values_ms) / 1e3)
-    return f"{_numbers([value / 1e3 * unit.factor for value in values_ms])} {unit.name}"
+def _times(values_ms: _Values) -> str:
+    unit = duration_unit(_most(values_ms) / 1e3)
+    return f"{_numbers(values_ms, unit.factor / 1e3)} {unit.name}"
 
 
-def _shares(values: Sequence[float]) -> str:
-    return f"{_numbers([value * 100 for value in values])} %"
+def _seconds(values: _Values) -> str:
+    unit = duration_unit(_most(values))
+    return f"{_numbers(values, unit.factor)} {unit.name}"
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return "  ".join(map(significant, values))
+def _shares(values: _Values) -> str:
+    return f"{_numbers(values, 100)} %"
 
 
-def _count(values: Sequence[float]) -> str:
-    return "  ".join(f"{value:,.0f}" for value in values)
+def _numbers(values: _Values, factor: float = 1) -> str:
+    return "  ".join("–" if value is None else significant(value * factor) for value in values)
 
 
-def _seconds(values: Sequence[float]) -> str:
-    return _times([value * 1e3 for value in values])
+def _count(values: _Values) -> str:
+    return "  ".join("–" if value is None else f"{value:,.0f}" for value in values)
+
+
+def _most(values: _Values) -> float:
+    return max(value for value in values if value is not None)
 
 
 _CAPACITY: Final[tuple[_Row, ...]] = (
@@ -84,8 +92,19 @@ def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") ->
     return Group(*shown)
 
 
+def uses(entry: Entry) -> list[str]:
+    """What a scenario says to replay an entry, a line for each kind of link."""
+    mobile = [f'{ending} = "{entry.name}.{ending}"' for part, ending in _ENDINGS.items() if part in entry.parts]
+    if entry.recording is not None:
+        mobile.append(f'kind = "recording", path = "{entry.name}"')
+    core = f'cloud = {{ kind = "round-trips", record = "{entry.name}" }}'
+    return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else [])]
+
+
 def _opening(entry: Entry) -> Iterator[str]:
     told = entry.about.model_dump(exclude_none=True)
+    if "date" in told:
+        told["date"] = date_words(told["date"])
     yield f"{entry.name}: " + ", ".join(str(told.pop(key)) for key in _TOLD_ABOVE if key in told)
     for key, value in told.items():
         yield f"{key}: {value}"
@@ -135,10 +154,11 @@ def rows_word(held: Held) -> str:
     return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")
 
 
-def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[Sequence[float]], str]) -> str:
-    values = [figures[key] for key in keys if key in figures]
-    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return written(flat) if flat else ""
+def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[_Values], str]) -> str:
+    values = [figures.get(key) for key in keys]
+    if isinstance(values[0], list):
+        values = values[0]
+    return "" if all(value is None for value in values) else written(values)
 
 
 def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
@@ -146,11 +166,10 @@ def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
         yield ""
     for warning in warnings:
         yield f"note: {warning}"
-    use = [f'{ending} = "{entry.name}.{ending}"' for part, ending in _ENDINGS.items() if part in entry.parts]
-    if entry.recording is not None:
-        use.append(f'kind = "recording", path = "{entry.name}"')
+    use = uses(entry)
     if use:
         yield ""
-        yield f"in a scenario: {', '.join(use)}"
+    for line in use:
+        yield f"in a scenario: {line}"
     for part, held in entry.parts.items():
         yield f"SHA-256 of {part}: {held.sha256}"

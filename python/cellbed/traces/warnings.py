@@ -19,6 +19,9 @@ EMULATED_BIT_S: Final = 10e9
 DECIDING_SHARE: Final = 0.01
 """An outage that takes this share of the time meets this share of requests, and so decides their P99."""
 
+PAUSE_INTERVALS: Final = 10
+"""A pause is so many times as long as the usual time between probes, or longer."""
+
 BATCHED_SHARE: Final = 0.2
 """Of the opportunities in bursts after 5 ms of silence or more, from which on batching is told."""
 
@@ -42,10 +45,15 @@ class Replayed:
         """How long it is in the span of that beginning and length, in one round of a trace of this duration."""
         if self._whole(duration):
             return length
+        return sum(end - start for start, end in self.spans(begin, length, duration))
+
+    def spans(self, begin: int, length: int, duration: int) -> list[tuple[int, int]]:
+        """When it enters and leaves that span, ns of the workload, which is shorter than a round."""
         start = self.start % duration if self.loop else self.start
         end = start + self.workload
         rounds = (-duration, 0, duration) if self.loop else (0,)
-        return sum(max(0, min(end, begin + by + length) - max(start, begin + by)) for by in rounds)
+        both = [(max(start, begin + by) - start, min(end, begin + by + length) - start) for by in rounds]
+        return [(enters, leaves) for enters, leaves in both if enters < leaves]
 
 
 def warnings(
@@ -112,8 +120,9 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
     held = entry.parts[part]
     figures = held.statistics or {}
     if replayed is not None:
-        yield from _of_length(part, held.duration_ns, replayed)
+        yield from of_length(part, held.duration_ns, replayed)
     yield from _of_outages(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
+    yield from _of_pause(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
     batched = figures.get("batched_share_5ms", 0.0)
     if batched >= BATCHED_SHARE:
         yield (
@@ -132,7 +141,14 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
         yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart say nothing of what happens in between"
 
 
-def _of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
+def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
+    """Sentences on what is replayed more than once, not at all, or from elsewhere than was written."""
+    if replayed.loop and replayed.start >= duration:
+        yield (
+            f"{part}: the start at {duration_words(replayed.start / 1e9)} lies beyond its end, for it lasts "
+            f"{duration_words(duration / 1e9)}: it goes round, and begins at "
+            f"{duration_words(replayed.start % duration / 1e9)}"
+        )
     if replayed.loop and duration < replayed.workload:
         yield (
             f"{part}: {duration / 1e9:.4g} s is shorter than the workload of {replayed.workload / 1e9:.4g} s, which "
@@ -156,9 +172,35 @@ def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Re
     looked_at = replayed.looked_at(duration)
     if met < DECIDING_SHARE * looked_at:
         return
-    of_it = "" if met == length else f", of which {met / 1e9:.3g} s are met,"
+    of_it = "" if met == length else f", of which {_met_words(met, replayed.spans(begin, length, duration))} are met,"
     yield (
         f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
         f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and decides the P99 by itself: "
         "repeat with other starts"
+    )
+
+
+def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
+    """``"0.829 s (from 0 s of the run on)"``."""
+    enters = " and ".join(f"{begin / 1e9:.4g} s" for begin, _ in sorted(spans))
+    return f"{met / 1e9:.3g} s (from {enters} of the run on)"
+
+
+def pause_of(entry: Entry) -> str | None:
+    """What there is to say of the longest pause of an entry's probes, if there is something."""
+    held = entry.parts.get("round-trip")
+    if held is None:
+        return None
+    return next(_of_pause("round-trip", held.duration_ns, held.statistics or {}, Replayed(held.duration_ns)), None)
+
+
+def _of_pause(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+    pause_ms, interval_ms = figures.get("pause_longest_ms", 0.0), figures.get("interval_ms", 0.0)
+    begin_s = figures.get("pause_longest_at_s", 0.0)
+    met = replayed.met(round(begin_s * 1e9), round(pause_ms * 1e6), duration)
+    if pause_ms < PAUSE_INTERVALS * interval_ms or met < DECIDING_SHARE * replayed.looked_at(duration) or not met:
+        return
+    yield (
+        f"{part}: nothing was sent for {duration_words(pause_ms / 1e3)} from {duration_words(begin_s)} on, where "
+        f"probes are {duration_words(interval_ms / 1e3)} apart otherwise: a replay holds one value for so long"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces import about_options as about
-from cellbed.cli.traces.options import AS_JSON, Origin, duration
+from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
 from cellbed.readable import duration_words, rate_words
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def add(
     name: Annotated[str | None, about.said("What scenarios call it; left out: made of the files' names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in place of an entry of that name.")] = False,
     as_format: Annotated[
-        str | None, typer.Option("--as", help="Their format, where it cannot be told.", metavar="FORMAT")
+        str | None,
+        typer.Option(
+            "--as", help="Their format, where it cannot be told.", metavar="FORMAT", autocompletion=format_names
+        ),
     ] = None,
     direction: Annotated[
         _Direction | None, typer.Option(help="Which direction a file is of, or which of its are wanted.")

@@ -69,8 +69,10 @@ def compare(
         return
     from rich.console import Console
 
+    from cellbed.cli.width import table_width
     from cellbed.gallery.figures import beside
 
-    Console(highlight=False).print(beside(figures, directions))
+    width = table_width()
+    Console(highlight=False, width=width).print(beside(figures, directions, width))
     if out is not None:
         print(out)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_folders
 
 
 class _Format(StrEnum):
@@ -26,7 +26,7 @@ def export(
         typer.Argument(
             help="An entry of the archive, or the directory of a recording.",
             show_default=False,
-            autocompletion=entries_and_files,
+            autocompletion=entries_and_folders,
         ),
     ],
     to: Annotated[_Format, typer.Option("--format", help="Of which program.", show_default=False)],
@@ -60,7 +60,8 @@ def export(
     rate         rates over time of each saturated direction
     rtt          round-trip times of the packet trains
 
-    The directory is written whole or not at all; README in it has the command that replays traces.
+    The directory is written whole or not at all; README in it has the command, or the lines of a scenario, that replay
+    it.
     """
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write

@@ -7,25 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration
+from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration, index_columns, known_values
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def _filter(text: str, *names: str, metavar: str = "TEXT") -> Any:
-    return typer.Option(*names, help=text, show_default=False, metavar=metavar)
+def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = None) -> Any:
+    """column: whose values the shell offers."""
+    offered = None if column is None else known_values(column)
+    return typer.Option(*names, help=text, show_default=False, metavar=metavar, autocompletion=offered)
 
 
 def ls(
     name: Annotated[str | None, typer.Argument(help="Only names with this in them.", show_default=False)] = None,
-    technology: Annotated[str | None, _filter("3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")] = None,
-    mobility: Annotated[str | None, _filter("stationary, walking, driving, train …")] = None,
-    band: Annotated[str | None, _filter("low, mid, mmwave, or the band's number.")] = None,
-    operator: Annotated[str | None, _filter("Part of the operator's name.")] = None,
-    place: Annotated[str | None, _filter("Part of the place.")] = None,
-    date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.")] = None,
-    obstacle: Annotated[str | None, _filter("window, wall, body …")] = None,
+    technology: Annotated[
+        str | None, _filter("3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology", column="technology")
+    ] = None,
+    mobility: Annotated[str | None, _filter("stationary, walking, driving, train …", column="mobility")] = None,
+    band: Annotated[str | None, _filter("low, mid, mmwave, or the band's number.", column="band")] = None,
+    operator: Annotated[str | None, _filter("Part of the operator's name.", column="operator")] = None,
+    place: Annotated[str | None, _filter("Part of the place.", column="place")] = None,
+    date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.", column="date")] = None,
+    obstacle: Annotated[str | None, _filter("window, wall, body …", column="obstacle")] = None,
     origin: Annotated[Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False)] = None,
     source: Annotated[str | None, _filter("Part of the address it was taken from.")] = None,
     licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
@@ -43,7 +47,12 @@ def ls(
     where: Annotated[
         str | None, _filter("A condition in SQL over any column that --json shows.", metavar="CONDITION")
     ] = None,
-    sort: Annotated[str, typer.Option(help="By which column, such as downlink_mean_bit_s.", metavar="COLUMN")] = "name",
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="By which column, such as downlink_mean_bit_s.", metavar="COLUMN", autocompletion=index_columns
+        ),
+    ] = "name",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest first.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -22,6 +23,8 @@ class Origin(StrEnum):
     recorded = "recorded"
     synthetic = "synthetic"
 
+
+_DRAWN: Final = (".png", ".svg", ".html")
 
 AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
 
@@ -84,8 +87,48 @@ def entry_names(incomplete: str) -> list[str]:
 
 
 def entries_and_files(incomplete: str) -> list[str]:
-    """The same, and files below the current folder."""
-    return entry_names(incomplete) + _files(incomplete)
+    """The same, and files below the current folder but for pictures and pages, which hold no trace."""
+    return entry_names(incomplete) + [each for each in _files(incomplete) if not each.endswith(_DRAWN)]
+
+
+def entries_and_folders(incomplete: str) -> list[str]:
+    """Names of entries, and folders, where recordings are."""
+    return entry_names(incomplete) + [each for each in _files(incomplete) if each.endswith("/")]
+
+
+def index_columns(incomplete: str) -> list[str]:
+    """Columns of the table of all entries that begin so, for completion."""
+    from cellbed.traces import TraceError, open_archive
+
+    try:
+        names = open_archive().contents().entries.collect_schema().names()
+    except TraceError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def known_values(column: str) -> Callable[[str], list[str]]:
+    """For completion: what the archive's entries have in a column, of that what begins so."""
+
+    def known(incomplete: str) -> list[str]:
+        import polars as pl
+
+        from cellbed.traces import TraceError, open_archive
+
+        try:
+            values = open_archive().contents().entries.select(pl.col(column).drop_nulls().unique().sort()).collect()
+        except (TraceError, pl.exceptions.ColumnNotFoundError):
+            return []
+        return [value for value in values[column] if value.lower().startswith(incomplete.lower())]
+
+    return known
+
+
+def format_names(incomplete: str) -> list[str]:
+    """Formats that `add` reads and that begin so, for completion."""
+    from cellbed.recordings.importing import FORMATS
+
+    return [known.name for known in FORMATS if known.name.startswith(incomplete)]
 
 
 def entries_and_directions(incomplete: str) -> list[str]:

@@ -63,9 +63,11 @@ def stats(
         return
     from rich.console import Console
 
+    from cellbed.cli.width import table_width
     from cellbed.gallery.figures import of_one
 
-    console = Console(highlight=False)
+    width = table_width()
+    console = Console(highlight=False, width=width)
     for name, parts in found.items():
         console.print(f"[bold]{name}[/]")
-        console.print(of_one(parts))
+        console.print(of_one(parts, width))

@@ -70,12 +70,18 @@ const drawPicture = (() => {
 
   const all = (u, splits) => splits;
 
+  // As in drawing.py.
+  const STEPS = [[1], [1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9]];
+
   // Round numbers on a logarithmic axis, more of them over fewer decades.
   function decades(u, axis, low, high) {
-    const span = Math.log10(high / low), found = [];
-    const steps = span < 0.5 ? [1, 1.5, 2, 2.5, 3, 4, 5, 7] : span < 1.3 ? [1, 1.5, 2, 3, 5, 7] : span < 2.5 ? [1, 2, 5] : [1];
-    for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++) {
-      for (const step of steps) if (step * 10 ** k >= low && step * 10 ** k <= high) found.push(+(step * 10 ** k).toPrecision(3));
+    let found = [];
+    for (const steps of STEPS) {
+      found = [];
+      for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++) {
+        for (const step of steps) if (step * 10 ** k >= low && step * 10 ** k <= high) found.push(+(step * 10 ** k).toPrecision(3));
+      }
+      if (found.length >= 4 && found[0] <= low * (high / low) ** 0.25) break;
     }
     return found.length ? found : [low, high];
   }
@@ -99,11 +105,11 @@ const drawPicture = (() => {
   function curves(place, panel, font) {
     const series = [{ label: panel.x, value: (u, v) => digits(v) }], tables = [], bands = [];
     for (const curve of panel.curves) {
-      const common = { spanGaps: true, points: { show: panel.kind === "hours" } };
+      const common = { spanGaps: !curve.y.includes(null), points: curve.dots ? { show: true, size: 3.5, space: 0, fill: curve.colour } : { show: panel.kind === "hours" } };
       tables.push([curve.x, curve.y, ...(curve.low ? [curve.low, curve.high] : [])]);
       series.push({
         ...common, label: curve.name, stroke: curve.colour + (curve.faint ? "a0" : ""), width: curve.faint ? 1.2 : 1.5, dash: curve.faint ? [5, 4] : undefined,
-        paths: curve.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v) => digits(v),
+        paths: curve.dots ? () => null : curve.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v) => digits(v),
       });
       if (curve.low) {
         const at = series.length;

@@ -42,6 +42,7 @@
     card.append(made("b", "", entry.name));
     const { origin, ...rest } = entry.about;
     const about = made("span", "about", Object.values(rest).join(" · ") || "nothing known of where it was recorded");
+    about.title = about.textContent;
     if (origin === "synthetic") about.prepend(made("span", "tag", "synthetic"), " ");
     card.append(about);
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");

@@ -72,11 +72,18 @@ _CAPACITY: Final = (
     }
 )
 
+_FROM: Final = {
+    name: "" if share == 0.5 else f", from {round(1 / min(share, 1 - share)):,} answers on"
+    for name, share in OF_TIMES.items()
+}
 _ROUND_TRIPS: Final = {
     "probes": Figure("", "number of probes"),
     "lost": Figure("", "probes without an answer"),
     "loss": Figure("", "their share"),
     "loss_longest_run": Figure("", "most probes lost one after the other"),
+    "interval_ms": Figure("ms", "median time between one probe and the next"),
+    "pause_longest_ms": Figure("ms", "longest time between one probe and the next, for which a replay holds one value"),
+    "pause_longest_at_s": Figure("s", "when it begins"),
     "mean_ms": Figure("ms", "mean round-trip time"),
     "least_ms": Figure("ms", "shortest round-trip time"),
     "most_ms": Figure("ms", "longest round-trip time"),
@@ -90,6 +97,8 @@ _ROUND_TRIPS: Final = {
     "hourly_loss": Figure("", "loss in each of `hours`"),
     "outline_ms": Figure("ms", "means of 120 equal stretches, for small pictures"),
     "quantiles_ms": Figure("ms", "P0, P2, P4, … P100"),
-} | {f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times") for name, share in OF_TIMES.items()}
+} | {
+    f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times{_FROM[name]}") for name, share in OF_TIMES.items()
+}
 
 FIGURES: Final = _CAPACITY | _ROUND_TRIPS | _COMMON

@@ -45,6 +45,9 @@ class RoundTrips:
         self._before: float | None = None
         self._run = self._longest_run = 0
         self._last: tuple[int, bool] | None = None
+        self._intervals = Distribution(_MOST_OF_AN_HOUR)
+        # The longest of them, and when it began.
+        self._pause = (0, 0)
 
     def add(self, at: Times, trips: Floats) -> None:
         """Take the next probes. trips: ns, NaN where no answer came."""
@@ -52,6 +55,7 @@ class RoundTrips:
         hour = ((at / 1e9 + self._starts_at_s) // 3600 % 24).astype(np.int64)
         self.probes += len(at)
         self.sent_by_hour += np.bincount(hour, minlength=24)
+        self._add_intervals(at)
         self._add_losses(at, lost)
         step = at // self.step_ns
         self.lost += np.bincount(step[lost], minlength=len(self.lost))
@@ -92,12 +96,16 @@ class RoundTrips:
         if not self.probes:
             return found
         found |= {"loss": lost / self.probes, "loss_longest_run": self._longest_run}
+        if self._intervals.count:
+            found["interval_ms"] = float(self._intervals.quantiles(np.array([0.5]))[0]) / 1e6
+            found |= {"pause_longest_ms": self._pause[0] / 1e6, "pause_longest_at_s": self._pause[1] / 1e9}
         if not self.times.count:
             return found
         values, _ = self.times.table()
         found |= {"mean_ms": self.times.mean / 1e6, "least_ms": values[0] / 1e6, "most_ms": values[-1] / 1e6}
-        quantiles = self.times.quantiles(np.array(list(PERCENTILES.values())))
-        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(PERCENTILES, quantiles, strict=True)}
+        told = {name: share for name, share in PERCENTILES.items() if _supported(share, self.times.count)}
+        quantiles = self.times.quantiles(np.array(list(told.values())))
+        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(told, quantiles, strict=True)}
         if self.times.mean > 0:
             found["cv"] = self.times.deviation / self.times.mean
         if self._pairs:
@@ -117,6 +125,16 @@ class RoundTrips:
             "hourly_p95_ms": [float(pair[1]) for pair in both],
             "hourly_loss": [1 - self.hours[hour].count / int(self.sent_by_hour[hour]) for hour in hours],
         }
+
+    def _add_intervals(self, at: Times) -> None:
+        times = at if self._last is None else np.concatenate(([self._last[0]], at))
+        intervals = np.diff(times)
+        if not len(intervals):
+            return
+        self._intervals.add(intervals)
+        most = int(np.argmax(intervals))
+        if intervals[most] > self._pause[0]:
+            self._pause = (int(intervals[most]), int(times[most]))
 
     def _add_losses(self, at: Times, lost: NDArray[np.bool_]) -> None:
         """Outages last from the first to the last of probes that are lost one after the other."""
@@ -146,3 +164,8 @@ class RoundTrips:
             self._seconds.append(np.array([total / answered / 1e6]))
         self._seconds.append(sums[:-1] / counts[:-1] / 1e6)
         self._second = (int(second[-1]), float(sums[-1]), int(counts[-1]))
+
+
+def _supported(share: float, count: int) -> bool:
+    """Whether so many values have one on either side of the percentile; the median is told of any."""
+    return share == 0.5 or min(share, 1 - share) * count >= 1 - 1e-9
