@@ -159,7 +159,7 @@ def test_verify_names_the_damaged_file(stocked: Archive) -> None:
     done = run("verify")
     assert done.exit_code == 1
     assert f"{path}: is not the file that was added" in done.stdout
-    assert "5 verified, 1 damaged" in done.stdout
+    assert "5 checked, 1 damaged" in done.stdout
     told = json.loads(run("verify", "bus-1", "car-1", "--json").stdout)
     assert (told["verified"], list(told["damaged"])) == (2, ["bus-1"])
 

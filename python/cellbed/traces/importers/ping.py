@@ -13,7 +13,8 @@ from cellbed.traces.importers.header import told_by_ping
 from cellbed.traces.importers.options import Options
 
 _SIGNS = re.compile(
-    rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
+    rb"^PING \S{1,200} ?\([^\n]{2,100}\)|icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes",
+    re.MULTILINE,
 )
 
 
@@ -26,7 +27,7 @@ class Ping:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """A line of it looks like an answer."""
+        """A line of it looks like an answer, or its first one like that of a ping."""
         found = _SIGNS.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 

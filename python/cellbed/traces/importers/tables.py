@@ -17,6 +17,7 @@ from cellbed.traces.importers.column_names import Mapped, map_columns
 from cellbed.traces.importers.files import each_file
 from cellbed.traces.importers.format import Tell, read_by_core
 from cellbed.traces.importers.header import told_by_comments
+from cellbed.traces.importers.nearest import nearest
 from cellbed.traces.importers.options import Options
 from cellbed.traces.series import Part
 
@@ -58,11 +59,11 @@ class Csv:
         """The series of the columns that are mapped, or whose names tell."""
         for path, own, said in each_file(paths, draft, options):
             with path.open("rb") as file:
-                shape = _shape(file.read(_HEAD))
+                head = file.read(_HEAD)
+            shape = _shape(head)
             if shape is None:
-                raise TraceError(
-                    f"{path}: its first lines are no rows of a table: cells between commas, semicolons or tabs"
-                )
+                why = "its first lines are no rows of a table: cells between commas, semicolons or tabs"
+                raise TraceError(f"{path}: {nearest(head) or why}")
             first = dict(zip(shape.names, shape.first, strict=False))
             moments = {name for name, cell in first.items() if _is_moment(cell)}
             mapped = _mapped(path, shape.names, said, moments, options.part())
