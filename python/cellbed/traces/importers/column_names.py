@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The columns of a table that matter. left: names of those that are called like rates or round trips, and are not read."""
+    """The columns of a table that matter. left: those not read that are called like rates or round trips."""
 
     time: Column
     values: Mapping[Part, Column]
@@ -93,8 +93,8 @@ def map_columns(
     """The columns that matter of those called `names`.
 
     said: by what it is, ``NAME`` or ``NAME:UNIT``. direction: which direction a rate is of whose name does not tell.
-    moments: whether a column holds times as ISO 8601 writes them. only: the one direction that is wanted. Where `said` has
-    columns of values, those are all that are read.
+    moments: whether a column holds times as ISO 8601 writes them. only: the one direction that is wanted.
+    Where `said` has columns of values, those are all that are read.
 
     Raises TraceError that says what to write where they cannot be told.
     """
@@ -120,7 +120,7 @@ def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, C
         return values
     if only not in values:
         raise TraceError(
-            f"'{values[unwanted].name}' is of the {unwanted}, and no column is of the {only} that --direction asks for: "
+            f"'{values[unwanted].name}' is of the {unwanted}, and --direction {only} asks for the other: "
             f"write --column {only}=COLUMN:UNIT"
         )
     return {part: column for part, column in values.items() if part != unwanted}

@@ -13,7 +13,8 @@ from cellbed.traces.importers.header import told_by_ping
 from cellbed.traces.importers.options import Options
 
 _SIGNS = re.compile(
-    rb"^PING \S{1,200} ?\([^\n]{2,100}\)|icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes",
+    rb"^PING \S{1,200} ?\([^\n]{2,100}\)|icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d"
+    rb"|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes",
     re.MULTILINE,
 )
 
