@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +14,7 @@ from cellbed._core import pack_recording
 from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
+from cellbed.traces.unfinished import unfinished_beside
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"
@@ -138,22 +136,18 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
     Errors: :class:`RecordingError` for a directory with something in it, the current one, and what cannot be written.
     """
     place = Path(os.path.realpath(folder))
-    unfinished = place.with_name(f".{place.name[:100]}.{secrets.token_hex(8)}")
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
         if folder.exists() and folder.samefile(Path.cwd()):
             raise RecordingError(f"{folder}: is the directory that you are in: name one in it")
         place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.mkdir()
-        fill(unfinished)
-        unfinished.replace(place)
+        with unfinished_beside(place) as unfinished:
+            fill(unfinished)
+            unfinished.replace(place)
     except (OSError, pl.exceptions.ComputeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RecordingError(f"{folder}: cannot be written: {reason}: choose another directory") from None
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(unfinished)
     return folder
 
 

@@ -15,6 +15,7 @@ from cellbed.testbed import cgroups, folder
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.state import RUN_VARIABLE, Record, records
 from cellbed.traces import TraceError, open_archive
+from cellbed.traces.sources.folder import sweep_downloads
 
 
 def clean() -> list[str]:
@@ -30,7 +31,8 @@ def clean() -> list[str]:
             done += _clean_record(record)
     done += _clean_orphaned_groups({record.identifier for record in records()})
     with contextlib.suppress(TraceError):  # an archive that cannot be written is nothing to put right
-        done += [f"removed {path}, which was never finished" for path in open_archive().sweep()]
+        left = [*open_archive().sweep(), *sweep_downloads()]
+        done += [f"removed {path}, which was never finished" for path in left]
     return done
 
 

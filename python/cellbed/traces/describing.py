@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cellbed.traces.errors import TraceError
+from cellbed.traces.search import OTHER_NAMES
 from cellbed.traces.statistics.clock import is_time, names_time
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def described(**values: str | None) -> About:
         raise TraceError(f"--begins '{begins:.40}' is no time of day: write 06:30 or 06:30:15")
     if begins is not None and names_time(date):
         raise TraceError(f"--begins '{begins}': --date says the time of day already, {date}")
+    technology = values.get("technology")
+    if technology is not None:
+        values["technology"] = usual_technology(technology)
     try:
         return About.model_validate(values)
     except ValidationError as error:
@@ -55,8 +59,14 @@ def doubts(about: About) -> list[str]:
             continue
         near = difflib.get_close_matches(said.lower(), usual, n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
-        told.append(f"{option} '{said:.40}' is kept, but unusual: {meant}Usual are {', '.join(usual)}")
+        told.append(f"{option} '{said:.40}' is kept, but unusual: {meant}usual are {', '.join(usual)}")
     return told
+
+
+def usual_technology(said: str) -> str:
+    """A technology as all write it: ``4g`` for ``LTE``; what is unknown stays as it is."""
+    small = OTHER_NAMES.get(said.lower(), said.lower())
+    return small if small in _USUAL["technology"][1] else said
 
 
 def is_date(text: str) -> bool:

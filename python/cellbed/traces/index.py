@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from cellbed.traces.entry import Entry
 
-_FILE: Final = ".index-2"
+_FILE: Final = ".index-3"
 """SHA-256 of a Parquet file, and the file. The number is to be raised when the columns change."""
 _DIGEST: Final = 32
 _STAMPS: Final = ("_changed_ns", "_inode", "_size")

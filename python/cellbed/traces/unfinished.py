@@ -12,7 +12,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PREFIX = ".unfinished-"
@@ -43,10 +43,36 @@ def unfinished(archive: Path) -> Iterator[Path]:
         yield folder
 
 
+@contextlib.contextmanager
+def unfinished_beside(place: Path) -> Iterator[Path]:
+    """A new hidden folder beside a place that it is to be renamed to, removed at the end unless it was.
+
+    What killed processes have left there on the way to the same place is removed, too.
+    """
+    stem = f".{place.name[:100]}."
+    _remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
+    folder = place.with_name(f"{stem}{secrets.token_hex(8)}")
+    with contextlib.ExitStack() as held:
+        folder.mkdir()
+        held.callback(os.close, _hold(folder))
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
+
+
+def _is_mark(name: str, stem: str) -> bool:
+    mark = name.removeprefix(stem)
+    return len(mark) == 16 and not set(mark) - set("0123456789abcdef")
+
+
 def sweep(archive: Path) -> list[Path]:
     """Remove what killed processes have left; returns it. The archive's lock must be held."""
+    return _remove_left(archive.glob(f"{_PREFIX}*"))
+
+
+def _remove_left(folders: Iterable[Path]) -> list[Path]:
+    """Remove those in which no process works; returns them."""
     left = []
-    for folder in archive.glob(f"{_PREFIX}*"):
+    for folder in folders:
         try:
             descriptor = _hold(folder)
         except NotADirectoryError:

@@ -91,10 +91,21 @@ def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
         yield f"no {other}: the two directions of a link belong together, and another recording's was another moment"
+    if {"uplink", "downlink"} <= set(used) and (apart := _paired(entry)) is not None:
+        yield apart
     if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
         shorter = min(entry.parts["uplink"].duration_ns, entry.parts["downlink"].duration_ns)
         if replayed is None or (replayed.loop and replayed.start + replayed.workload > shorter):
             yield apart
+
+
+def _paired(entry: Entry) -> str | None:
+    """What there is to say of directions that were put together from two entries."""
+    for step in entry.history:
+        ends = [str(step.how.get(place, "")) for place in ("uplink", "downlink")]
+        if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
+            return f"a pair of {ends[0]} and {ends[1]}: how the two directions go together was not measured"
+    return None
 
 
 def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:

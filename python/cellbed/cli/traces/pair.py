@@ -62,4 +62,6 @@ def pair(
             print(f"warning: {doubt}")
         if not found.doubts:
             print("nothing speaks against a pair")
+        if name is not None:
+            print(f"made {name}; in a scenario: {name}.up and {name}.down")
     raise typer.Exit(1 if found.doubts else 0)

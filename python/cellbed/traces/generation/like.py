@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.traces.catalogue import ENDINGS, resolve
+from cellbed.traces.errors import TraceError
 from cellbed.traces.generation.capacity import Capacity, Grain, opportunities
 from cellbed.traces.generation.randomness import Stream
 from cellbed.traces.generation.recorded import Recorded
@@ -37,6 +38,8 @@ def like(name: str, folder: Path) -> Like:
     if archive.has(name):
         entry = archive.entry(name)
         ways = [part for part in ENDINGS.values() if part in entry.parts]
+        if not ways:
+            raise TraceError(f"'{name}' has neither uplink nor downlink: there is nothing that a rate could be like")
         parts = {part: Recorded(times(archive.series(name, part)), entry.parts[part].duration_ns) for part in ways}
         return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
     source = resolve(name, folder)

@@ -54,9 +54,11 @@ def edit(
     about = begun(source.about, steps).model_copy(update={"origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
         _write(draft, bundle.parts, told)
-        draft.history = [*source.history, entries.Step(what="edited", how={"name": name}, of=_hashes({name: source}))]
+        kept = [(name, part) for part in bundle.parts]
+        how = {"name": name}
+        draft.history = [*source.history, entries.Step(what="edited", how=how, of=_hashes({name: source}, kept))]
         for step in steps:
-            of = _hashes({step.told["name"]: used[step.told["name"]]}) if step.told.get("name") in used else {}
+            of = _hashes(used, [(step.told.get("name", ""), part) for part in bundle.parts])
             draft.history.append(entries.Step(what=step.kind, how={"step": step.text}, of=of))
         return archive.keep(draft, new, replace), bundle.notes
 
@@ -92,7 +94,7 @@ def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: boo
     with archive.draft(about) as draft:
         _write(draft, parts, None)
         how = {"uplink": uplink, "downlink": downlink}
-        draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources))]
+        draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources, ends))]
         return archive.keep(draft, new, replace)
 
 
@@ -122,7 +124,7 @@ def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> N
         draft.parts[part] = Series(line.content, path, line.duration)
 
 
-def _hashes(sources: Mapping[str, Entry]) -> dict[str, str]:
-    """SHA-256 of each part of the entries, by ``NAME uplink`` and so on."""
-    items: Iterable[tuple[str, Entry]] = sources.items()
-    return {f"{name} {part}": held.sha256 for name, entry in items for part, held in entry.parts.items()}
+def _hashes(sources: Mapping[str, Entry], used: Iterable[tuple[str, Part]]) -> dict[str, str]:
+    """SHA-256 of the parts that were used of entries, by ``NAME uplink`` and so on; of those that there are."""
+    found = ((name, part, sources[name].parts.get(part)) for name, part in used if name in sources)
+    return {f"{name} {part}": held.sha256 for name, part, held in found if held is not None}

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cellbed import __version__, user_folders
+from cellbed import __version__
 from cellbed.errors import CellbedError
 from cellbed.traces.errors import TraceError
 from cellbed.traces.sources.checksum import digest
 from cellbed.traces.sources.download import GoneError, Patience, download
+from cellbed.traces.sources.folder import downloads_folder
 from cellbed.traces.sources.listing import listed
 from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.source import Imported, Listing, Recording, RemoteFile, Source
@@ -102,7 +103,7 @@ def fetch(
             f"{source.name}: nobody says whether uplink or downlink was measured: "
             f"say which you take it for, --as uplink or --as downlink. {source.doubt}"
         )
-    folder = user_folders.cache_folder() / "downloads"
+    folder = downloads_folder()
     work = _Fetching(source, archive, wish, listener, recognise, patience, folder / source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,7 +178,13 @@ class _Fetching:
                 if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
                     fetched.unwanted += 1
                 elif self.archive.has(recording.name) and not wish.replace:
-                    fetched.there.append(recording.name)
+                    if self._is_ours(recording.name):
+                        fetched.there.append(recording.name)
+                    else:
+                        fetched.left_out[recording.of] = (
+                            f"the archive has a '{recording.name}' that is not of this data set: rename it "
+                            f"(`cellbed traces rename`), or put this one in its place (--replace)"
+                        )
                 else:
                     self._keep(root, recording)
                     self.listener.kept(len(fetched.kept))
@@ -200,6 +207,14 @@ class _Fetching:
     def _wanted(self, recording: Recording) -> bool:
         usual = self.wish.everything or bool(self.wish.given) or bool(re.search(self.source.usual, recording.of))
         return usual and fnmatch.fnmatchcase(recording.name, self.wish.only)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether an entry was made of this data set, whatever was done to it since; a damaged one may have been."""
+        try:
+            history = self.archive.entry(name).history
+        except TraceError:
+            return True
+        return any(step.what == "fetched" and step.how.get("source") == self.source.name for step in history)
 
     def _keep(self, root: _Root, recording: Recording) -> None:
         with self.archive.draft(recording.about) as draft:
