@@ -491,6 +491,18 @@ def test_of_many_files_people_see_the_first() -> None:
     assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
 
 
+def test_what_was_given_and_asked_for_is_answered(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(TraceError, match="no file of the documented layout"):
+        taken(find_source("nyu"), archive, Wish(given=[tmp_path]))
+    (tmp_path / "7Train1.csv").write_text("x,y\n")
+    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
+        taken(find_source("nyu"), archive, Wish(given=[tmp_path], way="uplink", only="no*"))
+    with pytest.raises(TraceError) as refused:
+        taken(find_source("5g-edge-study"), archive, Wish(given=[tmp_path / "mine.txt"]))
+    assert str(refused.value).count("mine.txt") == 1
+
+
 def test_the_command_refuses_in_one_line() -> None:
     done = run("cork")
     assert done.returncode == 2

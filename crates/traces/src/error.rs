@@ -119,7 +119,7 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
 fn fault(error: &ParquetError) -> String {
     let said = error.to_string();
     let line = said.lines().next().unwrap_or_default();
-    if line.contains("PAR1") {
+    if ["footer", "PAR1"].iter().any(|end| line.contains(end)) {
         return "perhaps cut short: its last bytes are not those that end one".into();
     }
     let line: String = line
@@ -164,5 +164,21 @@ impl fmt::Display for Seconds {
         let text = format!("{}.{:03}", millis / 1000, (millis % 1000).abs());
         let text = text.trim_end_matches('0').trim_end_matches('.');
         write!(f, "{text} s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Stored;
+
+    #[test]
+    fn a_parquet_file_without_its_end_is_said_to_be_cut() {
+        let cut = bytes::Bytes::from(b"PAR1\x15\x04\x15\x10".repeat(9));
+        let refused = Stored::new(cut).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("perhaps cut short: its last bytes are not those that end one"),
+            "{refused}"
+        );
     }
 }

@@ -44,7 +44,7 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     return Verbs
 
 
-class _Verb(TyperCommand):
+class Verb(TyperCommand):
     """A command whose refusal of a value begins with what is wrong, not with the exception's class."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -65,7 +65,7 @@ def _load(package: str, verb: str) -> Any:
         command.name = verb
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(verb, cls=_Verb)(getattr(module, word))
+    app.command(verb, cls=Verb)(getattr(module, word))
     return typer.main.get_command(app)
 
 

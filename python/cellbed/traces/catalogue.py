@@ -163,8 +163,9 @@ def _hint(text: str, archive: Archive) -> str:
     folded = text.lower()[:100]
     if archive.has(folded):
         ways = _directions(archive, folded)
-        has = "" if len(ways) > 1 else f"the entry '{folded}' has {'only one direction' if ways else 'no direction'}: "
-        return f"{has}{question(ways)} ".lstrip()
+        has = ", ".join(archive.entry(folded).parts) or "no series"
+        alone = "" if len(ways) > 1 else f"the entry '{folded}' has only {has}: "
+        return alone + (f"{question(ways)} " if ways else "")
     entries = archive.names()
     near = near_names(folded, sorted({*ARCHIVE, *(f"{name}.{ending}" for name in entries for ending in ENDINGS)}))
     there = [name for name in near if name in _directions(archive, name.rpartition(".")[0])]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 _MOST = 3
 _FEW = 3
 """Letters that are too few to be looked for inside names."""
+_ALIKE = 0.7
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
@@ -21,7 +22,7 @@ def near_names(text: str, names: Sequence[str]) -> list[str]:
         return [wanted]
     if len(wanted) >= _FEW and (begun := [name for name in names if name.startswith(wanted)]):
         return begun[:_MOST]
-    if near := difflib.get_close_matches(wanted, names, n=1):
+    if near := difflib.get_close_matches(wanted, names, n=1, cutoff=_ALIKE):
         return near
     return [name for name in names if wanted in name][:_MOST] if len(wanted) >= _FEW else []
 

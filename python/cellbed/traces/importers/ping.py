@@ -13,10 +13,9 @@ from cellbed.traces.importers.header import told_by_ping
 from cellbed.traces.importers.options import Options
 
 _SIGNS = re.compile(
-    rb"^PING \S{1,200} ?\([^\n]{2,100}\)|icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d"
-    rb"|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes",
-    re.MULTILINE,
+    rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
 )
+_BEGINNING = re.compile(rb"^PING \S{1,200} ?\([^\n]{2,100}\)", re.MULTILINE)
 
 
 class Ping:
@@ -29,7 +28,7 @@ class Ping:
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """A line of it looks like an answer, or its first one like that of a ping."""
-        found = _SIGNS.search(head)
+        found = _SIGNS.search(head) or _BEGINNING.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
