@@ -186,7 +186,7 @@ def test_belgian_logs(archive: Archive, tmp_path: Path) -> None:
     assert rows(archive, "belgium-4g-bus-0001", "downlink") == [(0, 8e6), (1 * S, 4e6), (3 * S, 4e6)]
     assert entry.parts["downlink"].duration_ns == 4 * S
     assert result.left_out == {
-        "report_car_0003.log": "report_car_0003.log:1: 1 lines of this log do not have six numbers, this one first"
+        "report_car_0003.log": "line 1: 1 lines of this log do not have six numbers, this one first"
     }
 
 
@@ -252,7 +252,7 @@ def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> N
     assert (about.technology, about.band, about.operator, about.mobility) == ("5g", "mmwave", "Verizon", "walking")
     assert archive.entry(result.kept[0]).about.band is None
     assert result.left_out == {
-        "4g_trace_walking_60048_c": "4g_trace_walking_60048_c:2: 1 lines do not have a time and a rate, this one first"
+        "4g_trace_walking_60048_c": "line 2: 1 lines do not have a time and a rate, this one first"
     }
 
 
