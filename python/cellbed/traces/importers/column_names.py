@@ -107,9 +107,10 @@ def map_columns(
             values[part] = _said(part, said[part], names, _value_unit(part))
     time = _time(names, said, moments)
     if not values:
-        values = _guessed(names, time.name, direction)
+        values = _guessed(names, time.name, direction, only)
     used = {time.name, *(column.name for column in values.values())}
-    left = [name for name in names if name not in used and _is_like_a_value(name)]
+    unwanted = set() if only is None else {"uplink", "downlink"} - {only}
+    left = [n for n in names if n not in used and _is_like_a_value(n) and _part(n, None) not in unwanted]
     return Mapped(time, _wanted(values, only), left)
 
 
@@ -153,7 +154,7 @@ def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str]
     return Column(name, size)
 
 
-def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> dict[Part, Column]:
+def _guessed(names: Sequence[str], time: str, direction: Direction | None, only: Part | None) -> dict[Part, Column]:
     found: dict[Part, list[str]] = {}
     for name in names:
         part = None if name == time else _part(name, direction)
@@ -167,6 +168,9 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> di
                 f"'{rates[0]}' does not tell its direction: write --direction uplink or --direction downlink"
             )
         raise TraceError(f"no column is called like a rate or a round-trip time: {_there(names)}: write {ways}")
+    if only in found:
+        # Nobody needs to say more of columns that are not wanted.
+        found = {part: candidates for part, candidates in found.items() if part in (only, "round-trip")}
     values: dict[Part, Column] = {}
     for part, candidates in found.items():
         if len(candidates) > 1:
