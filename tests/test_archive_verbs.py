@@ -288,6 +288,19 @@ def test_a_date_is_as_exact_as_it_is_known(archive: Archive, tmp_path: Path, dat
     assert names("--date", "2024") == ["walk"]
 
 
+def test_the_time_of_day_can_be_said_without_a_date(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "pings.csv").write_text("# started: 2026-01-01T06:00:00Z\ntime_s,rtt_ms\n0.0,11.2\n7300.5,12\n")
+    done = run("add", str(tmp_path / "pings.csv"), "--begins", "07:00", "--name", "amsterdam")
+    assert done.exit_code == 0, done.output
+    entry = archive.entry("amsterdam")
+    assert (entry.about.date, entry.about.begins) == ("2026-01-01", "07:00")
+    figures = entry.parts["round-trip"].statistics
+    assert figures is not None
+    assert (figures["hours"], figures["hours_known"]) == ([7, 9], True)
+    refused = run("add", str(tmp_path / "pings.csv"), "--date", "2026-01-01T06:00", "--begins", "07:00", "--name", "b")
+    assert "--date says the time of day already" in str(refused.exception)
+
+
 def test_unusual_words_are_kept_and_doubted(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "walk.up").write_bytes(b"1\n2\n")
     done = run("add", str(tmp_path / "walk.up"), "--tech", "5G", "--mobility", "walkin")

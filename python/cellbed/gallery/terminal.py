@@ -27,9 +27,8 @@ def sketch(entry: Entry) -> RenderableType:
 
 def _plot(name: str, colour: str, found: Analysis) -> Text:
     values = found.profile
-    # Of few values each has several columns, of many each column has several.
-    values = np.repeat(values, -(-WIDTH // len(values)))
-    heights = np.array([part.mean() for part in np.array_split(values, WIDTH)])
+    # Each column stands for as much of the time as any other, be there more values than columns or fewer.
+    heights = np.repeat(values, WIDTH).reshape(WIDTH, len(values)).mean(axis=1)
     highest = max(float(heights.max()), 1e-9)
     trips = found.content is Content.ROUND_TRIP
     most = duration_words(highest / 1e3) if trips else rate_words(highest)

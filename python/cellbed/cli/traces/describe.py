@@ -41,6 +41,7 @@ def describe(
       cellbed traces describe walk --place "Delft, Mekelweg" --operator KPN --mobility walking
       cellbed traces describe walk --date 2025-03-14T08:30 --note ''
     """
+    from cellbed.cli.traces.surveying import waiting
     from cellbed.traces import open_archive
     from cellbed.traces.amending import describe as described
 
@@ -65,7 +66,8 @@ def describe(
         raise typer.BadParameter(
             f"say what is to change, such as --place Delft; `cellbed traces show {name}` tells what is known"
         )
-    done = described(open_archive(), name, new)
+    with waiting(f"describing {name}"):
+        done = described(open_archive(), name, new)
     for doubt in done.notes:
         print(f"note: {doubt}", file=sys.stderr)
     if as_json:

@@ -48,6 +48,9 @@ def told_by_ping(draft: Draft, path: Path) -> None:
 
 def _date(draft: Draft, date: str) -> None:
     if draft.about.date is None:
+        if draft.about.begins is not None:
+            # Who says the time of day knows it better.
+            date = date[: len("2021-04-30")]
         _say(draft, date=date)
         draft.notes.append(f"it was begun {date}, as it says; if not: --date")
 
