@@ -147,3 +147,9 @@ def download(count: int = 40, step_ns: int = MS, at_ns: int = 1_700_000_000 * SE
         if n % 10 == 0:
             packets.append(Packet(now + 2000, ("10.0.0.2", 5353), ("192.0.2.9", 53), bytes=200, hop_limit=64))
     return packets
+
+
+PING_UNANSWERED = (
+    b"PING h (192.0.2.1) 56(84) bytes of data.\n\n--- h ping statistics ---\n"
+    b"4 packets transmitted, 0 received, 100% packet loss, time 3051ms\n"
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typer.testing import CliRunner, Result
 from archive_examples import add
 from cellbed.cli.main import app
 from cellbed.testbed.clean import clean
-from cellbed.traces import Archive, TraceError, open_archive
+from cellbed.traces import Archive, TraceError, open_archive, resolve
 
 
 def run(*words: str) -> Result:
@@ -77,6 +78,7 @@ def test_the_list_has_every_entry_and_what_is_known_of_it(shared: Archive) -> No
         (["--direction", "uplink", "--max-mean", "4 Mbit/s"], ["car-1"]),
         (["--min-duration", "1.5 s", "--origin", "recorded"], ["bus-1"]),
         (["--operator", "kpn"], ["car-1"]),
+        (["--origin", "Recorded", "--direction", "Uplink"], ["bus-1", "car-1"]),
         (["--place", "elf"], ["bus-1"]),
         (["--date", "2021"], ["bus-1"]),
         (["car"], ["car-1", "car-2"]),
@@ -101,7 +103,9 @@ def test_entries_are_found_by_what_is_known_and_measured(shared: Archive, words:
         (["--where", "name > 3"], "--where: "),
         (["--where", ""], "--where: "),
         (["--where", "; drop table"], "--where: "),
-        (["--sort", "speed"], "there is no column 'speed'"),
+        (["--sort", "speed"], "there is no column 'speed': write one of name"),
+        (["--sort", "duration"], "there is no column 'duration': did you mean 'duration_ns'?"),
+        (["--direction", "sideways"], "--direction': 'sideways' is not one of"),
         (["--min-mean", "20"], "20"),
         (["--min-mean", "20 zbit/s"], "20 zbit/s"),
         (["--min-duration", "60"], "60"),
@@ -159,7 +163,7 @@ def test_verify_names_the_damaged_file(stocked: Archive) -> None:
     done = run("verify")
     assert done.exit_code == 1
     assert f"{path}: is not the file that was added" in done.stdout
-    assert "5 verified, 1 damaged" in done.stdout
+    assert "5 checked, 1 damaged" in done.stdout
     told = json.loads(run("verify", "bus-1", "car-1", "--json").stdout)
     assert (told["verified"], list(told["damaged"])) == (2, ["bus-1"])
 
@@ -177,6 +181,27 @@ def test_show_an_entry(shared: Archive) -> None:
     for wrong, told in (("CAR-1", "did you mean 'car-1'?"), ("/nowhere/car", "/nowhere/car")):
         assert told in str(run("show", wrong).exception)
     assert "synthetic: made by a model" in run("show", "lte-suburban").output
+
+
+def test_a_file_that_was_not_added_is_to_be_added(shared: Archive, tmp_path: Path) -> None:
+    table = tmp_path / "g2.csv"
+    table.write_text("time_s,dl_mbps\n0,1\n1,2\n")
+    for verb in ("show", "stats", "plot", "compare"):
+        assert f"`cellbed traces add {table}`" in str(run(verb, str(table)).exception)
+    trace = tmp_path / "broken.up"
+    trace.write_text("1\nx\n")
+    assert f"{trace}:2: `x` is not a timestamp" in str(run("show", str(trace)).exception)
+
+
+def test_names_that_may_have_been_meant_are_those_that_are_there(shared: Archive) -> None:
+    assert "did you mean 'car-1' or 'car-2'?" in str(run("show", "car").exception)
+    for text, told in (
+        ("car-1", "did you mean 'car-1.up' or 'car-1.down'?"),
+        ("Car-2", "the entry 'car-2' has only downlink: did you mean 'car-2.down'?"),
+        ("bus-2.up", "did you mean 'bus-1.up'?"),
+    ):
+        with pytest.raises(TraceError, match=re.escape(told)):
+            resolve(text, Path("/nowhere"))
 
 
 def test_what_somebody_wrote_into_a_description_cannot_break_a_line(archive: Archive) -> None:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archive_examples import add
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.places import PLACES, ROUTE, Hours, RoundTrips
 from cellbed.scenario.round_trips import RoundTripRecord
 from cellbed.testbed.plan import Direction, make_plan
+from cellbed.traces import Archive
 from scenario_text import GOOD
 
 MS = 1_000_000
@@ -108,6 +110,12 @@ def test_rate_queue_and_loss_of_a_core_link(tmp_path: Path) -> None:
     assert loss["probability"] == 0.001
     assert bottleneck["schedule"] == {"kind": "constant", "bit_rate": 10**9}
     assert bottleneck["queue"]["kind"] == "codel"
+
+
+def test_a_record_that_is_not_there_is_looked_for_in_the_archive(tmp_path: Path, archive: Archive) -> None:
+    add(archive, "walk")
+    with pytest.raises(ScenarioError, match=r"the archive has no 'wlak', and there is no file .*did you mean 'walk'\?"):
+        core(tmp_path, '{ kind = "round-trips", record = "wlak" }')
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 import pytest
@@ -341,6 +342,8 @@ def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, c
         ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "x:furlong"}), "'furlong' is no unit of rate"),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "what a column can be is time, uplink, downlink"),
         ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
+        ("time_s,dl_mbps\n1,2\n2,3\n", Options(direction="uplink"), "'dl_mbps' is of the downlink"),
+        ("time_s,dl_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a time that can be, in the unit"),
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not concern a table (CSV): leave it out"),
     ],
 )
@@ -348,6 +351,34 @@ def test_what_columns_are_is_asked_where_it_is_not_told(
     tmp_path: Path, draft: Draft, text: str, options: Options, what: str
 ) -> None:
     assert what in refusal(draft, file(tmp_path, "x.csv", text.encode()), options=options)
+
+
+@pytest.mark.parametrize("direction", ["uplink", "both", None])
+def test_of_a_table_the_direction_that_is_asked_for_is_kept(
+    tmp_path: Path, draft: Draft, direction: Literal["uplink", "both"] | None
+) -> None:
+    other = b"DL_bitrate" if direction == "uplink" else b"download_throughput_Mbps"
+    text = b"time_s,upload_throughput_Mbps," + other + b",rtt_ms\n0,1,2,9\n1,2,3,9\n"
+    path = file(tmp_path, "g2.csv", text)
+    written(draft, path, options=Options(direction=direction))
+    ways = {"uplink"} if direction == "uplink" else {"uplink", "downlink"}
+    assert set(draft.parts) == {*ways, "round-trip"}
+    assert not any("left out" in note for note in draft.notes)
+
+
+def test_columns_that_may_have_been_wanted_are_named(tmp_path: Path, draft: Draft) -> None:
+    text = b"Timestamp,DL_bitrate,UL_bitrate,Speed,Level,PINGAVG\n0,1,2,3,4,30\n1,2,3,4,5,31\n"
+    said = {"time": "Timestamp:s", "round-trip": "PINGAVG:ms"}
+    written(draft, file(tmp_path, "cork.csv", text), options=Options(columns=said))
+    assert set(draft.parts) == {"round-trip"}
+    [note] = [note for note in draft.notes if note.startswith("left out")]
+    assert note.startswith("left out: 'DL_bitrate', 'UL_bitrate': --column uplink=NAME:UNIT")
+
+
+def test_rows_of_one_time_are_told(tmp_path: Path, draft: Draft) -> None:
+    path = file(tmp_path, "x.csv", b"time_s,dl_mbps\n0,12\n1,13\n1,15\n2,14\n")
+    written(draft, path)
+    assert any(note.startswith("a row (line 4) has the time of the one above") for note in draft.notes)
 
 
 def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
@@ -472,6 +503,9 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("c.up", b"\xef\xbb\xbf1\n2\n", "but line 1 begins with a byte order mark"),
         ("d.up", b"# a\n\n# b\n", "nothing but comments and blank lines"),
         ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
+        ("b.json", b'{"StaticLossConfig": {}}', "the archive has no such series"),
+        ("ping.txt", made.PING_UNANSWERED, "none of its 4 probes was answered"),
+        ("cut.parquet", b"PAR1\x15\x04\x15\x10" * 9, "no readable Parquet file, perhaps cut short: "),
         ("a", b"", "it is empty"),
         ("a.light", made.LIGHT_UP, "--as"),
     ],
@@ -490,6 +524,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "a.up", b"1\n")
     assert "'pcapp' is no format: did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
     assert "cut short in its very header" in refusal(draft, path, as_format="pcap")
+    names = file(tmp_path, "a.csv", b"time_s,dl_mbps\n")
+    assert "has no rows below line 1" in refusal(draft, names, as_format="csv")
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -141,7 +142,8 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
 
     def dry(*more: str) -> str:
         command = [sys.executable, "-P", "-m", "cellbed", "run", str(path), "--dry-run", *more]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        wide = {**os.environ, "COLUMNS": "300"}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
 
     assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
     changes = json.loads(dry("--json"))["directions"][0]["changes"]

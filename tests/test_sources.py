@@ -187,7 +187,7 @@ def test_belgian_logs(archive: Archive, tmp_path: Path) -> None:
     assert rows(archive, "belgium-4g-bus-0001", "downlink") == [(0, 8e6), (1 * S, 4e6), (3 * S, 4e6)]
     assert entry.parts["downlink"].duration_ns == 4 * S
     assert result.left_out == {
-        "report_car_0003.log": "report_car_0003.log:1: 1 lines of this log do not have six numbers, this one first"
+        "report_car_0003.log": "line 1: 1 lines of this log do not have six numbers, this one first"
     }
 
 
@@ -253,7 +253,7 @@ def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> N
     assert (about.technology, about.band, about.operator, about.mobility) == ("5g", "mmwave", "Verizon", "walking")
     assert archive.entry(result.kept[0]).about.band is None
     assert result.left_out == {
-        "4g_trace_walking_60048_c": "4g_trace_walking_60048_c:2: 1 lines do not have a time and a rate, this one first"
+        "4g_trace_walking_60048_c": "line 2: 1 lines do not have a time and a rate, this one first"
     }
 
 
@@ -499,6 +499,18 @@ def test_of_many_files_people_see_the_first() -> None:
     assert sum(line.startswith("file  ") for line in shown) == 16
     assert shown[-1].strip() == "and 280 more (--json has all)"
     assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
+
+
+def test_what_was_given_and_asked_for_is_answered(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(TraceError, match="no file of the documented layout"):
+        taken(find_source("nyu"), archive, Wish(given=[tmp_path]))
+    (tmp_path / "7Train1.csv").write_text("x,y\n")
+    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
+        taken(find_source("nyu"), archive, Wish(given=[tmp_path], way="uplink", only="no*"))
+    with pytest.raises(TraceError) as refused:
+        taken(find_source("5g-edge-study"), archive, Wish(given=[tmp_path / "mine.txt"]))
+    assert str(refused.value).count("mine.txt") == 1
 
 
 def test_the_command_refuses_in_one_line() -> None:

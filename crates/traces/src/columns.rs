@@ -132,19 +132,26 @@ fn cell(record: &csv::ByteRecord, index: usize, place: Place) -> Result<&[u8]> {
 fn time(text: &[u8], request: &Request, place: Place) -> Result<i64> {
     let read = match request.unit {
         Time::Unit(unit) => decimal_ns(text, unit).or_else(|| {
-            let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-            let ns = value * unit as f64;
+            let ns = float(text)? * unit as f64;
             (ns.abs() < 9e18).then_some(ns.round() as i64)
         }),
         Time::Moment => std::str::from_utf8(text).ok().and_then(moment_ns),
     };
     read.ok_or_else(|| {
         let want = match request.unit {
+            Time::Unit(_) if float(text).is_some() => {
+                "a time that can be, in the unit it was taken to have: if it is in another, --column time=NAME:UNIT"
+            }
             Time::Unit(_) => "a time, which is to be a number",
             Time::Moment => "a time as in 2021-04-30T12:00:00.250Z",
         };
         ImportError::at(place, format!("{} is not {want}", shown(text)))
     })
+}
+
+fn float(text: &[u8]) -> Option<f64> {
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    value.is_finite().then_some(value)
 }
 
 fn number(text: &[u8], request: &Request, place: Place) -> Result<Option<f64>> {
@@ -172,6 +179,9 @@ pub struct Tables<W: Write + Send> {
     zero_ns: Option<i64>,
     at_ns: i64,
     step_ns: i64,
+    /// Rows of the time of the one above, and the first of them.
+    again: u64,
+    first_again: Option<Place>,
 }
 
 impl<W: Write + Send> Tables<W> {
@@ -191,11 +201,14 @@ impl<W: Write + Send> Tables<W> {
             zero_ns: None,
             at_ns: 0,
             step_ns: 0,
+            again: 0,
+            first_again: None,
         })
     }
 
     /// The next row's time.
     fn begin(&mut self, stamp_ns: i64, place: Place) -> Result<()> {
+        let first = self.zero_ns.is_none();
         let zero = *self.zero_ns.get_or_insert(stamp_ns);
         let at_ns = stamp_ns.saturating_sub(zero);
         if at_ns < self.at_ns {
@@ -209,6 +222,9 @@ impl<W: Write + Send> Tables<W> {
         }
         if at_ns > self.at_ns {
             self.step_ns = at_ns - self.at_ns;
+        } else if !first {
+            self.again += 1;
+            self.first_again.get_or_insert(place);
         }
         self.at_ns = at_ns;
         Ok(())
@@ -231,6 +247,16 @@ impl<W: Write + Send> Tables<W> {
             done.notes.push(format!(
                 "its last row was taken to last as long as the one before it, {}; if not: --duration",
                 Seconds(self.step_ns)
+            ));
+        }
+        let rates = request.columns.iter().any(|it| it.part != Part::RoundTrip);
+        if let Some(place) = self.first_again.filter(|_| rates) {
+            let rows = match self.again {
+                1 => format!("a row ({place}) has"),
+                many => format!("{many} rows (the first: {place}) have"),
+            };
+            done.notes.push(format!(
+                "{rows} the time of the one above: of rates at one time only the last counts; if all do, give each its time"
             ));
         }
         let end_ns = duration_ns.unwrap_or(self.at_ns.saturating_add(self.step_ns));
@@ -446,6 +472,9 @@ mod tests {
         for (text, line, what) in [
             ("t,rate\n1,x\n", 2, "`x` is not a number"),
             ("t,rate\nnow,1\n", 2, "`now` is not a time"),
+            ("t,rate\nnan,1\n", 2, "which is to be a number"),
+            ("t,rate\n1e12,1\n", 2, "in the unit it was taken to have"),
+            ("t,rate\n99999999999999999999,1\n", 2, "in the unit"),
             ("t,rate\n1,1\n0,1\n", 3, "in order of time"),
             ("t,rate\n0,1\n1,-1\n", 3, "-1000000 bit/s"),
             ("t,rate\n0,1\n1,inf\n", 3, "not a number"),
@@ -468,6 +497,21 @@ mod tests {
         }
         let endless = columns(io::repeat(b'7'), &one, &Nowhere).unwrap_err();
         assert!(endless.to_string().contains("1 MiB"), "{endless}");
+    }
+
+    #[test]
+    fn rows_of_one_time_are_told_where_only_the_last_counts() {
+        let told = |text: &str, parts: &[Part]| {
+            let done = read(text, &request(SECONDS, parts)).unwrap();
+            let mut notes = done.notes.into_iter();
+            notes.find(|it| it.contains("only the last"))
+        };
+        let one = told("t,rate\n0,12\n1,13\n1,15\n2,14\n", &[Part::Uplink]).unwrap();
+        assert!(one.starts_with("a row (line 4) has"), "{one}");
+        let two = told("t,rate\n0,12\n0,13\n0,15\n2,14\n", &[Part::Uplink]).unwrap();
+        assert!(two.starts_with("2 rows (the first: line 3) have"), "{two}");
+        let trips = told("t,rtt\n0,12\n0,13\n2,14\n", &[Part::RoundTrip]);
+        assert_eq!(trips, None, "probes may be sent at once");
     }
 
     #[test]

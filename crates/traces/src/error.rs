@@ -12,6 +12,8 @@ pub type Result<T> = std::result::Result<T, ImportError>;
 
 /// How much of an offending piece of text an error shows.
 const EXCERPT: usize = 40;
+/// How much of what another program or a library says.
+const LONGEST_QUOTE: usize = 200;
 
 /// Where in a file something is wrong; all count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,18 @@ pub enum Place {
     Row(u64),
     /// In an interval of a report.
     Interval(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => write!(f, "the file"),
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Packet(number) => write!(f, "packet {number}"),
+            Self::Row(number) => write!(f, "row {number}"),
+            Self::Interval(number) => write!(f, "interval {number}"),
+        }
+    }
 }
 
 /// Why a recording was refused. [`ImportError::in_file`] has the whole sentence.
@@ -46,7 +60,7 @@ pub enum ImportError {
     #[error("it could not be read any further: {0}")]
     Read(#[from] io::Error),
     /// It is a Parquet file that cannot be read.
-    #[error("no readable Parquet file, perhaps cut short: {}", first_line(.0))]
+    #[error("no readable Parquet file, {}", fault(.0))]
     Damaged(#[source] ParquetError),
     /// The series could not be written.
     #[error("the series could not be written: {0}")]
@@ -68,9 +82,7 @@ impl ImportError {
             Self::Malformed { place, reason } => match place {
                 Place::Whole => format!("{file}: {reason}"),
                 Place::Line(line) => format!("{file}:{line}: {reason}"),
-                Place::Packet(number) => format!("{file}: packet {number}: {reason}"),
-                Place::Row(number) => format!("{file}: row {number}: {reason}"),
-                Place::Interval(number) => format!("{file}: interval {number}: {reason}"),
+                place => format!("{file}: {place}: {reason}"),
             },
             Self::Read(_) | Self::Damaged(_) => format!("{file}: {self}"),
             Self::Write(_) => self.to_string(),
@@ -103,20 +115,33 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
     ImportError::at(place, shown)
 }
 
-/// What a library says, as far as a line has place for it.
-fn first_line(error: &ParquetError) -> String {
+/// What is wrong with a Parquet file: what the library says, as far as a line has place for it, unless it is just its end.
+fn fault(error: &ParquetError) -> String {
     let said = error.to_string();
     let line = said.lines().next().unwrap_or_default();
-    line.chars()
+    if ["footer", "PAR1"].iter().any(|end| line.contains(end)) {
+        return "perhaps cut short: its last bytes are not those that end one".into();
+    }
+    let line: String = line
+        .chars()
         .filter(|it| !it.is_control())
-        .take(200)
-        .collect()
+        .take(LONGEST_QUOTE)
+        .collect();
+    format!("perhaps cut short: {line}")
 }
 
 /// The start of a piece of text, in quotes, with what is no text escaped.
 pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
-    let text = text.as_ref();
-    let start = &text[..text.len().min(EXCERPT)];
+    quoted(text.as_ref(), EXCERPT)
+}
+
+/// What another program says, in quotes: it may take a line.
+pub(crate) fn told(text: impl AsRef<[u8]>) -> String {
+    quoted(text.as_ref(), LONGEST_QUOTE)
+}
+
+fn quoted(text: &[u8], most: usize) -> String {
+    let start = &text[..text.len().min(most)];
     let more = if start.len() < text.len() { "…" } else { "" };
     match std::str::from_utf8(start) {
         Ok(text) if !text.contains(char::is_control) => format!("`{text}{more}`"),
@@ -139,5 +164,21 @@ impl fmt::Display for Seconds {
         let text = format!("{}.{:03}", millis / 1000, (millis % 1000).abs());
         let text = text.trim_end_matches('0').trim_end_matches('.');
         write!(f, "{text} s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Stored;
+
+    #[test]
+    fn a_parquet_file_without_its_end_is_said_to_be_cut() {
+        let cut = bytes::Bytes::from(b"PAR1\x15\x04\x15\x10".repeat(9));
+        let refused = Stored::new(cut).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("perhaps cut short: its last bytes are not those that end one"),
+            "{refused}"
+        );
     }
 }

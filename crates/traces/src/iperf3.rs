@@ -8,7 +8,7 @@ mod report;
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use crate::error::{ImportError, Place, Result, shown};
+use crate::error::{ImportError, Place, Result, told};
 use crate::target::{Imported, Part, Target};
 use made::Made;
 use report::{Author, Interval, Report, Start, read};
@@ -86,7 +86,7 @@ pub fn iperf3(
 
 fn nothing(report: &Report, part: Option<Part>) -> ImportError {
     let reason = match (&report.error, part) {
-        (Some(error), _) => format!("the test failed, and has no intervals: iperf3 says {}", shown(error)),
+        (Some(error), _) => format!("the test failed, and has no intervals: iperf3 says {}", told(error)),
         (None, Some(part)) => format!("it has no intervals of the {}", part.name()),
         (None, None) => "it has no intervals: a report of iperf3 --json is wanted, of a test of a second or more".into(),
     };
@@ -148,7 +148,7 @@ impl Report {
             "a test{protocol}{streams}; the {device} was taken for the device"
         ));
         if let Some(error) = &self.error {
-            notes.push(format!("iperf3 ended with an error: {}", shown(error)));
+            notes.push(format!("iperf3 ended with an error: {}", told(error)));
         }
         if self.cut {
             notes.push("the report was cut short: its intervals so far were read".into());
@@ -288,8 +288,8 @@ mod tests {
         };
         for (text, what) in [
             (
-                r#"{"start":{},"error":"unable to connect to server"}"#.into(),
-                "unable to connect",
+                r#"{"start":{},"error":"unable to connect to server - server may have stopped running or use a different port"}"#.into(),
+                "or use a different port`",
             ),
             (
                 r#"{"start":{},"intervals":[],"end":{}}"#.into(),

@@ -244,6 +244,7 @@ mod tests {
             ("{\n\"StaticBwConfig\":\n{\"bw\": 5}}", 3, "bandwidth"),
             ("{\n\"PoissonBwConfig\": {}}", 2, "PoissonBwConfig"),
             ("{\"StaticBwConfig\":{\"bw\":\"12Mbps\"", 1, "cut short"),
+            ("{\"StaticLossConfig\": {}}", 1, "no such series"),
             ("[]", 1, "model"),
             (
                 "{\"StaticBwConfig\":{\"bandwidth\":\"12Mbps\"}}",

@@ -76,6 +76,8 @@ struct Session<W: Write + Send> {
     imprecise: u64,
     copies: u64,
     number_of_session: u64,
+    /// How many probes the last lines count.
+    sent: u64,
 }
 
 impl<W: Write + Send> Session<W> {
@@ -98,6 +100,7 @@ impl<W: Write + Send> Session<W> {
             imprecise: 0,
             copies: 0,
             number_of_session: 0,
+            sent: 0,
         })
     }
 
@@ -105,7 +108,10 @@ impl<W: Write + Send> Session<W> {
         match line {
             Line::Begins { first } => self.begin(first, place),
             Line::Heard(heard) => self.hear(heard, place),
-            Line::Sent(count) => self.close(Some(count), place),
+            Line::Sent(count) => {
+                self.sent = self.sent.saturating_add(count);
+                self.close(Some(count), place)
+            }
             Line::Other => Ok(()),
         }
     }
@@ -314,6 +320,13 @@ impl<W: Write + Send> Session<W> {
 
     fn finish(mut self) -> Result<Imported> {
         self.close(None, Place::Whole)?;
+        if self.table.is_empty() && self.sent > 0 {
+            let probes = counted(self.sent, "probe", "probes");
+            return Err(ImportError::at(
+                Place::Whole,
+                format!("none of its {probes} was answered: there is no round-trip time in it"),
+            ));
+        }
         if self.table.is_empty() {
             let reason = "it has no answer of a ping, such as `64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms`";
             return Err(ImportError::at(Place::Whole, reason));

@@ -44,6 +44,17 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     return Verbs
 
 
+class Verb(TyperCommand):
+    """A command whose refusal of a value begins with what is wrong, not with the exception's class."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as refusal:
+            refusal.message = refusal.message.removeprefix("Value error, ")
+            raise
+
+
 def _load(package: str, verb: str) -> Any:
     """The command of a verb, its module imported."""
     word = verb.replace("-", "_")
@@ -54,7 +65,7 @@ def _load(package: str, verb: str) -> Any:
         command.name = verb
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(verb)(getattr(module, word))
+    app.command(verb, cls=Verb)(getattr(module, word))
     return typer.main.get_command(app)
 
 

@@ -12,7 +12,8 @@ from typing import cast
 
 from cellbed.scenario.fields import TextField
 from cellbed.scenario.series import Column, read_recording
-from cellbed.traces import Archive, open_archive
+from cellbed.traces import Archive, find_file, obstacle, open_archive
+from cellbed.traces.near_names import near_names, question
 from cellbed.units import UnitError
 
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -73,6 +74,12 @@ def _read(text: str, folder: Path) -> RoundTripRecord:
     archive = open_archive()
     if archive.has(text):
         return _archived(archive, text)
+    if find_file(text, folder) is None and "/" not in text:
+        near = question(near_names(text, archive.names()))
+        why = obstacle(text, folder, "file of round-trip times")
+        raise UnitError(
+            f"the archive has no '{text:.40}', and {why}: {near or '`cellbed traces ls` shows what the archive has'}"
+        )
     file = read_recording(text, folder, ROUND_TRIP)
     points = file.points
     if len(points) < 2:

@@ -130,7 +130,9 @@ def resolve(text: str, folder: Path) -> TraceSource:
         why = f"no trace is called {shown!r} and no such file is in {folder.absolute()}"
     hint = _hint(text, archive)
     known = ", ".join(ARCHIVE)
-    raise TraceError(f"{why}: {hint}write one of {known}, a name that `cellbed traces ls` shows, or the path of a file")
+    raise TraceError(
+        f"{why}: {hint}write a name of the archive, which `cellbed traces ls` shows ({known}, …), or the path of a file"
+    )
 
 
 def is_named(text: str) -> bool:
@@ -156,14 +158,27 @@ def _direction(text: str, archive: Archive) -> Direction | None:
 
 def _hint(text: str, archive: Archive) -> str:
     """What may have been meant, as a question; empty if nothing comes near."""
-    if archive.has(text):
-        ways = (f"'{text}.{ending}'" for ending, part in ENDINGS.items() if part in archive.entry(text).parts)
-        return f"did you mean {' or '.join(ways) or 'something else'}? "
-    import difflib
+    from cellbed.traces.near_names import near_names, question
 
-    names = {f"{name}.{ending}" for name in archive.names() for ending in ENDINGS}
-    near = difflib.get_close_matches(text.lower()[:100], sorted(names.union(ARCHIVE)), n=1)
-    return f"did you mean '{near[0]}'? " if near else ""
+    folded = text.lower()[:100]
+    if archive.has(folded):
+        ways = _directions(archive, folded)
+        has = ", ".join(archive.entry(folded).parts) or "no series"
+        alone = "" if len(ways) > 1 else f"the entry '{folded}' has only {has}: "
+        return alone + (f"{question(ways)} " if ways else "")
+    entries = archive.names()
+    near = near_names(folded, sorted({*ARCHIVE, *(f"{name}.{ending}" for name in entries for ending in ENDINGS)}))
+    there = [name for name in near if name in _directions(archive, name.rpartition(".")[0])]
+    return f"{question(there)} " if there else ""
+
+
+def _directions(archive: Archive, name: str) -> list[str]:
+    """What scenarios call the directions of an entry."""
+    try:
+        parts = archive.entry(name).parts
+    except TraceError:
+        return []
+    return [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in parts]
 
 
 def _generated(model: Model) -> Path:

@@ -128,8 +128,7 @@ def _unreadable(text: str, error: Exception) -> TraceError:
 
 
 def _no_column(name: str, columns: list[str]) -> str:
-    import difflib
+    from cellbed.traces.near_names import near_names, question
 
-    near = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
-    shown = " or ".join(f"'{column}'" for column in near) or f"one of {', '.join(columns[:_LONG])}, …"
-    return f"there is no column {name!r:.60}: write {shown}; `cellbed traces ls --json` shows all"
+    near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(columns[:_LONG])}, …"
+    return f"there is no column {name!r:.60}: {near} `cellbed traces ls --json` shows all"

@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from cellbed import user_folders
@@ -250,13 +251,13 @@ class Archive:
         return entry
 
     def _unknown(self, name: str) -> str:
-        import difflib
+        from cellbed.traces.near_names import near_names, question
 
         shown = name if len(name) <= 40 else name[:37] + "…"
-        near = difflib.get_close_matches(name.lower()[:100], self.names(), n=1)
-        return f"the archive has no '{shown}': " + (
-            f"did you mean '{near[0]}'?" if near else "`cellbed traces ls` shows what it has"
-        )
+        if _is_file(name):
+            return f"'{name}' is a file, and no entry of the archive: add it first: `cellbed traces add {quote(name)}`"
+        meant = question(near_names(name, self.names()))
+        return f"the archive has no '{shown}': {meant or '`cellbed traces ls` shows what it has'}"
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -350,3 +351,11 @@ def _parts(entry: Entry) -> str:
 
 def _taken(name: str) -> str:
     return f"the archive has '{name}' already: choose another --name, or --replace it"
+
+
+def _is_file(name: str) -> bool:
+    """Whether a file of that name is here."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False

@@ -56,7 +56,7 @@ pub fn capture(
     survey.check()?;
     let chosen = flows.choose(&request.choice)?;
     let device = device(&chosen, request.device)?;
-    let parts = parts(&chosen, device, request.parts.as_deref())?;
+    let parts = parts(&chosen, device, request)?;
 
     source.seek(SeekFrom::Start(0))?;
     let mut series: Vec<Arrivals<_>> = parts
@@ -125,10 +125,10 @@ fn part_of(from_device: bool) -> Part {
 }
 
 /// The directions to make series of.
-fn parts(chosen: &Flows, device: IpAddr, asked: Option<&[Part]>) -> Result<Vec<Part>> {
+fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>> {
     let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
     let both = [Part::Uplink, Part::Downlink];
-    if let Some(asked) = asked {
+    if let Some(asked) = &request.parts {
         for part in asked {
             if there(part).packets == 0 {
                 return Err(ImportError::at(
@@ -136,8 +136,19 @@ fn parts(chosen: &Flows, device: IpAddr, asked: Option<&[Part]>) -> Result<Vec<P
                     format!("the chosen flow has no packet of the {}", part.name()),
                 ));
             }
+            let bytes = there(part).bytes;
+            if bytes < OPPORTUNITY_BYTES && !request.each_packet {
+                return Err(ImportError::at(
+                    Place::Whole,
+                    format!(
+                        "the {} of the chosen flow has {bytes} bytes in all, and an opportunity carries {OPPORTUNITY_BYTES}: \
+                         leave it out, or have one of each packet by --each-packet",
+                        part.name()
+                    ),
+                ));
+            }
         }
-        return Ok(asked.to_vec());
+        return Ok(asked.clone());
     }
     let with = |least: u64| -> Vec<Part> {
         let fits = |part: &Part| {
@@ -171,9 +182,13 @@ fn told_of_device(chosen: &Flows, device: IpAddr, told: bool, parts: &[Part]) ->
         }
         let (name, mean) = (part.name(), way.bytes / way.packets);
         if !parts.contains(&part) {
+            let keep = if way.bytes < OPPORTUNITY_BYTES {
+                "it is less than one opportunity in all"
+            } else {
+                "to keep it: --direction"
+            };
             notes.push(format!(
-                "the {name} was left out: its packets have {mean} bytes on average, which tells nothing of capacity; to keep it: \
-                 --direction"
+                "the {name} was left out: its packets have {mean} bytes on average, which tells nothing of capacity; {keep}"
             ));
             continue;
         }

@@ -144,6 +144,16 @@ impl<'de> Visitor<'de> for Model<'_, '_> {
             "RepeatedBwPatternConfig" | "RepeatedDelayPatternConfig" => {
                 map.next_value_seed(Repeated(self.inner()))?;
             }
+            packets
+                if ["Loss", "Duplicate", "PerPacket"]
+                    .iter()
+                    .any(|of| packets.contains(of)) =>
+            {
+                return Err(de::Error::custom(format!(
+                    "{} is of single packets (loss, duplication, delay by packet): the archive has no such series",
+                    shown(packets)
+                )));
+            }
             random if random.starts_with("Normalized") => return Err(chance(random)),
             other => {
                 return Err(de::Error::custom(format!(

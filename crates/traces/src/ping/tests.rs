@@ -91,3 +91,14 @@ fn a_flood_of_gaps_is_given_up() {
     }
     assert!(read(&text).unwrap_err().to_string().contains("probes"));
 }
+
+#[test]
+fn a_ping_that_nothing_answered_is_refused_as_that() {
+    let text = "PING h (192.0.2.1) 56(84) bytes of data.\n\n--- h ping statistics ---\n\
+                4 packets transmitted, 0 received, 100% packet loss, time 3051ms\n";
+    let refused = read(text).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("none of its 4 probes was answered"),
+        "{refused}"
+    );
+}

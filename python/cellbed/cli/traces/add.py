@@ -71,7 +71,9 @@ def add(
     source: about.Source = None,
     citation: about.Citation = None,
     note: about.Note = None,
-    origin: Annotated[Origin, typer.Option(help="Whether a network was recorded.")] = Origin.recorded,
+    origin: Annotated[
+        Origin, typer.Option(help="Whether a network was recorded.", case_sensitive=False)
+    ] = Origin.recorded,
     column: Annotated[
         list[str] | None,
         typer.Option(

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from cellbed.cli.traces.options import AS_JSON
+from cellbed.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from cellbed.traces.generation.model import Model
@@ -94,7 +95,7 @@ def _command(model: Model) -> Any:
     command.__annotations__ = {each.name: each.annotation for each in signature}
     command.__doc__ = f"{model.summary}\n\nCitation: {model.citation}.\n\n{model.cited}"
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(model.name)(command)
+    alone.command(model.name, cls=Verb)(command)
     return typer.main.get_command(alone)
 
 

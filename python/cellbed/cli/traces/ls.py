@@ -30,12 +30,16 @@ def ls(
     place: Annotated[str | None, _filter("Part of the place.", column="place")] = None,
     date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.", column="date")] = None,
     obstacle: Annotated[str | None, _filter("window, wall, body …", column="obstacle")] = None,
-    origin: Annotated[Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False)] = None,
+    origin: Annotated[
+        Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False, case_sensitive=False)
+    ] = None,
     source: Annotated[str | None, _filter("Part of the address it was taken from.")] = None,
     licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
     way: Annotated[
         Way | None,
-        typer.Option("--direction", help="Only with this direction; the means are its.", show_default=False),
+        typer.Option(
+            "--direction", help="Only with this direction; the means are its.", show_default=False, case_sensitive=False
+        ),
     ] = None,
     min_mean: Annotated[
         float | None, typer.Option(parser=bit_rate, metavar="RATE", help="A direction's mean: 20mbit, '20 Mbit/s'.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -61,10 +62,13 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.readable import duration_words, rate_words
-    from cellbed.traces import resolve
+    from cellbed.traces import TraceError, resolve
     from cellbed.traces.summary import summarise
 
-    summary = summarise(resolve(name, Path.cwd()))
+    try:
+        summary = summarise(resolve(name, Path.cwd()))
+    except TraceError as error:
+        raise TraceError(_to_add(name) or str(error)) from None
     if as_json:
         print(json.dumps(asdict(summary), indent=2))
         return
@@ -74,6 +78,23 @@ def _show_trace(name: str, as_json: bool) -> None:
         f"longest gap {duration_words(summary.longest_gap / 1e9)}, "
         f"{summary.opportunities:,} opportunities, SHA-256 {summary.sha256}"
     )
+
+
+def _to_add(name: str) -> str | None:
+    """What to do with a file that is a recording of another kind than a trace; null where it is none."""
+    from cellbed.recordings.importing import recognise
+    from cellbed.traces import TraceError
+
+    path = Path(name)
+    if not path.is_file():
+        return None
+    try:
+        importer = recognise([path])
+    except TraceError:
+        return None
+    if importer.format.name == "mahimahi":
+        return None
+    return f"{importer.what}: only a trace is shown without adding it: `cellbed traces add {quote(name)}`"
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:

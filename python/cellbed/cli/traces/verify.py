@@ -44,6 +44,6 @@ def verify(
         for name, faults in damaged.items():
             for fault in faults:
                 print(f"{name}: {fault}")
-        print(f"{len(wanted)} verified, {len(damaged)} damaged" + ("; `cellbed traces rm` removes" if damaged else ""))
+        print(f"{len(wanted)} checked, {len(damaged)} damaged" + ("; `cellbed traces rm` removes" if damaged else ""))
     if damaged:
         raise typer.Exit(1)

@@ -46,6 +46,8 @@ _LONGEST_NUMBER: Final = 9
 _SAID_TIME = {"time", "timestamp", "t", "at", "date", "datetime", "elapsed", "ts", "when"}
 _SAID_RATE = {"rate", "bitrate", "throughput", "bandwidth", "bw", "speed", "tput", "capacity", "goodput"}
 _SAID_TRIP = {"rtt", "ping"}
+_OTHER_THINGS = {"speed"}  # of a car, too
+_LIKE_TRIP = re.compile(r"rtt|ping|latency|round.?trip", re.IGNORECASE)
 _SAID_UP = {"uplink", "ul", "up", "upload", "upstream"}
 _SAID_DOWN = {"downlink", "dl", "down", "download", "downstream"}
 
@@ -60,10 +62,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The columns of a table that matter."""
+    """The columns of a table that matter. left: those not read that are called like rates or round trips."""
 
     time: Column
     values: Mapping[Part, Column]
+    left: Sequence[str] = ()
 
 
 def rate_unit(text: str) -> float | None:
@@ -81,12 +84,17 @@ def rate_unit(text: str) -> float | None:
 
 
 def map_columns(
-    names: Sequence[str], said: Mapping[str, str], direction: Direction | None, moments: Callable[[str], bool]
+    names: Sequence[str],
+    said: Mapping[str, str],
+    direction: Direction | None,
+    moments: Callable[[str], bool],
+    only: Part | None = None,
 ) -> Mapped:
     """The columns that matter of those called `names`.
 
     said: by what it is, ``NAME`` or ``NAME:UNIT``. direction: which direction a rate is of whose name does not tell.
-    moments: whether a column holds times as ISO 8601 writes them.
+    moments: whether a column holds times as ISO 8601 writes them. only: the one direction that is wanted.
+    Where `said` has columns of values, those are all that are read.
 
     Raises TraceError that says what to write where they cannot be told.
     """
@@ -99,8 +107,30 @@ def map_columns(
             values[part] = _said(part, said[part], names, _value_unit(part))
     time = _time(names, said, moments)
     if not values:
-        values = _guessed(names, time.name, direction)
-    return Mapped(time, values)
+        values = _guessed(names, time.name, direction, only)
+    used = {time.name, *(column.name for column in values.values())}
+    unwanted = set() if only is None else {"uplink", "downlink"} - {only}
+    left = [n for n in names if n not in used and _is_like_a_value(n) and _part(n, None) not in unwanted]
+    return Mapped(time, _wanted(values, only), left)
+
+
+def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, Column]:
+    """Without the direction that is not wanted."""
+    unwanted: Part = "downlink" if only == "uplink" else "uplink"
+    if only is None or unwanted not in values:
+        return values
+    if only not in values:
+        raise TraceError(
+            f"'{values[unwanted].name}' is of the {unwanted}, and --direction {only} asks for the other: "
+            f"write --column {only}=COLUMN:UNIT"
+        )
+    return {part: column for part, column in values.items() if part != unwanted}
+
+
+def _is_like_a_value(name: str) -> bool:
+    words = set(_words(name))
+    rate = bool(words & (_SAID_RATE - _OTHER_THINGS)) or _unit_in(name, "downlink") is not None
+    return rate or bool(_LIKE_TRIP.search(name))
 
 
 def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str], bool]) -> Column:
@@ -124,7 +154,7 @@ def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str]
     return Column(name, size)
 
 
-def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> dict[Part, Column]:
+def _guessed(names: Sequence[str], time: str, direction: Direction | None, only: Part | None) -> dict[Part, Column]:
     found: dict[Part, list[str]] = {}
     for name in names:
         part = None if name == time else _part(name, direction)
@@ -138,6 +168,9 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None) -> di
                 f"'{rates[0]}' does not tell its direction: write --direction uplink or --direction downlink"
             )
         raise TraceError(f"no column is called like a rate or a round-trip time: {_there(names)}: write {ways}")
+    if only in found:
+        # Nobody needs to say more of columns that are not wanted.
+        found = {part: candidates for part, candidates in found.items() if part in (only, "round-trip")}
     values: dict[Part, Column] = {}
     for part, candidates in found.items():
         if len(candidates) > 1:

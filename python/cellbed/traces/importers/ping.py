@@ -15,6 +15,7 @@ from cellbed.traces.importers.options import Options
 _SIGNS = re.compile(
     rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
 )
+_BEGINNING = re.compile(rb"^PING \S{1,200} ?\([^\n]{2,100}\)", re.MULTILINE)
 
 
 class Ping:
@@ -26,8 +27,8 @@ class Ping:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """A line of it looks like an answer."""
-        found = _SIGNS.search(head)
+        """A line of it looks like an answer, or its first one like that of a ping."""
+        found = _SIGNS.search(head) or _BEGINNING.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:

@@ -13,7 +13,7 @@ from cellbed.traces.importers.format import Tell, read_by_core
 from cellbed.traces.importers.options import Options
 
 _IPERF3 = re.compile(rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:')
-_NETEM = re.compile(rb'"(\w{0,40}(?:Bw|Delay)\w{0,40}Config)"')
+_NETEM = re.compile(rb'"(\w{0,40}(?:Bw|Delay|Loss|Duplicate)\w{0,40}Config)"')
 
 
 class Iperf3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,15 @@ from cellbed.traces.importers.column_names import Mapped, map_columns
 from cellbed.traces.importers.files import each_file
 from cellbed.traces.importers.format import Tell, read_by_core
 from cellbed.traces.importers.header import told_by_comments
+from cellbed.traces.importers.nearest import nearest
 from cellbed.traces.importers.options import Options
+from cellbed.traces.series import Part
 
 _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
 _DELIMITERS = ",;\t| "
 _HEAD = 1 << 16
+_TOLD = 6
+"""Columns left out that are named, at most."""
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 
 
@@ -55,17 +59,19 @@ class Csv:
         """The series of the columns that are mapped, or whose names tell."""
         for path, own, said in each_file(paths, draft, options):
             with path.open("rb") as file:
-                shape = _shape(file.read(_HEAD))
+                head = file.read(_HEAD)
+            shape = _shape(head)
             if shape is None:
-                raise TraceError(
-                    f"{path}: its first lines are no rows of a table: cells between commas, semicolons or tabs"
-                )
+                why = "its first lines are no rows of a table: cells between commas, semicolons or tabs"
+                raise TraceError(f"{path}: {nearest(head) or why}")
             first = dict(zip(shape.names, shape.first, strict=False))
-            mapped = _mapped(path, shape.names, said, lambda name, row=first: _is_moment(row.get(name, "")))
+            moments = {name for name, cell in first.items() if _is_moment(cell)}
+            mapped = _mapped(path, shape.names, said, moments, options.part())
             index = shape.names.index
             request = _request(mapped, said, {name: index(name) for name in shape.names})
             request |= {"format": "columns", "delimiter": ord(shape.delimiter), "head": shape.lines}
             read_by_core(path, own, request, tell)
+            own.notes.extend(_left_out(mapped))
             told_by_comments(own, path)
 
 
@@ -86,10 +92,11 @@ class Parquet:
         for path, own, said in each_file(paths, draft, options):
             columns = _columns(path)
             moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
-            mapped = _mapped(path, list(columns), said, moments.__contains__)
+            mapped = _mapped(path, list(columns), said, moments, options.part())
             _require_types(path, columns, mapped)
             index = {name: number for number, name in enumerate(columns)}
             read_by_core(path, own, {**_request(mapped, said, index), "format": "parquet"}, tell)
+            own.notes.extend(_left_out(mapped))
 
 
 def _columns(path: Path) -> dict[str, tuple[str, str]]:
@@ -114,11 +121,19 @@ def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: M
             raise TraceError(f"{path}: the column '{column.name}' holds {type_name}, which is no number")
 
 
-def _mapped(path: Path, names: list[str], options: Options, moments: Any) -> Mapped:
+def _mapped(path: Path, names: list[str], options: Options, moments: Set[str], only: Part | None) -> Mapped:
     try:
-        return map_columns(names, options.columns, options.direction, moments)
+        return map_columns(names, options.columns, options.direction, moments.__contains__, only)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
+
+
+def _left_out(mapped: Mapped) -> list[str]:
+    """What is to be said of columns that may have been wanted."""
+    if not mapped.left:
+        return []
+    shown = ", ".join(f"'{name:.40}'" for name in mapped.left[:_TOLD]) + (", …" if len(mapped.left) > _TOLD else "")
+    return [f"left out: {shown}: --column uplink=NAME:UNIT, downlink= or round-trip= for each that is wanted"]
 
 
 def _request(mapped: Mapped, options: Options, index: dict[str, int]) -> dict[str, Any]:

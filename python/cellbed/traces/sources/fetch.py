@@ -98,11 +98,8 @@ def fetch(
     Entries appear one after the other, each whole; after whatever stops it the same call goes on where it was. Raises
     TraceError when nothing could be had.
     """
-    if source.direction_unknown and wish.way is None:
-        raise TraceError(
-            f"{source.name}: nobody says whether uplink or downlink was measured: "
-            f"say which you take it for, --as uplink or --as downlink. {source.doubt}"
-        )
+    if source.direction_unknown and wish.way is None and not wish.given:
+        raise TraceError(_unknown_direction(source))
     folder = downloads_folder()
     work = _Fetching(source, archive, wish, listener, recognise, patience, folder / source.name)
     try:
@@ -137,6 +134,7 @@ class _Fetching:
     patience: Patience | None
     downloads: Path
     fetched: Fetched = field(default_factory=Fetched)
+    passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
         """The data set's files, those of archives unpacked into folders of their own in ``unpacked``."""
@@ -175,8 +173,11 @@ class _Fetching:
         most = wish.most_entries or self.source.most_entries
         for root in roots:
             for recording in self.source.convert(root.folder, wish.way or "downlink"):
+                if self.source.direction_unknown and wish.way is None:
+                    raise TraceError(_unknown_direction(self.source))
                 if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
                     fetched.unwanted += 1
+                    self.passed.append(recording.name)
                 elif self.archive.has(recording.name) and not wish.replace:
                     if self._is_ours(recording.name):
                         fetched.there.append(recording.name)
@@ -225,7 +226,7 @@ class _Fetching:
             except CellbedError as error:
                 # Without the hidden folders that its files are in.
                 why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
-                self.fetched.left_out[recording.of] = why.partition("\n")[0]
+                self.fetched.left_out[recording.of] = _without_file(why.partition("\n")[0], recording.of)
                 return
         self.fetched.kept.append(recording.name)
         if draft.notes:
@@ -254,13 +255,29 @@ class _Fetching:
             of, why = next(iter(fetched.left_out.items()))
             more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
             return f"{name}: there is nothing to convert{more}: {of}: {why}"
-        if fetched.unwanted:
-            only = self.wish.only
-            return f"{name}: none of its {fetched.unwanted} entries is called '{only}' (--only) and usual (--all)"
+        if unusual := [each for each in self.passed if fnmatch.fnmatchcase(each, self.wish.only)]:
+            return f"{name}: '{unusual[0]}' and its like ({len(unusual)} in all) are only taken with --all"
+        if self.passed:
+            such = f"they have names such as '{self.passed[0]}'"
+            return f"{name}: none of its entries is called '{self.wish.only}' (--only): {such}"
         return (
             f"{name}: there is no file of the documented layout in it: {self.source.layout} "
             "If the data set has changed, import its files one by one with `cellbed traces add`"
         )
+
+
+def _unknown_direction(source: Source) -> str:
+    return (
+        f"{source.name}: nobody says whether uplink or downlink was measured: say which you take it for, --as uplink "
+        f"or --as downlink (what is known: `cellbed traces fetch {source.name} --about`)"
+    )
+
+
+def _without_file(why: str, of: str) -> str:
+    """A refusal without the name of the file at its beginning."""
+    if line := re.match(rf"{re.escape(of)}:(\d+): ", why):
+        return f"line {line[1]}: {why[line.end() :]}"
+    return why.removeprefix(f"{of}: ")
 
 
 def _made_of(root: _Root, recording: Recording) -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""Which of the archive's names may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+_MOST = 3
+_FEW = 3
+"""Letters that are too few to be looked for inside names."""
+_ALIKE = 0.7
+
+
+def near_names(text: str, names: Sequence[str]) -> list[str]:
+    """Those of `names`, which are in order, that `text` is near to; at most three.
+
+    It itself in small letters, else those that begin with it, else the one that differs in few letters, else those that
+    have it in them.
+    """
+    wanted = text.lower()[:100]
+    if wanted in names:
+        return [wanted]
+    if len(wanted) >= _FEW and (begun := [name for name in names if name.startswith(wanted)]):
+        return begun[:_MOST]
+    if near := difflib.get_close_matches(wanted, names, n=1, cutoff=_ALIKE):
+        return near
+    return [name for name in names if wanted in name][:_MOST] if len(wanted) >= _FEW else []
+
+
+def question(names: Sequence[str]) -> str:
+    """Whether one of them was meant: ``did you mean 'a' or 'b'?``; empty if there is none."""
+    return f"did you mean {' or '.join(repr(name) for name in names)}?" if names else ""
