@@ -57,6 +57,10 @@ def export_entry(
     ways: dict[Way, str] = {part: file for part, file in files.items() if part != "round-trip"}
     told = {"mahimahi": trace_notes, "rate": rate_notes}.get(to)
     notes = round_trip_notes(files["round-trip"]) if told is None else told(ways)
+    about = archive.entry(name).about
+    if about.origin == "synthetic":
+        made = "" if about.method is None else f": {about.method}"
+        notes = (f"Synthetic{made}. Added to an archive again, it is --origin synthetic.", *notes)
     write_folder(folder, fill)
     return Exported(to, folder, (*files.values(), README), notes)
 

@@ -18,7 +18,7 @@ from cellbed.traces.generation.generate import Compared, Result
 from cellbed.traces.generation.model import MBIT, MS, SECONDS, Model, Order
 from cellbed.traces.generation.models import GENERAL, GENERATORS
 from cellbed.traces.generation.presets import PRESETS
-from cellbed.traces.show import rows_word
+from cellbed.traces.show import rows_word, uses
 from cellbed.traces.store import valid_name
 
 
@@ -141,7 +141,10 @@ def _opening(entry: Entry) -> Iterator[str]:
     yield f"  {entry.about.method}"
     yield f"  citation: {entry.about.citation}"
     names = [f"{entry.name}.{end}" for end, part in (("up", "uplink"), ("down", "downlink")) if part in entry.parts]
-    yield f"  in a scenario: {' and '.join(names)}"
+    if names:
+        yield f"  in a scenario: {' and '.join(names)}"
+    if "round-trip" in entry.parts:
+        yield f"  in a scenario: {uses(entry)[-1]}"
 
 
 def _closeness_table(close: Closeness) -> Table:
