@@ -169,7 +169,6 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::stored::Stored;
 
     #[test]
