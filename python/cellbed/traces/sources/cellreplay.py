@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.source import Checksum, Imported, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Imported, Recording, Source, git_files, named
 
 _COMMIT = "2ca662cb01a222dd7fcc10f9ed79293803b4ef21"
 _HEAVY = "up-heavy-pdo"
@@ -56,11 +56,10 @@ CELLREPLAY = Source(
     checked="the repository's README and the tool's code; the archive itself was not at hand",
     convert=_convert,
     doubt="Dates, places and bands of the single recordings are not in the README, so the entries lack them.",
-    remote=(
-        RemoteFile(
-            f"https://raw.githubusercontent.com/williamsentosa95/cellreplay/{_COMMIT}/traces/cellular-traces.zip",
-            "cellular-traces.zip",
-            Checksum("git-blob", "3bd230229547c05f7be80d4a6b2495d30f6621f0"),
-        ),
+    remote=git_files(
+        "williamsentosa95/cellreplay",
+        _COMMIT,
+        {"cellular-traces.zip": "3bd230229547c05f7be80d4a6b2495d30f6621f0"},
+        "traces/",
     ),
 )

@@ -11,7 +11,7 @@ from cellbed.traces.entry import About
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
 from cellbed.traces.sources.series_files import put_rate, put_round_trips
-from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, git_files, named
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND
@@ -164,11 +164,7 @@ CORK_5G = Source(
     convert=_five,
     doubt="That bit rates are in kbit/s is from the paper of 2018; neither README nor header says it.",
     usual=r"(^|/)Download/",
-    remote=(
-        RemoteFile(
-            f"https://raw.githubusercontent.com/uccmisl/5Gdataset/{_COMMIT}/5G-production-dataset.zip",
-            "5G-production-dataset.zip",
-            Checksum("git-blob", "0eb79f8507753a5fd512096221f5e87d098abcbd"),
-        ),
+    remote=git_files(
+        "uccmisl/5Gdataset", _COMMIT, {"5G-production-dataset.zip": "0eb79f8507753a5fd512096221f5e87d098abcbd"}
     ),
 )

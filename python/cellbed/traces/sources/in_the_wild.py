@@ -13,11 +13,10 @@ from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
 from cellbed.traces.sources.in_the_wild_files import BLOBS
 from cellbed.traces.sources.series_files import put_rate
-from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Recording, Source, git_files, named
 
 _SECOND = 1_000_000_000
 _COMMIT = "35aaf2857550c7f4c736fe9b01e894253a777e4e"
-_TRACES = f"https://raw.githubusercontent.com/SIGCOMM21-5G/artifact/{_COMMIT}/Video-Streaming/Network-Traces/Lumous5G"
 _FILE = re.compile(r"([45])g_trace_(?:(?P<run>\d+)_)?(?P<how>walking|driving)(?:_(?P<loop>\d+_\w+))?")
 
 
@@ -92,8 +91,10 @@ IN_THE_WILD = Source(
         "letters at the end of the names of 4G are is not said. The repository's other measurements are not taken."
     ),
     most_bytes=10_000_000,
-    remote=tuple(
-        RemoteFile(f"{_TRACES}/{name[:2].upper()}/{name}", f"{name[:2].upper()}/{name}", Checksum("git-blob", blob))
-        for name, blob in BLOBS.items()
+    remote=git_files(
+        "SIGCOMM21-5G/artifact",
+        _COMMIT,
+        {f"{name[:2].upper()}/{name}": blob for name, blob in BLOBS.items()},
+        "Video-Streaming/Network-Traces/Lumous5G/",
     ),
 )

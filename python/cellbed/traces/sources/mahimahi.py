@@ -7,10 +7,9 @@ from pathlib import Path
 
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.source import Checksum, Imported, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Imported, Recording, Source, git_files, named
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
-_TRACES = f"https://raw.githubusercontent.com/ravinet/mahimahi/{_COMMIT}/traces"
 _BLOBS = {
     "ATT-LTE-driving-2016.down": "f57f4396e4275669239a288e72e4a1ed8390a5d6",
     "ATT-LTE-driving-2016.up": "337710b61831358605e61bb61729f62452704e19",
@@ -86,13 +85,10 @@ MAHIMAHI = Source(
     ),
     checked="the repository's README, and 13 of the 16 files themselves",
     convert=_mahimahi,
-    remote=tuple(
-        RemoteFile(f"{_TRACES}/{name}", name, Checksum("git-blob", blob)) for name, blob in sorted(_BLOBS.items())
-    ),
+    remote=git_files("ravinet/mahimahi", _COMMIT, dict(sorted(_BLOBS.items())), "traces/"),
 )
 
 _THESIS = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"
-_KPN = f"https://raw.githubusercontent.com/atlarge-research/continuum/{_THESIS}/mahimahi/traces"
 _SETTINGS = {
     "KPN_5G": ("kpn-5g", "5g", None),
     "KPN_5G_low_band": ("kpn-5g-window", "5g", "window"),
@@ -153,10 +149,13 @@ KPN = Source(
         "on Google Drive according to the thesis, whose text does not have the link: get them from the authors and "
         "give the files, under their names, to --from."
     ),
-    remote=(
-        RemoteFile(
-            f"{_KPN}/KPN_5G.down", "KPN_5G.down", Checksum("git-blob", "2c65bb67f64e5852d4d497b1b6c9396c97b76f39")
-        ),
-        RemoteFile(f"{_KPN}/KPN_5G.up", "KPN_5G.up", Checksum("git-blob", "683824c8790ca6c108a6eef5d4540d045e736125")),
+    remote=git_files(
+        "atlarge-research/continuum",
+        _THESIS,
+        {
+            "KPN_5G.down": "2c65bb67f64e5852d4d497b1b6c9396c97b76f39",
+            "KPN_5G.up": "683824c8790ca6c108a6eef5d4540d045e736125",
+        },
+        "mahimahi/traces/",
     ),
 )

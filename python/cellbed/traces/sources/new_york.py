@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cellbed.traces.entry import About
 from cellbed.traces.series import Part
-from cellbed.traces.sources.source import Checksum, Imported, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Imported, Recording, Source, git_files, named
 
 _COMMIT_2018 = "6138081113601ab74d145931616384b0eb7a77b0"
 _BLOBS_2018 = {
@@ -83,14 +83,7 @@ NYC_2018 = Source(
         "of operator, day, device, or what 'cross' in the names is; the place is read from the names. Four uplinks of "
         "3G are empty files there and are not asked for."
     ),
-    remote=tuple(
-        RemoteFile(
-            f"https://raw.githubusercontent.com/Soheil-ab/Cellular-Traces-2018/{_COMMIT_2018}/{name}",
-            name,
-            Checksum("git-blob", blob),
-        )
-        for name, blob in _BLOBS_2018.items()
-    ),
+    remote=git_files("Soheil-ab/Cellular-Traces-2018", _COMMIT_2018, _BLOBS_2018),
 )
 
 _COMMIT_2019 = "ac6717b5f113bf899344e91ffc57e472daf29954"
@@ -169,12 +162,5 @@ NYC_2019 = Source(
         "uses each trace for the downlink, which is what is taken for its direction; there are no uplinks (the "
         "repository's wired48 is a constant rate and is left out)."
     ),
-    remote=tuple(
-        RemoteFile(
-            f"https://raw.githubusercontent.com/Soheil-ab/Cellular-Traces-NYC/{_COMMIT_2019}/{name}",
-            name,
-            Checksum("git-blob", blob),
-        )
-        for name, blob in _BLOBS_2019.items()
-    ),
+    remote=git_files("Soheil-ab/Cellular-Traces-NYC", _COMMIT_2019, _BLOBS_2019),
 )

@@ -14,7 +14,7 @@ from cellbed.traces.entry import About
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import Part
 from cellbed.traces.sources.series_files import put_rate
-from cellbed.traces.sources.source import Checksum, Recording, RemoteFile, Source, named
+from cellbed.traces.sources.source import Recording, Source, git_files, named
 from cellbed.traces.sources.unpack import plain_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _MOST_BYTES = 50_000_000
 _COMMIT = "886c73b1398457ba5f87faefe7a9ea3755e713f7"
-_RAW = f"https://raw.githubusercontent.com/NYU-METS/Main/{_COMMIT}"
+_REPOSITORY = "NYU-METS/Main"
 _SAMPLES = {
     "7Train1.csv": "e112738f11e66fea2f96b253fb9e391f8c34c8c2",
     "7Train2.csv": "3df1cf45ed1ba1a2dd8805451bdfc61f512be439",
@@ -142,14 +142,12 @@ NYU = Source(
     direction_unknown=True,
     usual=r"\.csv$",
     remote=(
-        *(
-            RemoteFile(f"{_RAW}/Sample_Traces/{name}", name, Checksum("git-blob", blob))
-            for name, blob in sorted(_SAMPLES.items())
-        ),
-        RemoteFile(
-            f"{_RAW}/Multivariate_Dataset/dataset.zip",
-            "dataset.zip",
-            Checksum("git-blob", "6df739c80929f57ca11c9fdd6dd16775e38fde12"),
+        *git_files(_REPOSITORY, _COMMIT, dict(sorted(_SAMPLES.items())), "Sample_Traces/"),
+        *git_files(
+            _REPOSITORY,
+            _COMMIT,
+            {"dataset.zip": "6df739c80929f57ca11c9fdd6dd16775e38fde12"},
+            "Multivariate_Dataset/",
         ),
     ),
 )

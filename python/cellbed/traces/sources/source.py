@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -42,6 +42,15 @@ class RemoteFile:
     address: str
     path: str
     checksum: Checksum | None = None
+
+
+def git_files(repository: str, commit: str, blobs: Mapping[str, str], folder: str = "") -> tuple[RemoteFile, ...]:
+    """Files of a commit of ``OWNER/NAME`` at GitHub. blobs: the names of their contents in Git, by path in the folder.
+
+    folder: of the repository, with a slash at its end; it is not in the paths that they get.
+    """
+    root = f"https://raw.githubusercontent.com/{repository}/{commit}/{folder}"
+    return tuple(RemoteFile(f"{root}{path}", path, Checksum("git-blob", blob)) for path, blob in blobs.items())
 
 
 @dataclass(frozen=True, slots=True)
