@@ -61,13 +61,18 @@ fn parsed(request: &str) -> PyResult<Request> {
 pub fn parquet_columns(
     py: Python<'_>,
     source: PathBuf,
-) -> PyResult<Vec<(String, &'static str, String)>> {
+) -> PyResult<Vec<(String, &'static str, &'static str)>> {
     py.detach(|| {
-        let columns = Stored::new(open(&source)?).map(|stored| stored.columns());
-        let columns = columns.map_err(|error| refused(&error, &source))?;
+        let stored = Stored::new(open(&source)?).map_err(|error| refused(&error, &source))?;
+        let columns = stored.columns().iter();
         Ok(columns
-            .into_iter()
-            .map(|column| (column.name, column.kind.name(), column.type_name))
+            .map(|column| {
+                (
+                    column.name.clone(),
+                    column.meaning.kind(),
+                    column.meaning.name(),
+                )
+            })
             .collect())
     })
 }

@@ -4,6 +4,7 @@
 //! A source is never trusted: what cannot be a recording is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
 
+mod arrow_spans;
 mod bursts;
 pub mod capture;
 pub mod columns;
@@ -18,6 +19,7 @@ mod request;
 mod series;
 mod series_rows;
 pub mod stored;
+mod stored_column;
 mod target;
 mod watched;
 
@@ -28,5 +30,6 @@ pub use parquet_table::parquet_table;
 pub use request::{Request, import};
 pub use series::{Content, Opportunity, Rate, RoundTrip, Row, Table, Written};
 pub use series_rows::{SeriesRows, series_rows};
+pub use stored_column::{ColumnRows, Meaning};
 pub use target::{Folder, Imported, Nowhere, Part, Target};
 pub use watched::Watched;

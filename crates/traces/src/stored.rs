@@ -4,151 +4,198 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
-use std::sync::Once;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Once};
 use std::thread;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, SchemaRef};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
-};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::ChunkReader;
+use parquet::file::serialized_reader::SerializedPageReader;
 
+use crate::arrow_spans;
 use crate::error::{ImportError, Result};
+use crate::stored_column::{ColumnRows, Meaning, Reader};
 
 /// Rows of a batch: few enough for a processor's cache.
 pub const BATCH: usize = 1 << 16;
 /// Batches that a thread is ahead of who takes them, at most: a row group of a million rows.
 const AHEAD: usize = 16;
 
-/// What a column's values are, as far as a series can be made of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Numbers.
-    Number,
-    /// Dates, times or spans, which have a unit of their own.
-    Moment,
-    /// Text.
-    Text,
-    /// Anything else.
-    Other,
-}
-
-impl Kind {
-    fn of(kind: &DataType) -> Self {
-        match kind {
-            DataType::Boolean | DataType::Decimal128(..) => Self::Number,
-            kind if kind.is_numeric() && !kind.is_decimal() => Self::Number,
-            kind if kind.is_temporal() => Self::Moment,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
-            _ => Self::Other,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Number => "number",
-            Self::Moment => "moment",
-            Self::Text => "text",
-            Self::Other => "other",
-        }
-    }
-}
-
-/// A column of a file.
+/// A column of a file, or several that lie in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// What it is called.
     pub name: String,
     /// What its values are.
-    pub kind: Kind,
-    /// Their type, in Arrow's words.
-    pub type_name: String,
+    pub meaning: Meaning,
+    /// Its number among those that hold no others; `None` where it holds others.
+    leaf: Option<usize>,
 }
 
 /// A Parquet file whose beginning and end are read.
 pub struct Stored<T> {
     source: T,
-    metadata: ArrowReaderMetadata,
+    metadata: Arc<ParquetMetaData>,
+    columns: Vec<Column>,
 }
 
 impl<T: ChunkReader + 'static> Stored<T> {
     /// Errors: [`ImportError::Damaged`] for what is none.
     pub fn new(source: T) -> Result<Self> {
-        let metadata =
-            guarded(|| ArrowReaderMetadata::load(&source, ArrowReaderOptions::default()))?;
-        Ok(Self { source, metadata })
+        let (metadata, columns) = guarded(|| {
+            let metadata = ParquetMetaDataReader::new().parse_and_finish(&source)?;
+            let columns = columns(&metadata);
+            Ok((Arc::new(metadata), columns))
+        })?;
+        Ok(Self {
+            source,
+            metadata,
+            columns,
+        })
     }
 
     /// Its columns, in order; what lies in them counts as one.
-    pub fn columns(&self) -> Vec<Column> {
-        let column = |field: &arrow_schema::FieldRef| Column {
-            name: field.name().clone(),
-            kind: Kind::of(field.data_type()),
-            type_name: field.data_type().to_string(),
-        };
-        self.schema().fields().iter().map(column).collect()
-    }
-
-    /// The same, as Arrow has it.
-    pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     /// How many rows it says it has.
     pub fn rows(&self) -> u64 {
-        let rows = self.metadata.metadata().file_metadata().num_rows();
-        u64::try_from(rows).unwrap_or(0)
+        u64::try_from(self.metadata.file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// The rows of some columns, given by their numbers from 0; a batch has them in the file's order, each once.
-    pub fn batches(self, columns: &[usize]) -> Result<Batches> {
-        let groups = (0..self.metadata.metadata().num_row_groups()).collect();
-        Batches::new(self.source, self.metadata, columns, groups)
+    /// The rows of some columns, given by their numbers from 0, in the order given.
+    ///
+    /// Errors: [`ImportError::Damaged`] for a column that others lie in.
+    pub fn batches(self, columns: &[usize]) -> Result<Batches<T>> {
+        let leaves = self.leaves(columns)?;
+        let groups = 0..self.metadata.num_row_groups();
+        Ok(Batches::new(self.source, self.metadata, leaves, groups))
     }
+
+    fn leaves(&self, columns: &[usize]) -> Result<Vec<Leaf>> {
+        let leaf = |index: &usize| {
+            let column = self.columns.get(*index)?;
+            Some((column.leaf?, column.meaning))
+        };
+        let leaves = columns.iter().map(leaf).collect::<Option<_>>();
+        leaves.ok_or_else(|| damaged("a column holds others"))
+    }
+}
+
+fn columns(metadata: &ParquetMetaData) -> Vec<Column> {
+    let schema = metadata.file_metadata().schema_descr();
+    let fields = schema.root_schema().get_fields().iter();
+    let mut columns: Vec<_> = fields
+        .map(|field| Column {
+            name: field.name().to_owned(),
+            meaning: Meaning::Other("lists or structures"),
+            leaf: None,
+        })
+        .collect();
+    for leaf in 0..schema.num_columns() {
+        if schema.get_column_root(leaf).is_primitive() {
+            let column = &mut columns[schema.get_column_root_idx(leaf)];
+            column.meaning = Meaning::of(&schema.column(leaf));
+            column.leaf = Some(leaf);
+        }
+    }
+    let notes = metadata.file_metadata().key_value_metadata();
+    let mut notes = notes.into_iter().flatten();
+    let note = notes.find(|note| note.key == arrow_spans::KEY);
+    if let Some(note) = note.and_then(|note| note.value.as_deref()) {
+        let spans = arrow_spans::spans(note, columns.len());
+        for (column, unit) in columns.iter_mut().zip(spans) {
+            if let (Meaning::Integer { signed: true }, Some(unit)) = (column.meaning, unit) {
+                column.meaning = Meaning::Span { unit };
+            }
+        }
+    }
+    columns
+}
+
+/// A column that holds no others: its number among those, and what its values are.
+type Leaf = (usize, Meaning);
+
+/// Columns of some rows, in the order in which they were asked for.
+pub struct Batch {
+    /// How many rows.
+    pub rows: usize,
+    /// A column each.
+    pub columns: Vec<ColumnRows>,
 }
 
 /// Rows, one batch after the other.
-pub struct Batches {
-    reader: Option<ParquetRecordBatchReader>,
+pub struct Batches<T> {
+    source: Arc<T>,
+    metadata: Arc<ParquetMetaData>,
+    leaves: Vec<Leaf>,
+    groups: Range<usize>,
+    readers: Vec<Reader>,
+    /// Rows of the group that are not read.
+    left: usize,
 }
 
-impl Batches {
-    fn new<T: ChunkReader + 'static>(
+impl<T: ChunkReader + 'static> Batches<T> {
+    fn new(
         source: T,
-        metadata: ArrowReaderMetadata,
-        columns: &[usize],
-        groups: Vec<usize>,
-    ) -> Result<Self> {
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
-        let reader = guarded(|| {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata)
-                .with_batch_size(BATCH)
-                .with_projection(mask)
-                .with_row_groups(groups)
-                .build()
-        })?;
-        Ok(Self {
-            reader: Some(reader),
-        })
+        metadata: Arc<ParquetMetaData>,
+        leaves: Vec<Leaf>,
+        groups: Range<usize>,
+    ) -> Self {
+        Self {
+            source: Arc::new(source),
+            metadata,
+            leaves,
+            groups,
+            readers: Vec::new(),
+            left: 0,
+        }
+    }
+
+    fn read(&mut self) -> std::result::Result<Option<Batch>, ParquetError> {
+        while self.left == 0 {
+            let Some(group) = self.groups.next() else {
+                return Ok(None);
+            };
+            self.open(group)?;
+        }
+        let rows = self.left.min(BATCH);
+        let columns = self.readers.iter_mut().map(|reader| reader.read(rows));
+        let columns = columns.collect::<std::result::Result<_, _>>()?;
+        self.left -= rows;
+        Ok(Some(Batch { rows, columns }))
+    }
+
+    fn open(&mut self, group: usize) -> std::result::Result<(), ParquetError> {
+        let group = self.metadata.row_group(group);
+        let rows = usize::try_from(group.num_rows())
+            .map_err(|_| ParquetError::General("a row group of less than no rows".into()))?;
+        self.readers.clear();
+        for (leaf, meaning) in &self.leaves {
+            let pages =
+                SerializedPageReader::new(self.source.clone(), group.column(*leaf), rows, None)?;
+            let column = group.schema_descr().column(*leaf);
+            self.readers
+                .push(Reader::new(column, *meaning, Box::new(pages)));
+        }
+        self.left = rows;
+        Ok(())
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<RecordBatch>;
+impl<T: ChunkReader + 'static> Iterator for Batches<T> {
+    type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let reader = self.reader.as_mut()?;
-        let next = guarded(|| reader.next().transpose().map_err(ParquetError::from)).transpose();
+        let next = guarded(|| self.read()).transpose();
         if !matches!(next, Some(Ok(_))) {
-            self.reader = None;
+            self.groups = 0..0;
+            self.left = 0;
         }
         next
     }
@@ -161,19 +208,20 @@ pub fn ahead(
     stored: Stored<File>,
     columns: &[usize],
     threads: usize,
-) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
-    let groups = stored.metadata.metadata().num_row_groups();
+) -> Result<Box<dyn Iterator<Item = Result<Batch>> + Send>> {
+    let groups = stored.metadata.num_row_groups();
     let threads = threads.min(groups);
     if threads < 2 {
         return Ok(Box::new(stored.batches(columns)?));
     }
+    let leaves = stored.leaves(columns)?;
     let mut shares = Vec::new();
     for first in 0..threads {
         let (sender, receiver) = sync_channel(AHEAD);
         let source = Share {
             file: path.to_owned(),
             metadata: stored.metadata.clone(),
-            columns: columns.to_vec(),
+            leaves: leaves.clone(),
         };
         thread::Builder::new()
             .name(format!("decode-{first}"))
@@ -196,12 +244,12 @@ pub fn ahead(
 /// What a thread reads.
 struct Share {
     file: std::path::PathBuf,
-    metadata: ArrowReaderMetadata,
-    columns: Vec<usize>,
+    metadata: Arc<ParquetMetaData>,
+    leaves: Vec<Leaf>,
 }
 
 /// A batch, or `None` at the end of a row group.
-type Sent = Result<Option<RecordBatch>>;
+type Sent = Result<Option<Batch>>;
 
 impl Share {
     fn send(
@@ -210,17 +258,16 @@ impl Share {
         to: &SyncSender<Sent>,
     ) -> std::result::Result<(), std::sync::mpsc::SendError<Sent>> {
         // A descriptor of its own: who shares one shares its position, too.
-        let batches = File::open(&self.file)
-            .map_err(ImportError::from)
-            .and_then(|file| Batches::new(file, self.metadata.clone(), &self.columns, vec![group]));
-        match batches {
-            Ok(batches) => {
-                for batch in batches {
+        match File::open(&self.file) {
+            Ok(file) => {
+                let group = group..group + 1;
+                let (metadata, leaves) = (self.metadata.clone(), self.leaves.clone());
+                for batch in Batches::new(file, metadata, leaves, group) {
                     to.send(batch.map(Some))?;
                 }
                 to.send(Ok(None))
             }
-            Err(error) => to.send(Err(error)),
+            Err(error) => to.send(Err(error.into())),
         }
     }
 }
@@ -233,7 +280,7 @@ struct InTurn {
 }
 
 impl Iterator for InTurn {
-    type Item = Result<RecordBatch>;
+    type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.group < self.groups {
