@@ -35,6 +35,7 @@ from cellbed.traces.generation.recorded import Recorded
 from cellbed.traces.generation.series import Generated, Written, write
 from cellbed.traces.generation.wander import Wander
 from cellbed.traces.series import Content, Part
+from in_process import completions
 
 SECOND = 1_000_000_000
 ARITHMETIC = [model for model in PRESETS if model not in (*study_moving.MODELS, *cellreplay.MODELS)]
@@ -400,10 +401,7 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     ],
 )
 def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
-    words = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
-    done = subprocess.run(begin, env=os.environ | words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert set(done.stdout.split()) == offered
+    assert completions(line, tmp_path) == offered
 
 
 def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from cellbed.packetlog.order import ENTERS, in_order
 from cellbed.packetlog.pcapng import write_pcapng
 from cellbed.packetlog.tables import COLUMNS, write_csv, write_parquet
 from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
+from in_process import cellbed
 from run_folder import Shape, make_run
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed (package tshark)")
@@ -210,11 +211,6 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     assert "my.up" in done.stderr
     assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
-
-
-def cellbed(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
 
 
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:

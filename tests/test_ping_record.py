@@ -21,6 +21,7 @@ from cellbed.pings.file import FileError, Header, RecordFile, name_of
 from cellbed.pings.schedule import Probes
 from cellbed.scenario import load
 from cellbed.testbed.plan import make_plan
+from in_process import cellbed
 from scenario_text import GOOD
 
 MS = 1_000_000
@@ -123,7 +124,7 @@ def test_what_cannot_be_asked_is_said_and_leaves_nothing(
     tmp_path: Path, words: tuple[str, ...], complaint: str
 ) -> None:
     folder = tmp_path / "pings"
-    done = subprocess.run(command(folder, *words), capture_output=True, text=True, timeout=60, check=False)
+    done = cellbed("ping-record", *words, "--out", folder)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
