@@ -51,7 +51,7 @@ with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
 
 @st.composite
 def records(draw: st.DrawFn) -> np.ndarray[Any, np.dtype[Any]]:
-    count = draw(st.integers(0, 40))
+    count = draw(st.integers(0, 20))
     small = st.integers(0, 50 * MS)
     rows = np.zeros(count, RECORD)
     for row in rows:
@@ -113,7 +113,7 @@ def test_csv_and_parquet_give_back_the_log(folder: Path, rows: np.ndarray[Any, A
             assert table[name].to_list() == column_of(rows, name), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=records())
 def test_events_come_in_order_and_none_is_missing(folder: Path, rows: np.ndarray[Any, Any]) -> None:
     log = write_log(folder / "packets.bin", rows)
@@ -353,7 +353,7 @@ def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
 
 
 @needs_tshark
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(rows=records())
 def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any]) -> None:
     log = write_log(folder / "packets.bin", rows)
