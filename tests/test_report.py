@@ -83,10 +83,13 @@ SHAPES = {
     "three endpoints": Shape(duration=10, rate=4, endpoints=3, outages=((4.0, 1.0),)),
     "few requests": Shape(duration=3, rate=1, outages=()),
 }
+LONG = ("losses", "three endpoints")
 
 
 @needs_assets
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHAPES]
+)
 def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: Any, tmp_path: Path, name: str) -> None:
     make_run(tmp_path / "run", SHAPES[name])
     collect(tmp_path / "run")
