@@ -45,7 +45,7 @@ def options(folder: Path, **changes: Any) -> Options:
         "applications": "round-trips,downloads",
         "methods": "saturation,cellreplay",
         "trials": 2,
-        "length": "30 s",
+        "length": "12 s",
         "seed": 1,
         "virtual": True,
         "record_virtually": False,
