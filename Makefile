@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 VENV := .venv/bin
 export PATH := $(CURDIR)/$(VENV):$(PATH)
+# Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-slow lint bench recorder clean
 

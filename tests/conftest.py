@@ -16,8 +16,9 @@ from shell_world import World, open_world
 # A loaded machine is no fault of what is tested.
 settings.register_profile("cellbed", deadline=None)
 settings.load_profile("cellbed")
-# A runner in the background may ignore it, and so would every program that a test interrupts.
+# A runner in the background may ignore them, and so would every program that a test interrupts or hangs up.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

@@ -5,8 +5,10 @@ acknowledgements and a retransmission timer. It writes the raw files that a run 
 can be tested on any machine; the simulation it returns knows the truth, so that a test can say what must come out.
 """
 
+import functools
 import heapq
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +51,7 @@ class Shape:
     same_port: bool = False
     loss: float = 0.0
     seed: int = 1
-    description: dict[str, Any] = field(default_factory=dict)
+    description: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 class Clock:
@@ -77,7 +79,8 @@ class Direction:
         self._opportunities, self._limit, self._delay = opportunities, limit, delay
         self._loss, self._random = loss, random
         self._left, self._at = 0, 0
-        self._queue: list[tuple[int, int]] = []
+        self._queue: deque[tuple[int, int]] = deque()
+        self._waiting = 0
         self.offered: list[int] = []
         self.log: list[tuple[int, int, int, int]] = []  # arrived, released, bytes, drop
 
@@ -89,8 +92,9 @@ class Direction:
         if self._opportunities is None:
             self.log.append((now, now, size, 0))
             return now, now + self._delay, 0
-        self._queue = [(time, length) for time, length in self._queue if time > now]
-        if sum(length for _, length in self._queue) + size > self._limit:
+        while self._queue and self._queue[0][0] <= now:
+            self._waiting -= self._queue.popleft()[1]
+        if self._waiting + size > self._limit:
             self.log.append((now, now, size, 1))
             return now, now, 1
         need = size
@@ -107,6 +111,7 @@ class Direction:
             self._left -= taken
             need -= taken
         self._queue.append((self._at, size))
+        self._waiting += size
         self.log.append((now, self._at, size, 0))
         return self._at, self._at + self._delay, 0
 
@@ -391,7 +396,7 @@ class Simulation:
 def make_run(path: Path, shape: Shape | None = None) -> Simulation:
     """Fill `path` with ``run.json`` and the raw files of a simulated run; returns the simulation."""
     shape = shape or Shape()
-    simulation = Simulation(shape)
+    simulation = _simulated(shape)
     raw = path / "raw"
     raw.mkdir(parents=True)
     _write_packets(raw / "packets.bin", simulation.network)
@@ -405,6 +410,12 @@ def make_run(path: Path, shape: Shape | None = None) -> Simulation:
     (path / "scenario.resolved.json").write_text(json.dumps(resolved, indent=1))
     (path / "environment.json").write_text(json.dumps(_ENVIRONMENT, indent=1))
     return simulation
+
+
+@functools.cache
+def _simulated(shape: Shape) -> Simulation:
+    """It takes a second for half a minute, many tests want the same, and a description has no part in it."""
+    return Simulation(shape)
 
 
 def status_of(request: Request, shape: Shape) -> str:
@@ -437,7 +448,7 @@ def _write_series(path: Path, simulation: Simulation) -> None:
         if direction._opportunities is None:
             table["capacity"] = series_format.UNLIMITED
         else:
-            offered = list(direction.offered)
+            offered = direction.offered
             while not offered or offered[-1] < end:
                 offered.append(next(direction._opportunities))
             table["capacity"] = np.histogram(offered, edges)[0] * 1500

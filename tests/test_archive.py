@@ -315,7 +315,7 @@ def test_a_rate_becomes_evenly_spaced_opportunities(tmp_path: Path) -> None:
     assert _text_of(tmp_path, Content.RATE, table, 21 * MS) == [1, 2, 3, 4, 5, 17, 19, 21]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 50 * MS), st.floats(0, 1e9)), min_size=1, max_size=20).filter(
         lambda steps: any(rate for _, rate in steps)
@@ -360,9 +360,9 @@ def test_of_several_that_give_one_name_at_once_one_wins(archive: Archive) -> Non
         except TraceError as error:
             print("already" if "already" in str(error) else error)
     """
-    started = [_start(script.replace("sys.argv[1]", str(number + 1))) for number in range(4)]
+    started = [_start(script.replace("sys.argv[1]", str(number + 1))) for number in range(3)]
     said = [process.communicate()[0].strip() for process in started]
-    assert sorted(said) == ["already"] * 3 + ["kept"]
+    assert sorted(said) == ["already"] * 2 + ["kept"]
     assert archive.entry("walk").parts["uplink"].rows == 1000 // (said.index("kept") + 1)
     assert list(archive.verify(["walk"])) == [("walk", [])]
 
@@ -371,14 +371,13 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
     change = """
         from contextlib import suppress
         archive = open_archive()
-        for turn in range(15):
+        for turn in range(8):
             add(archive, "own-NUMBER", every_ms=1 + turn, replace=True)
             with suppress(TraceError):
                 add(archive, "shared", every_ms=1 + turn, replace=True)
             with suppress(TraceError):
                 archive.remove("shared")
     """
-    archive.index()
     changing = [_start(change.replace("NUMBER", str(number))) for number in range(3)]
     seen = 0
     while any(process.poll() is None for process in changing):
@@ -476,6 +475,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES, max_size=5))
 def test_descriptions_are_read_as_pythons_own_reader_reads_them(said: dict[str, Any]) -> None:
     text = tomli_w.dumps(said)

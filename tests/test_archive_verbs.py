@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from archive_examples import add
 from cellbed.cli.main import app
 from cellbed.testbed.clean import clean
 from cellbed.traces import Archive, TraceError, open_archive, resolve
+from in_process import cellbed, completions
 
 
 def run(*words: str) -> Result:
@@ -125,30 +125,25 @@ def test_a_filter_that_cannot_be_is_refused_in_one_line(shared: Archive, words: 
     assert "\n" not in told
 
 
-def _command(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command as its users have it: errors become a line and an exit status."""
-    return subprocess.run([sys.executable, "-P", "-m", "cellbed", "traces", *words], capture_output=True, text=True)
-
-
 def test_a_damaged_entry_is_named_by_the_list_and_can_be_removed(stocked: Archive) -> None:
     path = stocked.folder / "car-1" / "entry.toml"
     path.write_text("half an ent")
-    done = _command("ls")
+    done = cellbed("traces", "ls")
     assert done.returncode == 0
     assert "car-2" in done.stdout
     assert "car-1" not in done.stdout
     assert f"{path}: not TOML" in done.stderr
     assert "`cellbed traces rm car-1`" in done.stderr
     assert run("rm", "car-1").stdout == "removed car-1\n"
-    assert _command("ls").stderr == ""
+    assert cellbed("traces", "ls").stderr == ""
 
 
 def test_removing_is_all_or_nothing(stocked: Archive) -> None:
-    done = _command("rm", "car-1", "cra-2")
+    done = cellbed("traces", "rm", "car-1", "cra-2")
     assert done.returncode == 2
     assert "did you mean 'car-2'?" in done.stderr
     assert stocked.has("car-1")
-    done = _command("rm", "lte-suburban")
+    done = cellbed("traces", "rm", "lte-suburban")
     assert "example of cellbed's own" in done.stderr
     assert json.loads(run("rm", "car-1", "car-2", "--json").stdout) == ["car-1", "car-2"]
     assert not stocked.has("car-1")
@@ -242,18 +237,11 @@ def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, off
     (tmp_path / "bus-walk").mkdir()
     for name in ("bus.png", "bus.up"):
         (tmp_path / name).touch()
-    environment = os.environ | {
-        "_CELLBED_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(line.count(" ")),
-    }
-    begin = [sys.executable, "-P", "-c", "from cellbed.cli.main import main; main()"]
-    done = subprocess.run(begin, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert set(done.stdout.split()) == offered
+    assert completions(line, tmp_path) == offered
 
 
 def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> None:
-    cellbed = f"{sys.executable} -m cellbed traces add"
+    adding = f"{sys.executable} -m cellbed traces add"
     trace = tmp_path / "walk"
     trace.write_bytes(b"1\n2\n3\n")
 
@@ -262,16 +250,16 @@ def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> N
 
     direction = "--direction uplink"
     for name, line in {
-        "one": f"{cellbed} <(cat {trace}) {direction} --name one",
-        "two": f"cat {trace} | {cellbed} - {direction} --name two",
-        "three": f"cat {trace} | {cellbed} /dev/stdin {direction} --name three",
+        "one": f"{adding} <(cat {trace}) {direction} --name one",
+        "two": f"cat {trace} | {adding} - {direction} --name two",
+        "three": f"cat {trace} | {adding} /dev/stdin {direction} --name three",
     }.items():
         done = shell(line)
         assert done.returncode == 0, done.stderr
         assert archive.entry(name).parts["uplink"].rows == 3
-    nameless = shell(f"cat {trace} | {cellbed} - {direction}")
+    nameless = shell(f"cat {trace} | {adding} - {direction}")
     assert (nameless.returncode, "--name" in nameless.stderr) == (2, True)
-    refused = shell(f"echo nothing | {cellbed} - --name four")
+    refused = shell(f"echo nothing | {adding} - --name four")
     assert refused.returncode == 2
     assert "standard input: " in refused.stderr
     assert "/stdin" not in refused.stderr

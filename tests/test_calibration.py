@@ -17,6 +17,7 @@ from cellbed.calibration.page import write
 from cellbed.calibration.radio import calibrate_radio
 from cellbed.calibration.table import rows
 from emulator_process import EDGE
+from in_process import cellbed
 from test_recorder import network, secret, serving
 
 __all__ = ["secret"]
@@ -102,25 +103,21 @@ def test_half_a_calibration_can_be_shown(lowband: Calibration, tmp_path: Path) -
     assert write(tmp_path / "half", "half", half).exists()
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CALIBRATE, *arguments], capture_output=True, text=True, timeout=120)
-
-
 def test_the_command_shows_a_profile(lowband: Calibration, tmp_path: Path) -> None:
-    shown = run("--virtual", "lowband-good", "--out", str(tmp_path / "out"))
+    shown = cellbed("calibrate", "--virtual", "lowband-good", "--out", str(tmp_path / "out"))
     assert shown.returncode == 0, shown.stderr
     assert "train (U, D), packets" in shown.stdout
     assert (tmp_path / "out" / "calibration.html").exists()
-    printed = run("--virtual", "lowband-good", "--json")
+    printed = cellbed("calibrate", "--virtual", "lowband-good", "--json")
     assert parse(printed.stdout) == lowband
 
 
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
-    unknown = run("--virtual", "lowband-god")
+    unknown = cellbed("calibrate", "--virtual", "lowband-god")
     assert unknown.returncode == 2
     assert "did you mean 'lowband-good'?" in unknown.stderr
-    assert run().returncode == 2
-    unreadable = run("192.0.2.1:7700", "--secret", str(tmp_path / "none"))
+    assert cellbed("calibrate").returncode == 2
+    unreadable = cellbed("calibrate", "192.0.2.1:7700", "--secret", str(tmp_path / "none"))
     assert unreadable.returncode == 2
     assert str(tmp_path / "none") in unreadable.stderr
     assert "Traceback" not in unreadable.stderr

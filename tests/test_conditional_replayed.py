@@ -22,6 +22,7 @@ from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.prove_links import prove_links
+from in_process import cellbed
 from recording_examples import MS, SECOND, calibrated, pair, walk
 
 ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
@@ -191,10 +192,7 @@ def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None
             assert (before, option) == (["host:7700"], "--plan")
             assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
     for words in (["--for", "magic"], ["--for"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "cellbed", "record", "host:7700", *words],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = cellbed("record", "host:7700", *words)
         assert (done.returncode, "no method of replay" in done.stderr) == (2, True)
     told = subprocess.run(
         [sys.executable, "-m", "cellbed", "record", "--help"], capture_output=True, text=True, check=False

@@ -16,6 +16,7 @@ from cellbed.doctor import Check, can_run, changes, examine, hardware, kernel, l
 from cellbed.doctor.granting import grant_to
 from cellbed.doctor.machine import Machine
 from cellbed.doctor.show import show
+from in_process import cellbed
 
 USER = 42420
 VERSION_1 = "".join(
@@ -64,8 +65,7 @@ def test_in_a_pipe_each_check_is_a_plain_line() -> None:
 
 
 def test_the_command_answers_in_json_and_by_its_exit_status() -> None:
-    command = [sys.executable, "-c", "from cellbed.cli.main import main; main()", "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cellbed("doctor", "--json")
     checks = json.loads(done.stdout)
     assert {"name", "status", "found", "remedy"} == set(checks[0])
     assert done.returncode == (1 if any(check["status"] == "missing" for check in checks) else 0)

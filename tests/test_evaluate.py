@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ def options(folder: Path, **changes: Any) -> Options:
         "applications": "round-trips,downloads",
         "methods": "saturation,cellreplay",
         "trials": 2,
-        "length": "30 s",
+        "length": "12 s",
         "seed": 1,
         "virtual": True,
         "record_virtually": False,
@@ -81,9 +83,26 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
     assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
 
 
-def test_an_evaluation_that_was_killed_goes_on_and_ends_alike(tmp_path: Path) -> None:
-    folder = tmp_path / "results"
-    whole = evaluate(folder, applications="round-trips")
+@dataclass(frozen=True)
+class Evaluated:
+    """An evaluation of round trips that has ended. table: what it printed."""
+
+    folder: Path
+    table: dict[str, Any]
+
+    def copied(self, folder: Path) -> Path:
+        return shutil.copytree(self.folder, folder)
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+    """Shared by those that only look, or change a copy."""
+    folder = tmp_path_factory.mktemp("evaluated") / "results"
+    return Evaluated(folder, evaluate(folder, applications="round-trips"))
+
+
+def test_an_evaluation_that_was_killed_goes_on_and_ends_alike(evaluated: Evaluated, tmp_path: Path) -> None:
+    folder, whole = evaluated.copied(tmp_path / "results"), evaluated.table
     lines = (folder / SAMPLES).read_bytes().splitlines(keepends=True)
     (folder / SAMPLES).write_bytes(b"".join(lines[:3]) + lines[3][:20])
     again = evaluate(folder, applications="round-trips")
@@ -94,9 +113,8 @@ def test_an_evaluation_that_was_killed_goes_on_and_ends_alike(tmp_path: Path) ->
     assert (folder / SAMPLES).read_bytes().startswith(b"".join(lines[:3]))
 
 
-def test_steps_side_by_side_come_to_the_same_table(tmp_path: Path) -> None:
-    alone = evaluate(tmp_path / "alone", applications="round-trips")
-    assert evaluate(tmp_path / "together", applications="round-trips", jobs=2) == alone
+def test_steps_side_by_side_come_to_the_same_table(evaluated: Evaluated, tmp_path: Path) -> None:
+    assert evaluate(tmp_path / "together", applications="round-trips", jobs=2) == evaluated.table
 
 
 def test_an_evaluation_stops_when_its_budget_is_spent_and_goes_on_another_time(
@@ -116,9 +134,10 @@ def test_every_application_runs_in_virtual_time(tmp_path: Path) -> None:
     assert {"train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"} <= measures
 
 
-def test_the_table_on_a_terminal_names_what_was_missed(tmp_path: Path) -> None:
+def test_the_table_on_a_terminal_names_what_was_missed(evaluated: Evaluated, tmp_path: Path) -> None:
     output = io.StringIO()
-    assert run(options(tmp_path / "results", applications="round-trips", as_json=False), output) == 0
+    folder = evaluated.copied(tmp_path / "results")
+    assert run(options(folder, applications="round-trips", as_json=False), output) == 0
     text = output.getvalue()
     assert "saturation" in text
     assert "lowband-good, p95" in text

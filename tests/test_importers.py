@@ -415,9 +415,10 @@ def test_a_parquet_file_of_any_types_and_compressor_is_read(
         "times": table.with_columns(pl.col("time_ms").cast(pl.Float64)),
         "dates": table.with_columns(pl.col("time_ms").cast(pl.Datetime("ms"))),
     }
-    for name, kind in kinds.items():
+    # What compresses knows nothing of types: all of these come with one of them.
+    for name in kinds if compression == "zstd" else ["small"]:
         path = tmp_path / f"{name}.parquet"
-        kind.write_parquet(path, compression=compression, row_group_size=60_000)
+        kinds[name].write_parquet(path, compression=compression, row_group_size=60_000)
         own = written(Draft(_new(tmp_path / name), draft.about), path)
         assert rows(own.parts["downlink"])[199_999] == (199_999 * MS, 99e6), name
         assert rows(own.parts["round-trip"])[100_001] == (100_001 * MS, 1 * MS), name

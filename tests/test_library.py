@@ -49,7 +49,7 @@ PACKETS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(RATES, QUEUES, DELAYS, LOSSES, PACKETS, st.integers(1, 40))
 def test_packets_are_conserved_in_order_and_never_early_however_they_are_fed(
     rate: str, queue: str, delay: str, loss: str, packets: list[tuple[int, int, int, int]], portion: int

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import in_process
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
@@ -24,7 +25,7 @@ from cellbed.testbed.state import Record
 MS = 1_000_000
 SCENARIO = """
 name = "changing"
-duration = "4 s"
+duration = "3 s"
 [nodes.endpoint]
 cpus = 1.0
 memory = "512 MiB"
@@ -49,15 +50,14 @@ drain = "1 s"
 """
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """A registry of its own: what others run on this machine is not seen."""
+def registry_in(folder: Path) -> dict[str, str]:
+    """Variables for a registry of one's own: what others run on this machine is not seen."""
     (folder / "runtime").mkdir(exist_ok=True)
-    return {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
+    return {"XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
 
 
 def cellbed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(folder), timeout=60, check=False)
+    return in_process.cellbed(*arguments, env=registry_in(folder))
 
 
 def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
@@ -67,7 +67,7 @@ def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(folder),
+        env=os.environ | registry_in(folder),
     )
 
 
@@ -226,9 +226,8 @@ def test_the_link_of_a_shell_changes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, value in environment(tmp_path).items():
-        if name.startswith("XDG_"):
-            monkeypatch.setenv(name, value)
+    for name, value in registry_in(tmp_path).items():
+        monkeypatch.setenv(name, value)
     return tmp_path
 
 

@@ -295,8 +295,8 @@ def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
-    make_run(tmp_path / "fast", Shape(duration=20, outages=(), uplink=12))
-    make_run(tmp_path / "slow", Shape(duration=20, outages=(), uplink=6, seed=2))
+    make_run(tmp_path / "fast", Shape(duration=12, outages=(), uplink=12))
+    make_run(tmp_path / "slow", Shape(duration=12, outages=(), uplink=6, seed=2))
     comparison = compare([tmp_path / "fast", tmp_path / "slow"])
     median, p90, p99 = comparison.differences
     assert median.value is not None

@@ -18,6 +18,7 @@ import pytest
 
 from cellbed.traces import Archive
 from cellbed.whole_files import write_whole
+from in_process import cellbed
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -62,7 +63,8 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def cellbed(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def started(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command as a process."""
     command = [sys.executable, "-m", "cellbed", *words]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
 
@@ -70,42 +72,42 @@ def cellbed(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [["ls", "--json"], ["ls"], ["show", "lte-suburban"]])
 def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = cellbed("traces", *words, stdout=full)
+        done = started("traces", *words, stdout=full)
     assert done.returncode == 1
     assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
 
 
 def test_standard_output_may_be_closed(archive: Archive) -> None:
-    done = cellbed("traces", "ls", preexec_fn=lambda: os.close(1))
+    done = started("traces", "ls", preexec_fn=lambda: os.close(1))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_gallery_of_what_is_not_there_is_refused(archive: Archive, tmp_path: Path) -> None:
-    done = cellbed("traces", "gallery", "lte-suburbn", "-o", str(tmp_path / "a.html"), stdout=subprocess.PIPE)
+    done = cellbed("traces", "gallery", "lte-suburbn", "-o", str(tmp_path / "a.html"))
     assert done.returncode == 2
     assert "did you mean 'lte-suburban'?" in done.stderr
     assert not (tmp_path / "a.html").exists()
 
 
 def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
-    assert "did you mean 'lte-suburban'" in cellbed("traces", "show", "LTE-Suburban", stdout=subprocess.PIPE).stderr
+    assert "did you mean 'lte-suburban'" in cellbed("traces", "show", "LTE-Suburban").stderr
 
 
 def test_defaults_are_told_plainly() -> None:
-    told = cellbed("traces", "plot", "--help", stdout=subprocess.PIPE).stdout
+    told = cellbed("traces", "plot", "--help").stdout
     assert "[default: 300 ms]" in " ".join(told.split())
 
 
 def test_an_emptied_description_is_named_so(archive: Archive) -> None:
     (archive.folder / "gone").mkdir()
     (archive.folder / "gone" / "entry.toml").touch()
-    said = cellbed("traces", "show", "gone", stdout=subprocess.PIPE).stderr
+    said = cellbed("traces", "show", "gone").stderr
     assert "entry.toml: says no 'name': it is empty or cut short" in said
 
 
 def test_exported_traces_come_with_the_command_that_replays_them(archive: Archive, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out), stdout=subprocess.PIPE)
+    cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out))
     assert "mm-link lte-suburban.up lte-suburban.down -- COMMAND" in (out / "README").read_text()
 
 
@@ -137,7 +139,7 @@ def test_waiting_for_a_pipe_ends_with_an_interruption(archive: Archive, tmp_path
 
 def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) -> None:
     wander = ["--downlink-low", "100 Mbit/s", "--downlink-high", "900 Mbit/s", "--duration", "120 s"]
-    made = cellbed("traces", "generate", "wander", *wander, "--name", "long", stdout=subprocess.PIPE)
+    made = cellbed("traces", "generate", "wander", *wander, "--name", "long")
     assert made.returncode == 0, made.stderr
     out = tmp_path / "out"
     words = ["traces", "export", "long", "--format", "mahimahi", "-o", str(out / "long")]
@@ -162,7 +164,7 @@ def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path
         folder.mkdir()
         (folder / "lte-suburban.up").write_text("1\n")
     words = ["traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(tmp_path / "lte")]
-    assert cellbed(*words, stdout=subprocess.PIPE).returncode == 0
+    assert cellbed(*words).returncode == 0
     assert {path.name for path in tmp_path.iterdir()} >= {"lte", ".lte.mine"}
     assert not left.exists()
 
@@ -171,14 +173,14 @@ def test_what_a_killed_fetch_left_is_cleaned(archive: Archive, tmp_path: Path) -
     left = tmp_path / "cache" / "cellbed" / "downloads" / ".unfinished-0123456789abcdef"
     left.mkdir(parents=True)
     (left.parent / "cork-5g").mkdir()
-    assert f"removed {left}, which was never finished" in cellbed("clean", stdout=subprocess.PIPE).stdout
+    assert f"removed {left}, which was never finished" in cellbed("clean").stdout
     assert [path.name for path in left.parent.iterdir() if path.name[0] != "."] == ["cork-5g"]
     assert not left.exists()
 
 
 def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "rtt.csv").write_text("time_s,rtt_ms\n" + "".join(f"{second},20\n" for second in range(30)))
-    added = cellbed("traces", "add", str(tmp_path / "rtt.csv"), stdout=subprocess.PIPE)
+    added = cellbed("traces", "add", str(tmp_path / "rtt.csv"))
     assert added.returncode == 0, added.stderr
-    said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x", stdout=subprocess.PIPE).stderr
+    said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x").stderr
     assert "'rtt' has neither uplink nor downlink" in said

@@ -28,6 +28,7 @@ from cellbed.packetlog.order import ENTERS, in_order
 from cellbed.packetlog.pcapng import write_pcapng
 from cellbed.packetlog.tables import COLUMNS, write_csv, write_parquet
 from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
+from in_process import cellbed
 from run_folder import Shape, make_run
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed (package tshark)")
@@ -50,7 +51,7 @@ with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
 
 @st.composite
 def records(draw: st.DrawFn) -> np.ndarray[Any, np.dtype[Any]]:
-    count = draw(st.integers(0, 40))
+    count = draw(st.integers(0, 20))
     small = st.integers(0, 50 * MS)
     rows = np.zeros(count, RECORD)
     for row in rows:
@@ -112,7 +113,7 @@ def test_csv_and_parquet_give_back_the_log(folder: Path, rows: np.ndarray[Any, A
             assert table[name].to_list() == column_of(rows, name), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=records())
 def test_events_come_in_order_and_none_is_missing(folder: Path, rows: np.ndarray[Any, Any]) -> None:
     log = write_log(folder / "packets.bin", rows)
@@ -210,11 +211,6 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     assert "my.up" in done.stderr
     assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
-
-
-def cellbed(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
 
 
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
@@ -357,7 +353,7 @@ def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
 
 
 @needs_tshark
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(rows=records())
 def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any]) -> None:
     log = write_log(folder / "packets.bin", rows)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 from cellbed.scenario import parse
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
+from in_process import cellbed
 from link_examples import EXAMPLES, read, write_recordings
 from scenario_text import GOOD
 
@@ -141,9 +139,7 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
     path.write_text(GOOD + CHANGE + 'at = "10 s"\nup = "2 Mbit/s"\nqueue = { kind = "codel" }\n')
 
     def dry(*more: str) -> str:
-        command = [sys.executable, "-P", "-m", "cellbed", "run", str(path), "--dry-run", *more]
-        wide = {**os.environ, "COLUMNS": "300"}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
+        return cellbed("run", path, "--dry-run", *more, env={"COLUMNS": "300"}).stdout
 
     assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
     changes = json.loads(dry("--json"))["directions"][0]["changes"]

@@ -73,7 +73,6 @@ def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
     ("real", "wrong"),
     [
         ({"up": "11 Mbit/s"}, "mobile-0.uplink rate"),
-        ({"up": "lte-suburban.up"}, "mobile-0.uplink rate"),
         ({"up": "unlimited"}, "mobile-0.uplink rate"),
         ({"delay": "14 ms"}, "mobile-0.uplink delay"),
         ({"delay": "7 ms"}, "mobile-0.downlink delay"),

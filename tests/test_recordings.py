@@ -18,6 +18,7 @@ from cellbed.recordings import RecordingError, TrainPlan, read_recording, write_
 from cellbed.recordings.description import Description, json_schema
 from cellbed.recordings.recording import FILES
 from cellbed.recordings.virtual import record_virtually
+from in_process import cellbed
 from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk
 
 LIGHT = "light-uplink.parquet"
@@ -65,8 +66,7 @@ def test_the_schema_describes_what_is_written(folder: Path) -> None:
     told = json.loads((folder / "recording.json").read_text())
     assert list(validator.iter_errors(told)) == []
     assert not validator.is_valid(told | {"duration_ns": "long"})
-    command = [sys.executable, "-m", "cellbed", "schema", "recording"]
-    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == json_schema()
+    assert json.loads(cellbed("schema", "recording").stdout) == json_schema()
 
 
 def _json(**changes: Any) -> Any:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import doctest
-import io
 import json
 import resource
 import shlex
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import in_process
 from cellbed import Link
-from cellbed.cli.main import main
 from cellbed.mahimahi import cellular
 from cellbed.recordings import RecordingError, read_recording, write_recording
 from cellbed.recordings.cellreplay import derive
@@ -42,16 +40,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def cellbed(*words: str | Path, status: int = 0) -> str:
-    """What the command prints, of one that fails what it says; in this process, which saves time."""
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["cellbed", *map(str, words)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = before
-    assert ended.value.code == status, err.getvalue()
-    return out.getvalue() if status == 0 else err.getvalue()
+    """What the command prints, of one that fails what it says."""
+    done = in_process.cellbed(*words)
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
 
 
 def test_mahimahi_traces_have_the_rate_and_the_delay(folder: Path, tmp_path: Path) -> None:

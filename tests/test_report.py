@@ -83,10 +83,13 @@ SHAPES = {
     "three endpoints": Shape(duration=10, rate=4, endpoints=3, outages=((4.0, 1.0),)),
     "few requests": Shape(duration=3, rate=1, outages=()),
 }
+LONG = ("losses", "three endpoints")
 
 
 @needs_assets
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHAPES]
+)
 def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: Any, tmp_path: Path, name: str) -> None:
     make_run(tmp_path / "run", SHAPES[name])
     collect(tmp_path / "run")
@@ -124,7 +127,7 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: An
 
 @needs_assets
 def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) -> None:
-    make_run(tmp_path / "run", Shape(duration=20, outages=((8.0, 1.0),)))
+    make_run(tmp_path / "run", Shape(duration=10, outages=((4.0, 1.0),)))
     collect(tmp_path / "run")
     page = Page(browser, html.write(tmp_path / "run"))
     page.page.locator("#charts .u-over").first.scroll_into_view_if_needed()
@@ -270,15 +273,15 @@ def test_the_page_says_what_its_data_are_where_one_looks(browser: Any, tmp_path:
 @needs_assets
 def test_bars_say_what_they_are_the_mean_of_and_which_outage_they_met(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=60, rate=7, outages=((20.0, 2.0),)))
+    make_run(run, Shape(duration=60, rate=7))
     summary = collect(run)
     p99 = summary.decompositions[2]
     page = Page(browser, html.write(run))
     bar = page.page.inner_text("#bar-2")
     assert f"Around the P99: mean of {p99.requests} requests" in bar
-    assert "during the uplink outage of 2.00 s at 20.0 s." in bar
+    assert "during the uplink outage of 2.00 s at 30.0 s." in bar
     assert "outage" not in page.page.inner_text("#bar-0")
-    assert "during the uplink outage of 2.00 s at 20.0 s." in printed(run)
+    assert "during the uplink outage of 2.00 s at 30.0 s." in printed(run)
 
 
 def decomposition(requests: int, outages: UnderWay | None) -> Decomposition:
@@ -428,7 +431,7 @@ def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
 
 def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "a-folder-with-a-rather-long-name-as-they-come-with-dates-20261121-025434"
-    make_run(tmp_path / name, Shape(duration=8))
+    make_run(tmp_path / name, Shape(duration=8, outages=()))
     collect(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

@@ -15,6 +15,7 @@ import pytest
 from cellbed.testbed import cgroups
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.state import RUN_VARIABLE, records
+from in_process import cellbed
 
 SCENARIO = """
 name = "{name}"
@@ -73,8 +74,8 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
 
 
-def run(*arguments: object, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 def only_folder(parent: Path) -> Path:
@@ -110,7 +111,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
 
 
 def test_dry_run_prints_nodes_links_and_limits_and_makes_nothing(tmp_path: Path) -> None:
-    outcome = run("run", write_scenario(tmp_path), "--dry-run", "--out", tmp_path / "runs")
+    outcome = cellbed("run", write_scenario(tmp_path), "--dry-run", "--out", tmp_path / "runs")
     assert outcome.returncode == 0
     for text in ("endpoint-0", "edge-0", "mobile-0.uplink", "lte-suburban.up", "1 GiB", "1 MB", "5 ms"):
         assert text in outcome.stdout
@@ -165,13 +166,15 @@ def test_one_seed_gives_one_schedule(finished: tuple[Path, subprocess.CompletedP
         rows = []
         for path in (folder / "raw").glob("*.requests.jsonl"):
             rows += [json.loads(line) for line in path.read_text().splitlines()]
-        return sorted((row["endpoint"], row["intended_ns"] - zero) for row in rows if "request" in row)
+        due = [(row["endpoint"], row["intended_ns"] - zero) for row in rows if "request" in row]
+        return sorted(each for each in due if each[1] < 1_000_000_000)
 
-    outcome = run("run", write_scenario(tmp_path, count=2), "--out", tmp_path / "runs")
+    # A schedule does not know when it will be cut off.
+    outcome = run("run", write_scenario(tmp_path, count=2, duration="1 s"), "--out", tmp_path / "runs")
     assert outcome.returncode == 0, outcome.stderr
     first, second = schedule(finished[0]), schedule(only_folder(tmp_path / "runs"))
     assert first == second
-    assert first
+    assert {endpoint for endpoint, _ in first} == {"endpoint-0", "endpoint-1"}
 
 
 def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
@@ -196,7 +199,11 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
     assert not groups_of(identifier)
 
 
-@pytest.mark.parametrize("phase", ["preparing", "bringing up", "measuring", "starting", "running for"])
+@pytest.mark.parametrize(
+    "phase",
+    [*(pytest.param(phase, marks=pytest.mark.slow) for phase in ("preparing", "measuring", "starting")),
+     "bringing up", "running for"],
+)  # fmt: skip
 def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) -> None:
     process = subprocess.Popen(
         command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
@@ -209,7 +216,7 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
         time.sleep(1.0)
     process.kill()
     process.wait()
-    assert run("clean").returncode == 0
+    assert cellbed("clean").returncode == 0
     assert not processes_of(identifier)
     assert not groups_of(identifier)
     assert identifier not in {record.identifier for record in records()}
@@ -218,7 +225,7 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
     if phase == "running for":
         folder = only_folder(tmp_path / "runs")
         assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
-        rebuilt = run("report", folder)
+        rebuilt = cellbed("report", folder, "--open", "no")
         assert rebuilt.returncode == 0, rebuilt.stderr
         assert (folder / "report.html").exists()
 
@@ -270,7 +277,7 @@ def test_bad_input_is_answered_before_anything_is_made(
     trace.write_text("1\n2\nx\n")
     scenario = write_scenario(tmp_path)
     scenario.write_text(scenario.read_text().replace(line, replacement.format(trace=trace)))
-    outcome = run("run", scenario, "--out", tmp_path / "runs")
+    outcome = cellbed("run", scenario, "--out", tmp_path / "runs")
     assert outcome.returncode == 2
     assert "Traceback" not in outcome.stderr
     for word in words:

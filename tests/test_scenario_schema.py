@@ -1,8 +1,6 @@
 """The published JSON Schema accepts what the reader accepts, as a user writes it, and refuses what is wrong."""
 
 import json
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from cellbed.traces import ARCHIVE, resolve
 from cellbed.traces.generation.examples import MODELS
 from cellbed.traces.summary import summarise
 from cellbed.units import DURATION
+from in_process import cellbed
 from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[1]
@@ -75,10 +74,7 @@ def test_defaults_and_examples_in_the_schema_are_valid_by_it(validator: Any) -> 
 
 
 def test_command_prints_the_schema() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from cellbed.cli.schema import schema; schema()"], capture_output=True, check=True
-    )
-    assert json.loads(done.stdout) == json_schema()
+    assert json.loads(cellbed("schema").stdout) == json_schema()
 
 
 def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:

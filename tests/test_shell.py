@@ -57,6 +57,11 @@ print(time.monotonic() - begin)
 """
 
 
+def in_turn(*commands: list[str]) -> list[str]:
+    """Commands one after the other, as one; the first that fails is the last."""
+    return ["sh", "-ec", "\n".join(map(shlex.join, commands))]
+
+
 def wait_for_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -68,22 +73,21 @@ def wait_for_line(process: subprocess.Popen[str]) -> str:
 
 @BOTH_USERS
 @pytest.mark.parametrize("nested", [False, True], ids=["one", "nested"])
-@pytest.mark.parametrize("address", [INTERNET, INTERNET_IPV6])
-def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, address: str, nested: bool) -> None:
+def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, nested: bool) -> None:
     if user and shutil.which("pasta") is None:
         pytest.skip("needs pasta")
     inner = [*cellbed("shell"), "--delay", "1", "--"] if nested else []
-    command = [*inner, *python(ASK, address, "7")]
+    command = [*inner, *in_turn(python(ASK, INTERNET, "7"), python(ASK, INTERNET_IPV6, "7"))]
     done = world.shell("--up", "50 Mbit/s", "--down", "50 Mbit/s", "--", *command, user=user)
     assert done.returncode == 0, done.stderr
     # The internet sees the host's address, not the shell's.
-    assert done.stdout.strip() in (f"::ffff:{HOST}", f"{INTERNET_IPV6[:-1]}2")
+    assert done.stdout.split() == [f"::ffff:{HOST}", f"{INTERNET_IPV6[:-1]}2"]
     assert done.stderr == ""
 
 
 @BOTH_USERS
 def test_the_exit_status_is_that_of_the_program(world: World, user: int) -> None:
-    for script, status in (("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)):
+    for script, status in (("exit 7", 7), ("kill -TERM $$", 143)):
         assert world.shell("--offline", "--", "sh", "-c", script, user=user).returncode == status, script
 
 
@@ -273,9 +277,9 @@ def test_names_resolve_where_the_resolver_listens_on_loopback(world: World, user
     world.serve(NAME_SERVER, "127.0.0.53")
     world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
     outer = [*cellbed("shell"), "--delay", "1", "--"] if nested else []
-    for source in (RESOLVE, RESOLVE_OVER_TCP):
-        done = world.shell("--delay", "1", "--", *outer, *python(source, "edge.test"), user=user)
-        assert done.stdout == "203.0.113.7\n", done.stderr
+    both = in_turn(python(RESOLVE, "edge.test"), python(RESOLVE_OVER_TCP))
+    done = world.shell("--delay", "1", "--", *outer, *both, user=user)
+    assert done.stdout == "203.0.113.7\n" * 2, done.stderr
     assert world.run(["cat", "/etc/resolv.conf"]).stdout.startswith("nameserver 127.0.0.53")
 
 

@@ -32,6 +32,7 @@ from cellbed.traces.sources.download import Patience
 from cellbed.traces.sources.reading import reading
 from cellbed.traces.sources.source import Checksum, Listing, RemoteFile
 from file_server import FileServer, file_server
+from in_process import cellbed
 
 CELLBED = Path(os.environ.get("VIRTUAL_ENV", Path(__file__).parents[1] / ".venv")) / "bin" / "cellbed"
 RECORDED = os.environ.get("CELLBED_RECORDED_TRACES")
@@ -467,7 +468,7 @@ def test_malformed_files_are_refused_in_one_line(name: str, damage: Damage, arch
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([CELLBED, "traces", "fetch", *arguments], capture_output=True, text=True, timeout=120)
+    return cellbed("traces", "fetch", *arguments)
 
 
 def test_the_command_lists_what_there_is() -> None:

@@ -449,7 +449,7 @@ def test_the_documentation_has_every_figure_as_it_is() -> None:
         assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8), st.data())
 def test_whatever_is_in_a_file_is_figures_or_one_line(changes: list[tuple[float, int]], data: st.DataObject) -> None:
     import tempfile

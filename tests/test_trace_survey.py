@@ -100,6 +100,7 @@ def test_an_entry_that_was_replaced_meanwhile_keeps_what_is_its_own(archive: Arc
     assert archive.entry("walk") == new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signals) -> None:
     names = [f"walk-{number:02}" for number in range(12)]

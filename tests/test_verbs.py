@@ -1,9 +1,8 @@
 """The command line answers a verb that does not exist by the one that was meant."""
 
-import subprocess
-import sys
-
 import pytest
+
+from in_process import cellbed
 
 
 @pytest.mark.parametrize(
@@ -17,7 +16,6 @@ import pytest
     ],
 )
 def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str], answer: str) -> None:
-    command = [sys.executable, "-c", "from cellbed.cli.main import main; main()", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cellbed(*words)
     assert done.returncode == 2
     assert answer in done.stderr

@@ -1,0 +1,45 @@
+"""The command line in this process: what it prints, and its exit status, are those that its users have.
+
+A process of its own costs half a second. It is for what only a process has: signals, pipes, terminals, imports.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from cellbed.cli.main import main
+
+
+def cellbed(*words: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+    """Run `cellbed` with these words, in this folder, with these variables beside those there are."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["cellbed", *map(str, words)])
+        # The command looks out for its first import of Polars, each time anew.
+        patch.setattr(sys, "meta_path", [*sys.meta_path])
+        patch.chdir(cwd or Path())
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    status = ended.value.code or 0
+    assert isinstance(status, int)
+    return CompletedProcess(sys.argv, status, _text(out), _text(err))
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+def completions(line: str, cwd: Path) -> set[str]:
+    """What a shell in this folder offers for the last word of `line`."""
+    asked = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    return set(cellbed(cwd=cwd, env=asked).stdout.split())
