@@ -261,6 +261,25 @@ def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
     assert not groups_of(identifier)
 
 
+def test_control_groups_of_runs_that_are_recorded_elsewhere_are_left_while_they_may_be_starting() -> None:
+    try:
+        _, bases = cgroups.locate()
+        groups = [base / f"run-{age}-without-a-record" for base in set(bases.values()) for age in ("new", "old")]
+        for group in groups:
+            group.mkdir()
+    except (LimitsError, OSError) as error:
+        pytest.skip(f"control groups cannot be made here: {error}")
+    try:
+        for group in groups:
+            if group.name.startswith("run-old"):
+                os.utime(group, (0, 0))
+        assert cellbed("clean").returncode == 0
+        assert {group.name for group in groups if group.is_dir()} == {"run-new-without-a-record"}
+    finally:
+        for group in filter(Path.is_dir, groups):
+            group.rmdir()
+
+
 @pytest.mark.parametrize(
     ("line", "replacement", "words"),
     [

@@ -17,6 +17,9 @@ from cellbed.testbed.state import RUN_VARIABLE, Record, records
 from cellbed.traces import TraceError, open_archive
 from cellbed.traces.sources.folder import sweep_downloads
 
+_STARTING_S = 60
+"""A run whose record lies in another folder of state may still be about to put processes into a group this young."""
+
 
 def clean() -> list[str]:
     """Undo everything that stale records speak of, and remove what never came into the archive of traces.
@@ -85,9 +88,12 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
         _, bases = cgroups.locate()
         for base in dict.fromkeys(bases.values()):
             for path in base.glob("run-*"):
-                if path.is_dir() and path.name not in live and not _populated(path):
-                    cgroups.remove(path)
-                    done.append(f"removed control group {path}")
+                with contextlib.suppress(FileNotFoundError):
+                    age_s = time.time() - path.stat().st_mtime  # noqa: TID251 - as the kernel stamps it
+                    abandoned = path.name not in live and age_s > _STARTING_S
+                    if abandoned and path.is_dir() and not _populated(path):
+                        cgroups.remove(path)
+                        done.append(f"removed control group {path}")
     return done
 
 
