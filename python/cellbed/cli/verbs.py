@@ -86,11 +86,12 @@ def _read_plainly(params: list[Any]) -> list[Any]:
     Typer reads every value by Pydantic, also that of an option that is not given.
     """
     for param in params:
-        described, reader = getattr(param, "type_descriptor", None), getattr(param, "get_runtime_param", None)
-        known = described is not None and reader is not None and "get_runtime_param" not in vars(param)
-        if known and not param.multiple and param.nargs == 1:
-            parse = described.parameter_info.parser or (str if described.annotation is str else None)
-            param.get_runtime_param = partial(_Plain, reader, parse)
+        reader = getattr(param, "get_runtime_param", None)
+        if reader is None or isinstance(reader, partial) or param.multiple or param.nargs != 1:
+            continue
+        described = param.type_descriptor
+        parse = described.parameter_info.parser or (str if described.annotation is str else None)
+        param.get_runtime_param = partial(_Plain, reader, parse)
     return params
 
 
