@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -160,7 +159,7 @@ def _stored(path: Path) -> EntryTable | None:
 
 def _clock(archive: Path) -> int:
     """What the file system calls now, ns."""
-    probe = archive / f".unfinished-clock-{secrets.token_hex(8)}"
+    probe = archive / f".unfinished-clock-{os.urandom(8).hex()}"
     try:
         probe.touch()
         return probe.stat().st_ctime_ns
@@ -176,7 +175,7 @@ def _store(table: EntryTable, archive: Path) -> None:
     content = table.content()
     if content is None:
         return
-    temporary = archive / f".unfinished-index-{secrets.token_hex(8)}"
+    temporary = archive / f".unfinished-index-{os.urandom(8).hex()}"
     try:
         with temporary.open("wb") as file:
             file.write(hashlib.sha256(content).digest())
