@@ -80,10 +80,8 @@ class EntryTable:
         """
         self._database = _opened()
         self._database.executescript(_SCHEMA)
-        for name, kind in columns.items():
-            if name != "name":
-                self._add_column(name, kind)
         self.columns = self._read_columns()
+        self._widen(columns)
 
     @classmethod
     def of(cls, content: bytes | memoryview) -> EntryTable | None:
@@ -92,7 +90,7 @@ class EntryTable:
         table._database = _opened()
         import sqlite3
 
-        if not _is_storable():
+        if not content or not _is_storable():
             return None
         try:
             table._database.deserialize(content)
@@ -138,13 +136,12 @@ class EntryTable:
 
     def add(self, rows: Sequence[Mapping[str, Value]]) -> None:
         """Add entries, by `name`. What there is no room for is left out: the keys that come last."""
+        kinds = _kinds(rows)
+        self._widen(kinds)
         [(before,)] = self._database.execute("SELECT coalesce(max(came), 0) FROM columns")
-        for came, (name, kind) in enumerate(_kinds(rows).items(), before + 1):
-            if name not in self.columns:
-                if len(self.columns) >= self._most:
-                    continue
-                self._add_column(name, kind)
-            self._database.execute("UPDATE columns SET came = ? WHERE name = ? AND came IS NULL", (came, name))
+        self._database.executemany(
+            "UPDATE columns SET came = ? WHERE name = ? AND came IS NULL", enumerate(kinds, before + 1)
+        )
         self.columns = self._read_columns()
         places = sorted(self.columns, key=lambda name: self.columns[name].place)
         self._database.executemany(
@@ -220,10 +217,24 @@ class EntryTable:
         values: Sequence[Any] = list(zip(*rows.rows, strict=True)) or [()] * len(schema)
         return pl.DataFrame(dict(zip(schema, values, strict=True)), schema=schema)
 
-    def _add_column(self, name: str, kind: Kind) -> None:
-        column = Column(len(self._read_columns()), kind)
-        self._database.execute("INSERT INTO columns VALUES(?, ?, ?, NULL)", (column.place, name, kind))
-        self._database.execute(f"ALTER TABLE entries ADD COLUMN {column.sql} {kind}")
+    def _widen(self, kinds: Mapping[str, Kind]) -> None:
+        """Make columns of those that are not there, as far as there is room."""
+        new = [name for name in kinds if name not in self.columns][: max(0, self._most - len(self.columns))]
+        if not new:
+            return
+        places = enumerate(new, len(self.columns))
+        self._database.executemany(
+            "INSERT INTO columns VALUES(?, ?, ?, NULL)", ((place, name, kinds[name]) for place, name in places)
+        )
+        before = ", ".join(f'"{place}"' for place in range(len(self.columns)))
+        self.columns = self._read_columns()
+        columns = sorted(self.columns.values(), key=lambda column: column.place)
+        defined = ", ".join(f"{each.sql} {each.kind}{'' if each.place else ' PRIMARY KEY'}" for each in columns)
+        # Not a column at a time: SQLite reads the whole definition again for each.
+        self._database.executescript(
+            f"CREATE TABLE wider({defined}); INSERT INTO wider({before}) SELECT * FROM entries; "
+            "DROP TABLE entries; ALTER TABLE wider RENAME TO entries; VACUUM"
+        )
 
     def _read_columns(self) -> dict[str, Column]:
         found = self._database.execute("SELECT name, place, kind FROM columns ORDER BY came IS NULL, came, place")
