@@ -86,10 +86,9 @@ def _read_plainly(params: list[Any]) -> list[Any]:
     Typer reads every value by Pydantic, also that of an option that is not given.
     """
     for param in params:
-        reader = getattr(param, "get_runtime_param", None)
-        if reader is None or isinstance(reader, partial) or param.multiple or param.nargs != 1:
+        reader, described = getattr(param, "get_runtime_param", None), getattr(param, "type_descriptor", None)
+        if reader is None or described is None or isinstance(reader, partial) or param.multiple or param.nargs != 1:
             continue
-        described = param.type_descriptor
         parse = described.parameter_info.parser or (str if described.annotation is str else None)
         param.get_runtime_param = partial(_Plain, reader, parse)
     return params
