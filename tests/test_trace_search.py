@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -442,10 +443,26 @@ def test_without_what_gives_a_table_as_bytes_it_is_made_at_each_look(
     assert list(archive.folder.glob(".index*")) == []
 
 
-def _started(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _beginning(program: str, *words: str) -> list[str]:
     """The command after a line of Python."""
     begin = f"import sys; sys.argv[0] = 'cellbed'\n{program}\nfrom cellbed.cli.main import main; main()"
-    return subprocess.run([sys.executable, "-P", "-c", begin, *words], capture_output=True, text=True, check=False)
+    return [sys.executable, "-P", "-c", begin, *words]
+
+
+def _started(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(_beginning(program, *words), capture_output=True, text=True, check=False)
+
+
+def test_ctrl_c_ends_a_question_that_takes_long() -> None:
+    table = table_of([{"name": f"n{number}"} for number in range(100_000)])
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # and not in an hour
+            found(table, Query(where="hex(zeroblob(9000000 + length(name))) = ''"))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(found(table, Query(where="name = 'n7'"))) == 1
 
 
 def test_a_python_without_sqlite_is_told_in_a_line(archive: Archive) -> None:

@@ -62,6 +62,8 @@ def rows_where(
     try:
         rows = table.rows(columns, [*conditions, sql], parameters, order, foreign=True)
     except sqlite3.Error as error:
+        if str(error) == "interrupted":
+            raise KeyboardInterrupt from None
         raise _not_taken(text, error, table.columns) from None
     if not _is_condition(sql, table):
         raise TraceError(f"--where: {text!r:.60} is no condition: write one such as 'uplink_mean_bit_s > 20e6'")

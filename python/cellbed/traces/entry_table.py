@@ -29,6 +29,8 @@ _MOST: Final = 1900
 """Columns. SQLite's own limit is 2000 unless somebody has built it with another."""
 _LONGEST: Final = 1 << 26
 """Bytes of a value; an entry's description has a quarter of that."""
+_STEPS: Final = 50
+"""Of SQLite's machine, after which it looks up at the end of a row."""
 _SCHEMA: Final = """
 CREATE TABLE columns(place INTEGER PRIMARY KEY, name TEXT UNIQUE, kind TEXT, came INTEGER);
 CREATE TABLE problems(name TEXT PRIMARY KEY, problem TEXT);
@@ -184,11 +186,16 @@ class EntryTable:
         return Rows({name: column.kind for name, column in wanted.items()}, found)
 
     def asked(self, query: str, parameters: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
-        """What a query gives that can do nothing but look at the entries. Raises sqlite3.Error for any other."""
+        """What a query gives that can do nothing but look at the entries. Raises sqlite3.Error for any other.
+
+        Ctrl-C ends it: SQLite's error is then ``interrupted``.
+        """
         self._database.set_authorizer(_looks_only)
+        self._database.set_progress_handler(_go_on, _STEPS)
         try:
             return self._database.execute(query, parameters).fetchall()
         finally:
+            self._database.set_progress_handler(None, 0)
             self._database.set_authorizer(None)
 
     def values(self, column: str) -> list[Value]:
@@ -273,6 +280,11 @@ def _opened() -> sqlite3.Connection:
 def _casefolded(text: Value) -> Value:
     """SQLite's own lower() knows the letters of ASCII only."""
     return text.casefold() if isinstance(text, str) else text
+
+
+def _go_on() -> int:
+    """Nothing; but Python hears of Ctrl-C where a line of its own is run."""
+    return 0
 
 
 def _looks_only(action: int, first: str | None, second: str | None, *_: str | None) -> int:
