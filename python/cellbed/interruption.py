@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
@@ -57,7 +56,7 @@ def _note(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-class _AroundPolars(MetaPathFinder):
+class _AroundPolars:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from cellbed.traces.draft import Draft
     from cellbed.traces.entry import About, Entry, Held
+    from cellbed.traces.entry_table import EntryTable
 
 Told = Callable[[int, int], None]
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
@@ -55,7 +56,7 @@ def valid_name(text: str) -> str:
 class Contents:
     """What is in the archive. entries: a row each. problems: by name, why an entry that has none cannot be read."""
 
-    entries: pl.LazyFrame
+    entries: EntryTable
     problems: dict[str, str]
 
 
@@ -193,16 +194,14 @@ class Archive:
         return entry
 
     def index(self) -> pl.LazyFrame:
-        """A row for each entry that can be read; columns as of :mod:`cellbed.traces.index`."""
-        return self.contents().entries
+        """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.traces.index`."""
+        return self.contents().entries.frame().lazy()
 
     def contents(self, told: Told | None = None) -> Contents:
-        """The index, and which entries are not in it.
+        """The table that the index is made of, and which entries are not in it.
 
         told: called with how many of the entries that have changed are read, and how many they are.
         """
-        import polars as pl
-
         from cellbed.traces.index import refreshed
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
@@ -211,9 +210,7 @@ class Archive:
                 self.entry(name)
         with self.writing():
             table = refreshed(self.folder, told)
-        problem = pl.col("problem")
-        damaged = table.filter(problem.is_not_null()).select("name", "problem").collect()
-        return Contents(table.filter(problem.is_null()).drop("problem"), dict(damaged.rows()))
+        return Contents(table, table.problems)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""

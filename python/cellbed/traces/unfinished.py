@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def unfinished(archive: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         with locked(archive):
             sweep(archive)
-            folder = archive / f"{_PREFIX}{secrets.token_hex(8)}"
+            folder = archive / f"{_PREFIX}{os.urandom(8).hex()}"
             folder.mkdir()
             held.callback(os.close, _hold(folder))
         held.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -51,7 +50,7 @@ def unfinished_beside(place: Path) -> Iterator[Path]:
     """
     stem = f".{place.name[:100]}."
     _remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
-    folder = place.with_name(f"{stem}{secrets.token_hex(8)}")
+    folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
         folder.mkdir()
         held.callback(os.close, _hold(folder))
@@ -97,7 +96,7 @@ def discard(archive: Path, folder: Path) -> None:
 
 def withdraw(archive: Path, folder: Path) -> Path:
     """Take the name of a folder of the archive away; returns where it is, to be removed. The lock must be held."""
-    taken = archive / f"{_PREFIX}{secrets.token_hex(8)}"
+    taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
     folder.rename(taken)
     return taken
 
@@ -122,7 +121,7 @@ def write_synced(archive: Path, path: Path, content: bytes) -> None:
 
     The archive's lock must be held, unless the file is in an unfinished folder.
     """
-    temporary = archive / f"{_PREFIX}{secrets.token_hex(8)}"
+    temporary = archive / f"{_PREFIX}{os.urandom(8).hex()}"
     try:
         with temporary.open("wb") as file:
             file.write(content)

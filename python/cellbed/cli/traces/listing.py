@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import polars as pl
+    from cellbed.traces.entry_table import Rows, Value
 
 _GAP = "  "
 _WIDEST = 40
@@ -19,7 +20,7 @@ _NARROWEST = 9
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """heading: with the unit. of: its column in the table of entries. scale: units of that in one of the heading's.
+    """heading: with the unit. of: its column in the table of entries. scale: one of its units in the heading's.
 
     spare: what is left out first, the highest number, where there is no room for all; 0 stays.
     """
@@ -45,9 +46,9 @@ _COLUMNS = (
     _Column("date", "date", spare=5),
     _Column("mobility", "mobility", spare=2),
     _Column("obstacle", "obstacle", spare=7),
-    _Column("s", "duration_ns", 1e9),
-    _Column("uplink Mbit/s", "uplink_mean_bit_s", 1e6, 2),
-    _Column("downlink Mbit/s", "downlink_mean_bit_s", 1e6, 2),
+    _Column("s", "duration_ns", 1e-9),
+    _Column("uplink Mbit/s", "uplink_mean_bit_s", 1e-6, 2),
+    _Column("downlink Mbit/s", "downlink_mean_bit_s", 1e-6, 2),
     _Column("RTT ms", "round_trip_p50_ms", 1, 1),
     _Column("origin", "origin", spare=8),
 )
@@ -69,22 +70,21 @@ def columns(sort: str) -> set[str]:
     return {sort, *(column.of for column in _COLUMNS)}
 
 
-def listing(table: pl.DataFrame, sort: str, width: int) -> Listing:
+def listing(table: Rows, sort: str, width: int) -> Listing:
     """A heading and a line for each entry; columns of which nothing is known in any of them are left out.
 
     Not a table of `rich`, which takes seconds for ten thousand rows. sort: the column that is shown whatever it is.
     width: letters of a line. Where they are too few, long texts are shortened, then headings get a second line, then
     columns go. Names and numbers are always whole, be the line longer.
     """
-    import polars as pl
-
     columns = list(_COLUMNS)
     if all(sort != column.of for column in columns):
-        number = table.schema[sort].is_numeric()
-        columns.insert(-1, _Column(sort, sort, 1 if number else None, 3 if table.schema[sort].is_float() else 0))
-    shown = [column for column in columns if column.of in table.columns and table[column.of].null_count() < len(table)]
-    cells = table.select(_cell(column).alias(column.heading) for column in shown)
-    longest: dict[str, int] = cells.select(pl.all().str.len_chars().max().fill_null(0)).row(0, named=True)
+        kind = table.columns[sort]
+        columns.insert(-1, _Column(sort, sort, 1 if kind in ("REAL", "INTEGER") else None, 3 if kind == "REAL" else 0))
+    values = dict(zip(table.columns, zip(*table.rows, strict=True), strict=True)) if table.rows else {}
+    shown = [column for column in columns if any(value is not None for value in values.get(column.of, ()))]
+    cells = {column.heading: _cells(column, values[column.of]) for column in shown}
+    longest = {heading: max(map(len, texts)) for heading, texts in cells.items()}
     spare = sorted((column for column in shown if column.spare and column.of != sort), key=lambda it: -it.spare)
     left_out: list[str] = []
     tall = False
@@ -136,36 +136,55 @@ def _heading(shown: list[_Column], widths: list[int], tall: bool) -> list[str]:
     ]
 
 
-def _rows(cells: pl.DataFrame, shown: list[_Column], widths: list[int]) -> list[str]:
-    import polars as pl
-
-    padded = []
+def _rows(cells: dict[str, list[str]], shown: list[_Column], widths: list[int]) -> list[str]:
+    fitted = []
     for column, width in zip(shown, widths, strict=True):
-        text = pl.col(column.heading)
+        texts = cells[column.heading]
         if not column.whole:
-            text = pl.when(text.str.len_chars() > width).then(text.str.head(width - 1) + "…").otherwise(text)
-        padded.append(text.str.pad_end(width) if column.scale is None else text.str.pad_start(width))
-    return cells.select(pl.concat_str(padded, separator=_GAP).str.strip_chars_end()).to_series().to_list()
+            texts = [text if len(text) <= width else f"{text[: width - 1]}…" for text in texts]
+        fitted.append(texts)
+    line = _GAP.join(
+        f"%{'-' if column.scale is None else ''}{width}s" for column, width in zip(shown, widths, strict=True)
+    )
+    return [(line % row).rstrip() for row in zip(*fitted, strict=True)]
 
 
-def _cell(column: _Column) -> pl.Expr:
-    import polars as pl
-
-    value = pl.col(column.of)
+def _cells(column: _Column, values: Sequence[Value]) -> list[str]:
+    """What a column shows of its values."""
     if column.scale is not None:
-        number = value.cast(pl.Float64) / column.scale
-        text = number.cast(pl.Decimal(38, column.decimals)).cast(pl.String)
-        # 0.003 Mbit/s is not 0.00, nor 0.056 ms 0.1.
-        finer = number.cast(pl.Decimal(38, column.decimals + 2)).cast(pl.String)
-        small = (number != 0) & (number.abs() < min(1.0, 10.0 ** (1 - column.decimals)))
-        text = pl.when(small).then(finer).otherwise(text)
-    else:
-        text = value.cast(pl.String)
-        if column.of == "date":
-            text = text.str.head(len("2025-03-14"))
-        # A line stays a line, whatever somebody wrote into the description.
-        text = text.str.replace_all(r"\p{C}", "?")
-    return text.fill_null("")
+        return _numbers(values, column.scale, column.decimals)
+    if column.of == "date":
+        values = [value[: len("2025-03-14")] if isinstance(value, str) else value for value in values]
+    texts = {value: _line(value) for value in set(values)}
+    return [texts[value] for value in values]
+
+
+def _numbers(values: Sequence[Value], scale: float, decimals: int) -> list[str]:
+    # 0.003 Mbit/s is not 0.00, nor 0.056 ms 0.1.
+    least = min(1.0, 10.0 ** (1 - decimals))
+    # A half that a decimal writes exactly goes to the even digit, not to where the binary number happens to lie.
+    power, finer = 10**decimals, 10 ** (decimals + 2)
+    written, written_finer = f"%.{decimals}f", f"%.{decimals + 2}f"
+    return [
+        ""
+        if value is None
+        else written_finer % (round(number * finer) / finer)
+        if -least < (number := float(value) * scale) < least and number
+        else written % (round(number * power) / power)
+        for value in values
+    ]
+
+
+def _line(value: Value) -> str:
+    if value is None:
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isprintable():
+        return text
+    from unicodedata import category
+
+    # A line stays a line, whatever somebody wrote into the description.
+    return "".join("?" if category(letter)[0] == "C" else letter for letter in text)
 
 
 def _bold(text: str) -> str:

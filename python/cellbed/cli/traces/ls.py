@@ -10,7 +10,7 @@ import typer
 from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration, index_columns, known_values
 
 if TYPE_CHECKING:
-    import polars as pl
+    from cellbed.traces.entry_table import Rows
 
 
 def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = None) -> Any:
@@ -100,12 +100,13 @@ def ls(
         _print_lines(found(read_index(), query, columns(sort)), sort)
 
 
-def _print_json(table: pl.DataFrame) -> None:
-    rows = table.write_ndjson().strip().replace("\n", ",\n")
-    print(f"[\n{rows}\n]" if rows else "[]")
+def _print_json(table: Rows) -> None:
+    from cellbed.cli.traces.json_rows import json_rows
+
+    print("[\n" + ",\n".join(json_rows(table)) + "\n]" if table.rows else "[]")
 
 
-def _print_lines(table: pl.DataFrame, sort: str) -> None:
+def _print_lines(table: Rows, sort: str) -> None:
     from cellbed.cli.traces.listing import listing
     from cellbed.cli.width import table_width
 

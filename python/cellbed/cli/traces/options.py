@@ -101,7 +101,7 @@ def index_columns(incomplete: str) -> list[str]:
     from cellbed.traces import TraceError, open_archive
 
     try:
-        names = open_archive().contents().entries.collect_schema().names()
+        names = open_archive().contents().entries.columns
     except TraceError:
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -111,15 +111,13 @@ def known_values(column: str) -> Callable[[str], list[str]]:
     """For completion: what the archive's entries have in a column, of that what begins so."""
 
     def known(incomplete: str) -> list[str]:
-        import polars as pl
-
         from cellbed.traces import TraceError, open_archive
 
         try:
-            values = open_archive().contents().entries.select(pl.col(column).drop_nulls().unique().sort()).collect()
-        except (TraceError, pl.exceptions.ColumnNotFoundError):
+            values = map(str, open_archive().contents().entries.values(column))
+        except TraceError:
             return []
-        return [value for value in values[column] if value.lower().startswith(incomplete.lower())]
+        return [value for value in values if value.lower().startswith(incomplete.lower())]
 
     return known
 

@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import polars as pl
+    from cellbed.traces.entry_table import EntryTable
 
 _MANY = 500
 """Entries to be read anew that take longer than one likes to wait without a word."""
 
 
-def read_index() -> pl.LazyFrame:
+def read_index() -> EntryTable:
     """The table; damaged entries are named on standard error."""
     from cellbed.traces import open_archive
 

@@ -1,0 +1,305 @@
+"""Questions to the archive's table of entries: what SQLite answers is what the words say, and it does nothing else."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from any_text import many, value_or_line
+from cellbed.traces import TraceError
+from cellbed.traces.entry import About
+from cellbed.traces.entry_table import EntryTable, Kind, Value
+from cellbed.traces.search import OTHER_NAMES, Query, Way, found
+
+COLUMNS: Final[dict[str, Kind]] = {
+    "name": "TEXT",
+    "duration_ns": "INTEGER",
+    **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), "REAL"),
+    **dict.fromkeys(About.model_fields, "TEXT"),
+    **dict.fromkeys(("uplink_content", "downlink_content"), "TEXT"),
+    "recording": "BOOLEAN",
+}
+TEXTS: Final = st.sampled_from(
+    [
+        "5g",
+        "5G",
+        "4g",
+        "driving",
+        "Driving",
+        "DÜSSELDORF",
+        "Düsseldorf",
+        "straße",
+        "STRASSE",
+        "İzmir",
+        "2021-04",
+        "a%_b",
+    ]
+)
+EXACT: Final = ("technology", "band", "mobility", "obstacle", "origin")
+PARTS: Final = ("operator", "place", "source", "licence")
+RATES: Final = st.sampled_from([0.0, 1e6, 12e6, 12e6 + 1, 1e300]) | st.floats(0, 1e9)
+TIMES: Final = st.sampled_from([1, 60 * 10**9, 2**63 - 1])
+
+
+def table_of(rows: list[Mapping[str, Value]]) -> EntryTable:
+    table = EntryTable(COLUMNS)
+    table.add(rows)
+    return table
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> list[dict[str, Value]]:
+    """Rows of the table of some entries."""
+    columns: dict[str, st.SearchStrategy[Value]] = {
+        **dict.fromkeys((*EXACT, *PARTS, "date"), TEXTS),
+        **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), RATES),
+        **dict.fromkeys(("uplink_content", "downlink_content"), st.just("rate")),
+        "duration_ns": TIMES,
+        "recording": st.booleans(),
+    }
+    names = draw(st.lists(st.from_regex("[a-z0-9][a-z]{0,3}", fullmatch=True), unique=True, max_size=8))
+    known = st.fixed_dictionaries({}, optional=columns)
+    return [{"name": name, **draw(known)} for name in names]
+
+
+def queries() -> st.SearchStrategy[Query]:
+    """Questions about such rows, of which most ask one or two things."""
+    asked: dict[str, st.SearchStrategy[Any]] = {
+        **dict.fromkeys((*EXACT, *PARTS, "date"), TEXTS | st.sampled_from(["lte", " NR ", "ss", "", "\udcff"])),
+        "name": st.sampled_from(["a", "", "B", "\udcff"]),
+        "way": st.sampled_from(get_args(Way)),
+        "minimum_mean": RATES,
+        "maximum_mean": RATES,
+        "minimum_duration": TIMES | st.just(10**400),
+    }
+    order = {"sort": st.sampled_from(list(COLUMNS)), "descending": st.booleans()}
+    few = st.lists(st.sampled_from(list(asked)), max_size=2, unique=True)
+    return few.flatmap(
+        lambda keys: st.builds(Query, **{key: asked[key] for key in keys}, **order)  # type: ignore[arg-type]
+    )
+
+
+def answers(row: Mapping[str, Value], query: Query) -> bool:
+    """Whether a row is what a query asks for, in plain words."""
+    for key in EXACT:
+        wanted = getattr(query, key)
+        if wanted is not None:
+            wanted = wanted.casefold().strip()
+            wanted = OTHER_NAMES.get(wanted, wanted) if key == "technology" else wanted
+            if row.get(key) is None or str(row[key]).casefold() != wanted:
+                return False
+    for key in ("name", *PARTS):
+        part = getattr(query, key)
+        if part is not None and (row.get(key) is None or part.casefold() not in str(row[key]).casefold()):
+            return False
+    if query.date is not None and not (row.get("date") is not None and str(row["date"]).startswith(query.date)):
+        return False
+    if query.way is not None and row.get(f"{query.way}_content") is None:
+        return False
+    if query.minimum_mean is not None or query.maximum_mean is not None:
+        least = query.minimum_mean or 0.0
+        most = math.inf if query.maximum_mean is None else query.maximum_mean
+        means = [row.get(f"{way}_mean_bit_s") for way in ([query.way] if query.way else get_args(Way))]
+        if not any(isinstance(mean, float) and least <= mean <= most for mean in means):
+            return False
+    duration = row.get("duration_ns")
+    return query.minimum_duration is None or (isinstance(duration, int) and duration >= query.minimum_duration)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=entries(), query=queries())
+def test_what_is_found_is_what_is_asked_for(rows: list[dict[str, Value]], query: Query) -> None:
+    expected = sorted((row for row in rows if answers(row, query)), key=lambda row: str(row["name"]))
+    known = [row for row in expected if row.get(query.sort) is not None]
+    known.sort(key=lambda row: _key(row[query.sort]), reverse=query.descending)
+    if query.descending:  # of equals the first by name is still the first
+        known.sort(key=lambda row: str(row["name"]))
+        known.sort(key=lambda row: _key(row[query.sort]), reverse=True)
+    names = [row["name"] for row in known + [row for row in expected if row.get(query.sort) is None]]
+    result = found(table_of(rows), query)
+    assert result.column("name") == names
+    by_name = {row["name"]: row for row in rows}
+    for row in result.rows:
+        one = dict(zip(result.columns, row, strict=True))
+        assert {key: value for key, value in one.items() if value is not None} == by_name[one["name"]]
+        assert {type(value) for key, value in one.items() if key == "recording"} <= {bool, type(None)}
+
+
+def _key(value: Value) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+NUMBERS: Final = st.sampled_from([None, -1.5, 0.0, 2.0, 12e6])
+COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
+    ">": lambda one, other: one > other,
+    "<=": lambda one, other: one <= other,
+    "=": lambda one, other: one == other,
+    "<>": lambda one, other: one != other,
+}
+Truth = bool | None
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Callable[[Mapping[str, Value]], Truth]]:
+    """A condition in SQL, and what it is of a row, in the logic of three values."""
+    kind = draw(st.sampled_from(["compare", "null", "and", "or", "not"] if depth else ["compare", "null"]))
+    column = draw(st.sampled_from(["uplink_mean_bit_s", "downlink_mean_bit_s"]))
+    written = draw(
+        st.sampled_from([column, column.upper(), f'"{column}"', f"`{column}`", f"[{column}]", f"({column})"])
+    )
+    if kind == "compare":
+        sign, number = draw(st.sampled_from(list(COMPARISONS))), draw(st.sampled_from([-1.5, 0, 2e0, 1.2e7]))
+
+        def compared(row: Mapping[str, Value]) -> Truth:
+            value = row.get(column)
+            return COMPARISONS[sign](value, number) if isinstance(value, float) else None
+
+        return f"{written}{sign}{number}", compared
+    if kind == "null":
+        return f"{written} IS NULL", lambda row: row.get(column) is None
+    left, of_left = draw(conditions(depth - 1))
+    if kind == "not":
+        return f"NOT ({left})", lambda row: None if (it := of_left(row)) is None else not it
+    right, of_right = draw(conditions(depth - 1))
+    decisive = kind == "or"
+
+    def both(row: Mapping[str, Value]) -> Truth:
+        it = {of_left(row), of_right(row)}
+        return decisive if decisive in it else None if None in it else not decisive
+
+    return f"({left}) {kind} ({right})", both
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.lists(st.fixed_dictionaries({"uplink_mean_bit_s": NUMBERS, "downlink_mean_bit_s": NUMBERS}), max_size=5),
+    condition=conditions(),
+)
+def test_a_condition_is_what_sql_says(
+    rows: list[dict[str, Value]], condition: tuple[str, Callable[[Mapping[str, Value]], Truth]]
+) -> None:
+    named: list[Mapping[str, Value]] = [{"name": f"n{number}", **row} for number, row in enumerate(rows)]
+    text, truth = condition
+    assert found(table_of(named), Query(where=text)).column("name") == [row["name"] for row in named if truth(row)]
+
+
+def one() -> EntryTable:
+    return table_of([{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "recording": False}])
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ('"mobilty" = "driving"', "there is no column 'mobilty': did you mean 'mobility'?"),
+        ('mobility = "driving"', "there is no column 'driving'"),
+        ("`plac` = 'x'", "did you mean 'place'?"),
+        ("[plac] = 'x'", "did you mean 'place'?"),
+        ("plac = 'x'", "did you mean 'place'?"),
+        ("rowid = 1", "there is no column 'rowid'"),
+        ("true) OR (true", "a bracket closes that was not opened"),
+        ("(true", "a bracket is open"),
+        ("true); DROP TABLE entries; --", "';' begins nothing"),
+        ("true; DROP TABLE entries", "';' begins nothing"),
+        ("true -- for now", "'--' begins a comment"),
+        ("true /* for now */", "'/*' begins a comment"),
+        ("name = 'walk", '"\'" begins nothing'),
+        ("name = ?", "'?' begins nothing"),
+        ("name = :name", "':' begins nothing"),
+        ("name = 'a\0'", "begins nothing"),
+        ("name = '\udcff'", "begins nothing"),
+        ("name IN (SELECT name FROM entries)", "a query, SELECT, has no place in it"),
+        ("name IN (VALUES ('walk'))", "a query, VALUES, has no place in it"),
+        ("name IN problems", "cannot be read"),
+        ("name IN sqlite_master", "cannot be read"),
+        ("load_extension('x') IS NULL", "cannot be read"),
+        ("uplink_mean_bit_s > > 3", 'near ">": syntax error'),
+        ("3 uplink_mean_bit_s", 'near "uplink_mean_bit_s": syntax error'),
+        ("nosuch(place)", "no such function: nosuch"),
+        ("max(uplink_mean_bit_s) > 3", "misuse of aggregate"),
+        ("uplink_mean_bit_s", "is no condition"),
+        ("uplink_mean_bit_s + 1", "is no condition"),
+        ("duration_ns", "is no condition"),
+        ("place", "is no condition"),
+        ("'true'", "is no condition"),
+        ("place > 3", "place is text: write '3' in quotes"),
+        ("3 = band", "band is text: write '3' in quotes"),
+        ("hex(zeroblob(1000000000)) = ''", "cannot be read"),
+        ("abs(-9223372036854775808) = 1", "cannot be read (integer overflow)"),
+        ("\u2028 = 1", "there is no column '\\u2028'"),
+        ("", "cannot be read"),
+    ],
+)
+def test_what_is_no_condition_is_refused_and_nothing_changes(where: str, reason: str) -> None:
+    table = one()
+    before = table.content()
+    with pytest.raises(TraceError) as refused:
+        found(table, Query(where=where))
+    told = str(refused.value)
+    assert reason in told
+    assert told.startswith("--where: ")
+    assert told.isprintable()
+    assert table.content() == before
+    assert found(table, Query()).column("name") == ["walk"]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "recording = FALSE",
+        "NOT recording",
+        "PLACE = 'Delft' AND Uplink_Mean_Bit_S >= 0xF",
+        "place LIKE 'del%' AND place NOT IN ('Oslo') AND place COLLATE NOCASE = 'DELFT'",
+        "casefold(place) = 'delft' AND length(place) > 4",
+        "CASE WHEN uplink_mean_bit_s > 5 THEN place = 'Delft' END",
+        "CAST(uplink_mean_bit_s AS INTEGER) % 7 = 12000000 % 7",
+        "uplink_mean_bit_s / 1e6 BETWEEN 11 AND 13",
+        "uplink_mean_bit_s IS NOT downlink_mean_bit_s",
+        "name = 'walk' OR place = '--; (' OR place = 'it''s'",
+        "coalesce(mobility, 'unknown') = 'unknown'",
+    ],
+)
+def test_what_sql_has_can_be_asked(where: str) -> None:
+    assert found(one(), Query(where=where)).column("name") == ["walk"]
+
+
+@settings(many, max_examples=100)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("(", ")", "'", '"', "`", "[", "]", ";", "--", "/*", "*/", " ", ",", ".", "=", "'a'", "1", "0x", "1e"),
+                *("name", "place", "uplink_mean_bit_s", "entries", "NOT", "AND", "IN", "CASE", "END", "abs"),
+                *("\0", "é", "\ud800", "?1"),
+            ]
+        )
+    ).map("".join)
+)
+@example("((name)")
+@example("entries.name = 'walk'")
+@example("main.entries.rowid = 1")
+@example("(" * 3000 + "1" + ")" * 3000)
+@example("1" + "+1" * 3000 + " > 0")
+def test_any_condition_is_answered_or_refused_in_a_line(where: str) -> None:
+    table = one()
+    before = table.content()
+    rows = value_or_line(lambda: found(table, Query(where=where)))
+    assert rows is None or rows.column("name") in ([], ["walk"])
+    assert table.content() == before
+
+
+def test_ctrl_c_ends_a_question_that_takes_long() -> None:
+    table = table_of([{"name": f"n{number}"} for number in range(100_000)])
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # and not in an hour
+            found(table, Query(where="hex(zeroblob(9000000 + length(name))) = ''"))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(found(table, Query(where="name = 'n7'"))) == 1
