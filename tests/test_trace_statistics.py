@@ -1,6 +1,8 @@
 """Statistics of series: held against plain computations over all rows, and against what a model must give."""
 
 import itertools
+import tempfile
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from cellbed.traces import TraceError
 from cellbed.traces.series import Content, Series
-from cellbed.traces.statistics import FIGURES, Definition, analyse, statistics
+from cellbed.traces.statistics import FIGURES, Definition, analyse, dependence, statistics
 from cellbed.traces.statistics.bins import BLOCK
 from cellbed.traces.statistics.dependence import autocorrelation, kpss
 from cellbed.traces.statistics.distribution import MOST_VALUES, Distribution
@@ -22,6 +24,7 @@ from cellbed.traces.statistics.opportunities import Opportunities
 from cellbed.traces.statistics.rates import Rates
 from cellbed.traces.statistics.round_trips import RoundTrips
 from cellbed.traces.statistics.silences import Silences
+from cellbed.traces.statistics.spool import Spool
 
 MS = 10**6
 S = 10**9
@@ -116,7 +119,7 @@ def test_how_the_rows_are_cut_into_batches_changes_nothing(gaps: list[int], cuts
     assert whole.bins.figures() == pytest.approx(parted.bins.figures())
     assert whole.silences.figures(duration) == parted.silences.figures(duration)
     assert whole.bins.bits == parted.bins.bits == len(at) * 12_000
-    np.testing.assert_allclose(whole.bins.seconds, parted.bins.seconds)
+    np.testing.assert_allclose(whole.bins.seconds[:], parted.bins.seconds[:])
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,7 +163,7 @@ def test_the_same_for_round_trips(trips: list[int | None], size: int, tail: int)
         for begin in range(0, len(at), step):
             each.add(at[begin : begin + step], values[begin : begin + step])
         each.finish(duration)
-        found.append((each.figures(), each.silences.figures(duration), each.seconds.tolist()))
+        found.append((each.figures(), each.silences.figures(duration), each.seconds[:].tolist()))
     assert found[0][0].get("jitter_ms", 0) == pytest.approx(found[1][0].get("jitter_ms", 0))
     for each, _, _ in found:
         each.pop("jitter_ms", None)
@@ -245,11 +248,57 @@ def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
 def test_the_autocorrelation_at_long_lags_is_that_of_its_definition() -> None:
     values = np.cumsum(np.random.default_rng(5).normal(size=20_000))
     deviations = values - values.mean()
-    found = autocorrelation(values, 19_990)
-    assert len(found) == 19_991
+    lags, found = (np.concatenate(each) for each in zip(*autocorrelation(values, 19_990), strict=True))
+    np.testing.assert_array_equal(lags, np.arange(19_991))
     for lag in (0, 1, 4095, 4096, 8191, 8192, 10_000, 19_990):
         expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
         assert found[lag] == pytest.approx(expected, abs=1e-12)
+
+
+def test_at_lags_of_days_the_autocorrelation_is_that_of_its_definition_but_for_a_part_in_thousands() -> None:
+    level = np.repeat([20.0, 50.0], 400_000)
+    values = level + np.random.default_rng(6).normal(size=len(level))
+    deviations = values - values.mean()
+    found = list(autocorrelation(values, 700_000))
+    lags = np.concatenate([each for each, _ in found])
+    assert (np.diff(lags) > 0).all()
+    assert 690_000 < lags[-1] <= 700_000
+    assert max(len(each) for each, _ in found) == 1 << 15
+    some = (np.concatenate(each)[::25_000] for each in zip(*found, strict=True))
+    for lag, correlation in zip(*some, strict=True):
+        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
+        assert correlation == pytest.approx(expected, abs=1e-3)
+    # Of a step in the middle of T values it is 1 - 3 k / T at a lag k.
+    below = (1 - 1 / np.e) * len(level) / 3
+    assert dependence.figures(level)["correlation_time_s"] == pytest.approx(below, rel=1e-4)
+
+
+def test_what_lies_in_a_temporary_file_gives_the_same_figures_in_little_memory() -> None:
+    random = np.random.default_rng(7)
+    days = np.repeat([20.0, 50.0], 750_000) + random.normal(size=1_500_000)
+    spool = Spool()
+    assert len(spool[:]) == 0
+    for begin in range(0, len(days), 100_003):
+        spool.append(days[begin : begin + 100_003])
+    assert len(spool) == len(days)
+    np.testing.assert_array_equal(spool[1_000_000:1_000_100:3], days[1_000_000:1_000_100:3])
+    assert len(spool[len(days) :]) == 0
+    tracemalloc.start()
+    try:
+        found = dependence.figures(spool)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == dependence.figures(days)
+    assert peak < days.nbytes
+
+
+def test_want_of_room_for_a_temporary_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    spool, few = Spool(), np.zeros(1 << 19)
+    spool.append(few)
+    with pytest.raises(TraceError, match="none: no temporary file for statistics of a long recording: No such file"):
+        spool.append(few)
 
 
 def test_the_autocorrelation_is_that_of_the_process() -> None:
@@ -258,7 +307,7 @@ def test_the_autocorrelation_is_that_of_the_process() -> None:
     values = np.zeros(20_000)
     for i in range(1, len(values)):
         values[i] = 0.8 * values[i - 1] + noise[i]
-    found = autocorrelation(values, 5)
+    _, found = next(autocorrelation(values, 5))
     np.testing.assert_allclose(found, 0.8 ** np.arange(6), atol=0.04)
     deviations = values - values.mean()
     assert found[2] == pytest.approx(deviations[2:] @ deviations[:-2] / (deviations @ deviations))

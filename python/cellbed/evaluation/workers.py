@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from cellbed.errors import CellbedError
 from cellbed.evaluation.applications import Measured
 from cellbed.evaluation.network import Network
 from cellbed.evaluation.order import Step
-from cellbed.interruption import held_back
-from cellbed.workloads import lifecycle
+from cellbed.worker_pool import WorkerPool
 
 Perform = Callable[[Step, Network], list[Measured]]
 """Runs the application of a step on a network that begins where the step does."""
@@ -41,27 +37,18 @@ def carry_out(steps: Iterable[tuple[Step, Network]], perform: Perform, jobs: int
         for step, network in steps:
             yield _outcome(perform, step, network)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey_the_parent_alone)
+    killed = CellbedError("a process that ran steps was killed: give the same options again to go on")
     under_way: set[Future[Outcome]] = set()
-    try:
+    # What a step has started dies with its process.
+    with WorkerPool(jobs, killed) as pool:
         for step, network in steps:
-            with held_back():
-                under_way.add(pool.submit(_outcome, perform, step, network))
+            under_way.add(pool.submit(_outcome, perform, step, network))
             if len(under_way) == jobs:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             yield from (each.result() for each in done)
-    except BrokenProcessPool:
-        raise CellbedError("a process that ran steps was killed: give the same options again to go on") from None
-    except BaseException:
-        # What a step has started dies with its process.
-        for process in multiprocessing.active_children():
-            process.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _outcome(perform: Perform, step: Step, network: Network) -> Outcome:
@@ -71,8 +58,3 @@ def _outcome(perform: Perform, step: Step, network: Network) -> Outcome:
     except CellbedError as failed:
         samples, error = list[Measured](), str(failed)
     return Outcome(step, samples, error, time.monotonic() - began)
-
-
-def _obey_the_parent_alone() -> None:
-    lifecycle.die_with_parent()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -8,6 +8,7 @@ from cellbed.traces.entry import Entry, Held
 from cellbed.traces.series import Content, Part
 from cellbed.traces.statistics import Analysis
 from cellbed.traces.statistics.definition import VERSION
+from cellbed.traces.statistics.spool import Spool
 
 
 def stored(entry: Entry) -> dict[Part, Analysis]:
@@ -31,7 +32,7 @@ def _sketch(held: Held) -> Analysis | None:
         statistics=figures,
         step_ns=max(1, held.duration_ns // max(1, len(outline))),
         profile=outline,
-        seconds=np.empty(0),
+        seconds=Spool(),
         distributions={scale: (quantiles, shares)} if len(quantiles) else {},
         outages=(np.array(figures.get("outage_begins_s", [])), np.array(figures.get("outage_lengths_s", []))),
     )

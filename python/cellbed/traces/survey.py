@@ -5,21 +5,19 @@ What is stored is not made again, so that a survey that was stopped, or killed, 
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, suppress
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from cellbed.interruption import held_back
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import PARTS, Part, Series
 from cellbed.traces.store import Archive
 
 if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
     from cellbed.traces.statistics import Definition, Statistics
 
 FEW_BYTES: Final = 64 << 20
@@ -164,20 +162,21 @@ def _results(
         for task in tasks:
             yield task, _made(task, definition, told, cores if size >= FEW_BYTES else 1)
         return
-    import multiprocessing
+    from multiprocessing import get_context
 
-    # Polars has threads, which a fork would leave behind.
-    context = multiprocessing.get_context("spawn")
-    seen = context.Value("q", 0)
-    others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(workers, context, _begin, (seen,))
-    try:
-        with held_back():
-            # One that is much of the whole has more of the cores: the others have to wait for it in the end.
-            waiting = {
-                pool.submit(_in_worker, task, definition, max(1, round(cores * task.size / size))): task
-                for task in tasks
-            }
+    from cellbed.worker_pool import WorkerPool
+
+    seen = get_context("spawn").Value("q", 0)
+    killed = TraceError(
+        "a process that made statistics was killed, perhaps for want of memory: what was ready is kept; "
+        "go on with fewer at once (--jobs 1)"
+    )
+    # They only read.
+    with WorkerPool(workers, killed, _count_in, seen) as pool:
+        # One that is much of the whole has more of the cores: the others have to wait for it in the end.
+        waiting = {
+            pool.submit(_in_worker, task, definition, max(1, round(cores * task.size / size))): task for task in tasks
+        }
         before = 0
         while waiting:
             finished, _ = wait(waiting, 0.2, FIRST_COMPLETED)
@@ -185,25 +184,7 @@ def _results(
             told(now - before)
             before = now
             for future in finished:
-                yield waiting.pop(future), _outcome(future)
-    except BaseException:
-        # They only read.
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _outcome(future: Future[Statistics | TraceError]) -> Statistics | TraceError:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise TraceError(
-            "a process that made statistics was killed, perhaps for want of memory: what was ready is kept; "
-            "go on with fewer at once (--jobs 1)"
-        ) from None
+                yield waiting.pop(future), future.result()
 
 
 def _made(task: Task, definition: Definition, told: Told, threads: int) -> Statistics | TraceError:
@@ -216,29 +197,18 @@ def _made(task: Task, definition: Definition, told: Told, threads: int) -> Stati
         return error
 
 
-_shared: dict[str, Any] = {}
+_seen: Synchronized[int]
+"""Bytes that all workers have looked at; in a worker."""
 
 
-def _begin(seen: Any) -> None:
-    """Prepare a worker: one thread, and an end when its parent ends."""
-    os.environ["POLARS_MAX_THREADS"] = "1"
-    _shared.update(seen=seen)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    import multiprocessing
-
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        with suppress(OSError):
-            parent.join()
-        os._exit(1)
+def _count_in(seen: Synchronized[int]) -> None:
+    global _seen
+    _seen = seen
 
 
 def _in_worker(task: Task, definition: Definition, threads: int) -> Statistics | TraceError:
     def told(size: int) -> None:
-        with _shared["seen"].get_lock():
-            _shared["seen"].value += size
+        with _seen.get_lock():
+            _seen.value += size
 
     return _made(task, definition, told, threads)

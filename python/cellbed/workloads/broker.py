@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cellbed import prctl
 from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import WorkloadError, announce
 
@@ -87,7 +88,7 @@ def main(config: dict[str, Any]) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=lifecycle.die_with_parent,
+                preexec_fn=prctl.die_with_parent,
             )
     except OSError as error:
         raise WorkloadError(f"cannot start Mosquitto: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any
 
 from paho.mqtt.client import MQTTMessage
 
+from cellbed import prctl
 from cellbed.workloads import jpeg, lifecycle
 from cellbed.workloads.arrivals import Arrivals, schedule
 from cellbed.workloads.ledger import Ledger, Request
@@ -234,7 +235,7 @@ class Endpoint:
 
 def main(config: dict[str, Any]) -> None:
     """Run an endpoint with the configuration of :class:`Settings`."""
-    lifecycle.wake_precisely()
+    prctl.wake_precisely()
     Endpoint(Settings(**config)).run()
 
 

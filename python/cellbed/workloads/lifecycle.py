@@ -15,8 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_TIMERSLACK = 29
+from cellbed.prctl import die_with_parent
 
 
 class WorkloadError(Exception):
@@ -52,16 +51,6 @@ def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
 def announce(event: str, **fields: Any) -> None:
     """Write one event for the process that started us."""
     print(json.dumps({"event": event, **fields}), flush=True)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def wake_precisely() -> None:
-    """Ask the kernel not to delay this process's timers to save power (prctl(2), PR_SET_TIMERSLACK; 50 µs else)."""
-    _prctl(_PR_SET_TIMERSLACK, 1)
 
 
 def open_record(path: Path) -> TextIOWrapper:
@@ -108,11 +97,3 @@ def _configuration(arguments: list[str]) -> dict[str, Any]:
 
 def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(0)
-
-
-def _prctl(option: int, value: int) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")

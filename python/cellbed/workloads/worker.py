@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.workloads import lifecycle
+from cellbed import prctl
 from cellbed.workloads.classifier import Classifier, ModelError, warm_up
 from cellbed.workloads.mqtt import REPLY_ERROR, Connection, reply_properties
 
@@ -50,7 +50,7 @@ def read_job(channel: socket.socket) -> Job | None:
 
 def main(channel: socket.socket, name: str, broker: tuple[str, int], model: Path) -> None:
     """Work until the dispatcher closes ``channel``. A model that cannot be used is reported there."""
-    lifecycle.die_with_parent()
+    prctl.die_with_parent()
     try:
         classifier = Classifier(model)
         warm_up(classifier)

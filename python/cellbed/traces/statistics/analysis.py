@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from cellbed.traces.statistics.opportunities import Opportunities
 from cellbed.traces.statistics.rates import Rates
 from cellbed.traces.statistics.round_trips import RoundTrips
 from cellbed.traces.statistics.silences import Silences
+from cellbed.traces.statistics.spool import Spool
 
 Statistics = dict[str, Any]
 """Figures by the names of FIGURES: numbers, truths and lists of numbers, none of them null, NaN or infinite."""
@@ -47,7 +49,7 @@ class Analysis:
     statistics: Statistics
     step_ns: int
     profile: Floats
-    seconds: Floats
+    seconds: Spool
     distributions: dict[str, tuple[Floats, Floats]]
     outages: tuple[Floats, Floats]
     low: Floats | None = None
@@ -194,17 +196,17 @@ def _batches(series: Series, told: Told, threads: int) -> Iterator[tuple[Times, 
         told(len(at))
 
 
-def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:
+def _by_hour(seconds: Spool, starts_at_s: float | None) -> Statistics:
     if not len(seconds):
         return {}
     start = starts_at_s or 0.0
     first = int(start // 3600)
     # Where each hour of the clock begins among the seconds.
     edges = np.arange(first + 1, int((start + len(seconds) - 1) // 3600) + 1) * 3600
-    begins = np.concatenate(([0], np.ceil(edges - start).astype(np.int64)))
-    hour = (first + np.arange(len(begins))) % 24
-    counts = np.bincount(hour, np.diff(begins, append=len(seconds)), 24)
-    sums = np.bincount(hour, np.add.reduceat(seconds, begins), 24)
+    ends = [0, *np.ceil(edges - start).astype(np.int64).tolist(), len(seconds)]
+    hour = (first + np.arange(len(ends) - 1)) % 24
+    counts = np.bincount(hour, np.diff(ends), 24)
+    sums = np.bincount(hour, [seconds[begin:end].sum() for begin, end in pairwise(ends)], 24)
     hours = np.flatnonzero(counts)
     if len(hours) < 2:
         return {}

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cellbed.traces.statistics.distribution import Distribution
 from cellbed.traces.statistics.products import dot
+from cellbed.traces.statistics.spool import Spool
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}
 """Over how long rates are taken."""
@@ -59,7 +60,7 @@ class Bins:
         self.profile_ns = _round_width(duration_ns / MOST_STEPS, self.finest_ns)
         self._profile_fold = Fold(self.profile_ns // self.finest_ns)
         self._profile: list[Floats] = []
-        self._seconds: list[Floats] = []
+        self.seconds = Spool()
         self._last: dict[str, float] = {}
         self._products = 0.0
         self.bits = 0.0
@@ -82,16 +83,12 @@ class Bins:
                 self._products += dot(rates[1:], rates[:-1]) + self._last.get(scale, 0.0) * float(rates[0])
                 self._last[scale] = float(rates[-1])
             if scale == "1s":
-                self._seconds.append(rates)
+                self.seconds.append(rates)
         self._profile.append(self._profile_fold(carried) * (unit * 1e9 / self.profile_ns))
 
     def rest(self, carried: float) -> None:
         """Take what lies in a last bin that the series does not fill: it counts to the whole and to no rate."""
         self.bits += carried * (self._unit or 1)
-
-    @property
-    def seconds(self) -> Floats:
-        return np.concatenate(self._seconds) if self._seconds else np.empty(0)
 
     @property
     def profile(self) -> Floats:

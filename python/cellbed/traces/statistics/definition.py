@@ -9,7 +9,7 @@ VERSION: Final = 1
 """Goes up when a figure changes its meaning; statistics of another version are made again."""
 
 LONGEST_NS: Final = 400 * 86_400 * 10**9
-"""Of a series whose statistics are made: one number is held for each second of it."""
+"""Of a series whose statistics are made: one number is kept aside for each second of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from cellbed.traces.statistics.distribution import Distribution
 from cellbed.traces.statistics.modes import modes
 from cellbed.traces.statistics.runs import begins_of_runs
 from cellbed.traces.statistics.silences import Silences
+from cellbed.traces.statistics.spool import Spool
 
 PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -23,7 +24,7 @@ class RoundTrips:
     """Takes probes in order of time and adds up.
 
     duration_ns: of the series. steps: into how many bins the profile parts it; least, mean and most of each, and lost.
-    starts_at_s: second of the day at which it began.
+    starts_at_s: second of the day at which it began. seconds: means in ms over each second that has an answer.
     """
 
     def __init__(self, duration_ns: int, silences: Silences, steps: int, starts_at_s: float) -> None:
@@ -37,7 +38,7 @@ class RoundTrips:
         count = -(-duration_ns // self.step_ns) + 1
         self.least, self.most = np.full(count, np.inf), np.full(count, -np.inf)
         self.sums, self.answered, self.lost = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self._seconds: list[Floats] = []
+        self.seconds = Spool()
         # The second that the next probes may go on with: its number, the sum of its answers, and how many they are.
         self._second = (-1, 0.0, 0)
         self._jitter = 0.0
@@ -82,12 +83,7 @@ class RoundTrips:
         if self._last is not None:
             self.silences.follow(np.array([self._last[0]]), np.array([False]))
         self.silences.close(duration_ns)
-
-    @property
-    def seconds(self) -> Floats:
-        """Means in ms over each second that has an answer."""
-        _, total, answered = self._second
-        return np.concatenate((*self._seconds, [total / answered / 1e6] if answered else []))
+        self._end_second()
 
     def figures(self) -> dict[str, float | int | list[float] | list[int]]:
         """The statistics of the probes."""
@@ -160,10 +156,15 @@ class RoundTrips:
         if number == second[0]:
             sums[0] += total
             counts[0] += answered
-        elif answered:
-            self._seconds.append(np.array([total / answered / 1e6]))
-        self._seconds.append(sums[:-1] / counts[:-1] / 1e6)
+        else:
+            self._end_second()
+        self.seconds.append(sums[:-1] / counts[:-1] / 1e6)
         self._second = (int(second[-1]), float(sums[-1]), int(counts[-1]))
+
+    def _end_second(self) -> None:
+        _, total, answered = self._second
+        if answered:
+            self.seconds.append(np.array([total / answered / 1e6]))
 
 
 def _supported(share: float, count: int) -> bool:

@@ -1,0 +1,26 @@
+"""What a process asks of the kernel for itself, by prctl(2)."""
+
+import ctypes
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_TIMERSLACK = 29
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends (PR_SET_PDEATHSIG).
+
+    Strictly when the thread of its parent ends that started it; nothing comes of it for a parent that is gone already.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wake_precisely() -> None:
+    """Ask the kernel not to delay this process's timers to save power (PR_SET_TIMERSLACK; 50 µs else)."""
+    _prctl(_PR_SET_TIMERSLACK, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")

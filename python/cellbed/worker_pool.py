@@ -1,0 +1,78 @@
+"""Worker processes that obey their parent alone: they see no Ctrl-C and do not outlive it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from cellbed.errors import CellbedError
+from cellbed.interruption import held_back
+from cellbed.prctl import die_with_parent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """So many processes of their own, each with one thread at its start; a context.
+
+    They are spawned, for a fork would leave threads behind, and begin with ``prepare(*shared)``. If the context is left
+    by an error, by Ctrl-C or as a generator that is closed, they are killed where they are, and nobody else's processes
+    are; what had not begun is cancelled. Where one of them died by itself, `killed` is raised in place of
+    BrokenProcessPool.
+
+    shared: what a process can only be given at its start, such as a ``multiprocessing.Value``.
+    """
+
+    def __init__(
+        self, workers: int, killed: CellbedError, prepare: Callable[..., None] | None = None, *shared: Any
+    ) -> None:
+        self._killed = killed
+        self._context = _RememberingContext()
+        super().__init__(workers, self._context, _begin, (prepare, *shared))
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have a process call a function; what it is given and what it returns is pickled."""
+        with held_back():
+            return super().submit(function, *args, **kwargs)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for process in self._context.processes:
+                if process.is_alive():
+                    process.kill()
+        self.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise self._killed from None
+
+
+class _RememberingContext(SpawnContext):
+    """Spawns processes, and knows them afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        process = SpawnProcess(*args, **kwargs)
+        self.processes.append(process)
+        return process
+
+
+def _begin(prepare: Callable[..., None] | None, *shared: Any) -> None:
+    die_with_parent()
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid != os.getppid():
+        os._exit(1)  # it ended while this process was loading
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if prepare is not None:
+        prepare(*shared)
