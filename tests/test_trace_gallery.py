@@ -164,6 +164,7 @@ def test_a_long_entry_does_not_squeeze_a_short_one(archive: Archive) -> None:
     ]
     assert {panel.end for panel in over_time} == {20}
     assert all("drawn are the first 20 s of 90 s" in panel.note for panel in over_time)
+    assert all("numbers are of all" in panel.note for panel in over_time if panel.kind == "spans")
     near = comparison({name: analysed(archive, name) for name in ("long", "middle")}).panels[0]
     assert (near.end, "drawn are" in near.note) == (90, False)
 

@@ -91,7 +91,8 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
         else:
             word = part.capitalize()
             rates, outages = _rates(drawn, f"{word}: rate over time", end_s), _outages(drawn, end_s, word)
-            panels += [replace(panel, note=panel.note + cut) for panel in (rates, outages)]
+            counted = f"{cut}, numbers are of all" if cut else ""
+            panels += [replace(rates, note=rates.note + cut), replace(outages, note=outages.note + counted)]
             if any(found.distributions for _, found in having):
                 distributions.append(_rate_distribution(drawn, both_scales=False, word=word))
     return Picture(" · ".join(entries), "", panels + distributions)
