@@ -424,7 +424,7 @@ def test_the_gallery_finds_filters_sorts_and_shows_hundreds(browser: Any, archiv
     assert page.page.evaluate("location.hash") == "#walk"
     page.page.keyboard.press("Escape")
     page.page.wait_for_function("!document.querySelector('dialog').open")
-    assert page.page.locator("dialog canvas").count() == 0
+    page.page.wait_for_function("!document.querySelector('dialog canvas')")
     page.page.set_viewport_size({"width": 400, "height": 800})
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 400
     assert page.said == []

@@ -167,6 +167,8 @@ def _drive(
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
             load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
+        # The restart puts links back to what the scenario says: nobody shall be told that he can change them before.
+        time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None
         if options.meter:
