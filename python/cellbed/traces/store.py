@@ -219,7 +219,11 @@ class Archive:
         for name in list(names) or self.names():
             if not self.has(name):
                 raise TraceError(self._unknown(name))
-            yield name, faults(self, name)
+            try:
+                found = faults(self.entry(name), self.folder / name)
+            except TraceError as error:
+                found = [str(error)]
+            yield name, found
 
     def sweep(self) -> list[Path]:
         """Remove what killed processes have left half made; returns it."""

@@ -12,16 +12,13 @@ from cellbed.traces.soundness import require_sound, sha256
 
 if TYPE_CHECKING:
     from cellbed.traces.entry import Entry
-    from cellbed.traces.store import Archive
 
 
-def faults(archive: Archive, name: str) -> list[str]:
-    """What is wrong with an entry's files, each in a sentence that names the file; every byte of them is read."""
-    try:
-        entry = archive.entry(name)
-    except TraceError as error:
-        return [str(error)]
-    folder = archive.folder / name
+def faults(entry: Entry, folder: Path) -> list[str]:
+    """What is wrong with the files of an entry in its folder, each in a sentence that names the file.
+
+    Every byte of them is read.
+    """
     found = []
     for path, digest in _files(entry, folder):
         try:
