@@ -159,6 +159,8 @@ NAMES = words("time", "_", "s", "ms", " ", "rate", "(Mbit/s)", "downlink", "rtt"
     moment=st.booleans(),
 )
 @example(names=["a", "b"], said={"time": "1" * 5000}, direction=None, moment=False)
+@example(names=["a\nb"], said={}, direction=None, moment=False)
+@example(names=["time\n"], said={"uplink": "x\n"}, direction=None, moment=False)
 @example(names=["time_s", "(" * 60_000], said={}, direction=None, moment=False)
 @example(names=["time_s", "a_" * 30_000], said={}, direction=None, moment=False)
 def test_any_names_of_columns_are_mapped_or_an_error(

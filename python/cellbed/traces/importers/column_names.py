@@ -98,6 +98,20 @@ def map_columns(
 
     Raises TraceError that says what to write where they cannot be told.
     """
+    try:
+        return _mapped(names, said, direction, moments, only)
+    except TraceError as error:
+        # A column of a Parquet file may be called anything; an error is a line.
+        raise TraceError(str(error).replace("\n", "\\n")) from None
+
+
+def _mapped(
+    names: Sequence[str],
+    said: Mapping[str, str],
+    direction: Direction | None,
+    moments: Callable[[str], bool],
+    only: Part | None,
+) -> Mapped:
     values: dict[Part, Column] = {}
     for what in said:
         if what not in ("time", *PARTS):
