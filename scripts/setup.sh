@@ -95,7 +95,7 @@ extras=""
 if [ "$purpose" = test ]; then extras="[dev]"; fi
 if ! stamp=$(cat "$venv/.installed-$purpose" 2>/dev/null) ||
     [ "$stamp" != "$(cat pyproject.toml constraints.txt | sha256sum)" ]; then
-    say "installing Python packages and compiling; this takes a minute or two the first time"
+    say "installing Python packages and compiling; this takes a few minutes the first time"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt maturin
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".$extras"
     sha256sum < <(cat pyproject.toml constraints.txt) > "$venv/.installed-$purpose"
