@@ -105,7 +105,6 @@ def test_mm_link_takes_a_name_where_there_is_no_such_file(
         replayed("walk2.up")
 
 
-@pytest.mark.slow
 def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "archive.md").read_text()
     section = page.split("\n## Add your own recording\n")[1].split("\n## ")[0]
