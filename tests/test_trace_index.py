@@ -45,7 +45,7 @@ ODD_KEYS: Final = [
 def test_keys_of_any_name_are_columns(archive: Archive) -> None:
     add(archive, "walk", place="Delft", **{key: f"of {key}" for key in ODD_KEYS})
     add(archive, "bus", place="Oslo", Place="Bergen")
-    table = archive.contents().entries
+    table = archive.contents()
     rows = {row["name"]: row for row in map(json.loads, json_rows(found(table, Query())))}
     assert {key: rows["walk"][key] for key in ODD_KEYS} == {key: f"of {key}" for key in ODD_KEYS}
     assert (rows["walk"]["place"], rows["bus"]["place"], rows["bus"]["Place"]) == ("Delft", "Oslo", "Bergen")
@@ -69,7 +69,7 @@ def test_keys_of_any_name_are_columns(archive: Archive) -> None:
 def test_what_an_entry_says_cannot_be_taken_for_what_is_measured(archive: Archive) -> None:
     said = {"uplink_mean_bit_s": "fast", "downlink_content": "rate", "duration_ns": "long", "recording": "yes"}
     add(archive, "walk", seconds=1, **said)
-    table = archive.contents().entries
+    table = archive.contents()
     assert found(table, Query(name="walk", way="downlink")).column("name") == []
     [row] = found(table, Query(name="walk"), ["uplink_mean_bit_s", "duration_ns", "recording"]).rows
     assert set(row) == {12e6, 10**9, False}
@@ -80,13 +80,13 @@ def test_more_keys_than_a_table_has_columns_harm_nobody_else(archive: Archive) -
     archive.contents()
     add(archive, "many", **{f"key{number}": "x" for number in range(3000)})
     for _ in range(2):
-        table = archive.contents().entries
+        table = archive.contents()
         assert found(table, Query(place="delft")).column("name") == ["walk"]
         assert found(table, Query(where="key0 = 'x'")).column("name") == ["many"]
         assert len(found(table, Query()).columns) < 2000
     archive.remove("many")
     add(archive, "other", **{f"another{number}": "x" for number in range(1000)})
-    assert found(archive.contents().entries, Query(where="another999 = 'x'")).column("name") == ["other"]
+    assert found(archive.contents(), Query(where="another999 = 'x'")).column("name") == ["other"]
 
 
 CHANGES: Final = st.lists(
@@ -121,7 +121,7 @@ def test_a_table_that_was_changed_is_the_one_that_is_made_anew(
         (folder / ".index-4").unlink()
         anew = archive.contents()
         now_rows, anew_rows = (
-            [_known(row, rows) for row in rows.rows] for rows in (found(it.entries, Query()) for it in (now, anew))
+            [_known(row, rows) for row in rows.rows] for rows in (found(it, Query()) for it in (now, anew))
         )
         assert now_rows == anew_rows
         assert now.problems == anew.problems
@@ -158,7 +158,7 @@ def test_without_what_gives_a_table_as_bytes_it_is_made_at_each_look(
     (archive.folder / ".index-4").unlink()
     for name in ("walk", "bus"):
         add(archive, name)
-        assert name in archive.contents().entries.values("name")
+        assert name in archive.contents().values("name")
     assert list(archive.folder.glob(".index*")) == []
 
 

@@ -34,7 +34,7 @@ PLACE = "Platform 2 of the railway station, beside the stairs to the north, by t
 
 
 def _listed(archive: Archive, width: int, sort: str = "name") -> tuple[list[str], list[str]]:
-    done = listing(found(archive.contents().entries, Query(sort=sort), columns(sort)), sort, width)
+    done = listing(found(archive.contents(), Query(sort=sort), columns(sort)), sort, width)
     return done.lines, done.left_out
 
 

@@ -255,6 +255,11 @@ class EntryTable:
         return min(_MOST, *(self._database.getlimit(limit) - 100 for limit in limits))
 
 
+def as_text(said: str) -> str:
+    """What the table can hold of what may be no text: the name of a folder, an argument of a program."""
+    return said.encode(errors="backslashreplace").decode()
+
+
 def _is_storable() -> bool:
     """Whether this Python's SQLite gives a table as bytes and takes it so: it can be built without."""
     import sqlite3

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cellbed.traces.entry_file import ENTRY_FILE, read_entry
-from cellbed.traces.entry_table import EntryTable, Kind, Stamps, Value
+from cellbed.traces.entry_table import EntryTable, Kind, Stamps, Value, as_text
 from cellbed.traces.errors import TraceError
 from cellbed.traces.series import PARTS
 
@@ -57,7 +57,7 @@ def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
     changed = {name: stamp for name, stamp in now.items() if before.get(name) != stamp}
     clock_ns = _clock(archive)
     rows, problems, gone = _read(archive, changed, told)
-    table.remove(_text(os.fsdecode(name)) for name in before if name in changed or name not in now)
+    table.remove(as_text(os.fsdecode(name)) for name in before if name in changed or name not in now)
     if not table.has_room(rows):
         table = table.compacted(_always())
     table.add(rows)
@@ -100,17 +100,12 @@ def _read(
             rows.append(_row(read_entry(folder)))
         except TraceError as error:
             if folder.is_dir():
-                problems[_text(folder.name)] = _text(str(error))
+                problems[as_text(folder.name)] = as_text(str(error))
             else:
                 gone.add(name)
         if told is not None:
             told(number, len(changed))
     return rows, problems, gone
-
-
-def _text(said: str) -> str:
-    """What can be written in UTF-8 of what may have the name of a folder in it that is no text."""
-    return said.encode(errors="backslashreplace").decode()
 
 
 def _always() -> dict[str, Kind]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from cellbed.traces.entry_table import as_text
 from cellbed.traces.errors import TraceError
 
 if TYPE_CHECKING:
@@ -81,10 +82,7 @@ def _conditions(query: Query, columns: Mapping[str, Column]) -> tuple[list[str],
 
     def add(sql: str, *said: Value) -> None:
         conditions.append(sql)
-        # What is no text, of the arguments of a program, cannot be asked for.
-        values.extend(
-            each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each for each in said
-        )
+        values.extend(as_text(each) if isinstance(each, str) else each for each in said)
 
     for key in ("technology", "band", "mobility", "obstacle", "origin"):
         wanted = getattr(query, key)

@@ -52,14 +52,6 @@ def valid_name(text: str) -> str:
     return re.sub(r"[^a-z0-9_+]+", "-", text.lower())[:100].strip("-_+") or "trace"
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What is in the archive. entries: a row each. problems: by name, why an entry that has none cannot be read."""
-
-    entries: EntryTable
-    problems: dict[str, str]
-
-
 @dataclass(frozen=True)
 class Archive:
     """Entries by their names. Every method may be called while others add, replace and remove.
@@ -195,10 +187,10 @@ class Archive:
 
     def index(self) -> pl.LazyFrame:
         """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.traces.index`."""
-        return self.contents().entries.frame().lazy()
+        return self.contents().frame().lazy()
 
-    def contents(self, told: Told | None = None) -> Contents:
-        """The table that the index is made of, and which entries are not in it.
+    def contents(self, told: Told | None = None) -> EntryTable:
+        """The table that the index is made of; it also knows which entries cannot be read.
 
         told: called with how many of the entries that have changed are read, and how many they are.
         """
@@ -209,8 +201,7 @@ class Archive:
             if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
         with self.writing():
-            table = refreshed(self.folder, told)
-        return Contents(table, table.problems)
+            return refreshed(self.folder, told)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""

@@ -101,7 +101,7 @@ def index_columns(incomplete: str) -> list[str]:
     from cellbed.traces import TraceError, open_archive
 
     try:
-        names = open_archive().contents().entries.columns
+        names = open_archive().contents().columns
     except TraceError:
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -114,7 +114,7 @@ def known_values(column: str) -> Callable[[str], list[str]]:
         from cellbed.traces import TraceError, open_archive
 
         try:
-            values = map(str, open_archive().contents().entries.values(column))
+            values = map(str, open_archive().contents().values(column))
         except TraceError:
             return []
         return [value for value in values if value.lower().startswith(incomplete.lower())]

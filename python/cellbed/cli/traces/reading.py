@@ -18,12 +18,12 @@ def read_index() -> EntryTable:
 
     bar = _Progress()
     try:
-        contents = open_archive().contents(bar.told)
+        table = open_archive().contents(bar.told)
     finally:
         bar.close()
-    for name, problem in contents.problems.items():
+    for name, problem in table.problems.items():
         print(f"warning: {problem}; `cellbed traces rm {name}` removes it", file=sys.stderr)
-    return contents.entries
+    return table
 
 
 class _Progress:

@@ -85,10 +85,14 @@ class _Level:
 
     @classmethod
     def of(cls, values: Values) -> _Level:
-        mean = sum(float(piece.sum()) for piece in pieces(values)) / len(values)
-        square = sum(dot(piece - mean, piece - mean) for piece in pieces(values))
-        lowest = min(float(piece.min()) for piece in pieces(values))
-        highest = max(float(piece.max()) for piece in pieces(values))
+        total, lowest, highest = 0.0, np.inf, -np.inf
+        for piece in pieces(values):
+            total += float(piece.sum())
+            lowest, highest = min(lowest, float(piece.min())), max(highest, float(piece.max()))
+        mean, square = total / len(values), 0.0
+        for piece in pieces(values):
+            deviations = piece - mean
+            square += dot(deviations, deviations)
         return cls(mean, square, square == 0 or lowest == highest)
 
 
