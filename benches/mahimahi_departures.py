@@ -32,9 +32,10 @@ import numpy as np
 from mahimahi_lines import HEADER_BYTES, OriginalLines
 
 from cellbed._core import parse_trace
-from cellbed.link import Fate, Link
+from cellbed.link import Link
 from cellbed.mahimahi.install import install
 from cellbed.measure.packets import RECORD
+from cellbed.outcomes import Fate
 from cellbed.packetlog.mahimahi import MS, Opportunities
 
 HERE = Path(__file__).resolve().parent
