@@ -252,7 +252,7 @@ def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, numbe
         assert time.monotonic() < until
         time.sleep(0.1)
     (record,) = records
-    mark, scratch = _mark(record), Path(json.loads(record.read_text())["undo"][0][-1])
+    mark, scratch = _mark(record), Path(json.loads(record.read_text())["scratch"])
     assert scratch.is_dir()
     process.send_signal(number)
     process.wait(30)

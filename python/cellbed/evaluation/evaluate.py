@@ -212,8 +212,7 @@ def tools(plan: Plan) -> Iterator[tuple[Recorder, Perform]]:
         return
     record = Record.create("evaluation")
     # Not in the folder of results: the path of a socket, which a browser has in it, must be short.
-    scratch = Path(tempfile.gettempdir(), f"cellbed-{record.identifier}")
-    record.note_undo(["rm", "-r", str(scratch)])
+    scratch = record.note_scratch(Path(tempfile.gettempdir()))
     try:
         scratch.mkdir(mode=0o700)
         around = site.Surroundings(record.identifier, scratch, _certificate(plan, scratch))

@@ -80,7 +80,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
     for line in clean():
-        listener.note(f"cleaned up after an earlier run: {line}")
+        listener.note(f"cleaning up after earlier runs: {line}")
     with Interruption() as interruption:
         path: Path | None = None
         state = Known()

@@ -10,13 +10,16 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.state import boot_identifier, process_start
+from cellbed.testbed.state import boot_identifier, process_start, read_own
 
 _SETTINGS = Path("/proc/sys/net")
+_NAME = re.compile(r"ipv4/ip_forward|ipv6/conf/all/forwarding|ipv6/conf/(?!\.{1,2}/)[^/\0]+/accept_ra")
+"""Settings that :func:`_wanted` names: a lease that names another one is not ours."""
 
 
 def hold(holder: str, *, ipv6: bool) -> None:
@@ -103,10 +106,22 @@ def _lease() -> Iterator[dict[str, Any]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         fresh: dict[str, Any] = {"boot": boot_identifier(), "before": {}, "holders": {}}
         try:
-            lease = json.loads(_file().read_text())
-        except (FileNotFoundError, ValueError):
+            lease = json.loads(read_own(_file())[0])
+        except (FileNotFoundError, ValueError, RecursionError):
             lease = fresh
-        yield lease if lease.get("boot") == fresh["boot"] else fresh
+        yield lease if is_lease(lease) and lease["boot"] == fresh["boot"] else fresh
+
+
+def is_lease(lease: Any) -> bool:
+    """Whether what a file contains has the form of a lease, and no other settings than ours."""
+    match lease:
+        case {"boot": str(), "before": dict(before), "holders": dict(holders)}:
+            settings = all(_NAME.fullmatch(name) and value in ("0", "1", "2") for name, value in before.items())
+            return settings and all(
+                isinstance(each, dict) and isinstance(each.get("process"), int) and "start" in each
+                for each in holders.values()
+            )
+    return False
 
 
 def _save(lease: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
-"""Put back what a shell changed in the network namespace that it was started from.
+"""Restore what a shell changed in the network namespace that it was started from.
 
-A program of its own, ``python -m cellbed.shell.restore NAME NAMESPACE``, because the registry of live runs keeps
-commands: after a kill `cellbed clean` runs it.
+Also a program, ``python -m cellbed.shell.restore NAME NAMESPACE``: `cellbed clean` runs it after a kill.
 """
 
 from __future__ import annotations
@@ -10,11 +9,6 @@ import sys
 
 from cellbed.errors import CellbedError
 from cellbed.shell import ip_forwarding, nat
-
-
-def command(name: str) -> list[str]:
-    """The command that undoes the shell called `name`, started from the current network namespace."""
-    return [sys.executable, "-P", "-m", "cellbed.shell.restore", name, str(ip_forwarding.network_namespace())]
 
 
 def restore(name: str, namespace: int) -> None:
@@ -34,4 +28,4 @@ if __name__ == "__main__":
     try:
         restore(sys.argv[1], int(sys.argv[2]))
     except (CellbedError, OSError) as error:
-        sys.exit(f"error: cannot put the network settings back: {error}")
+        sys.exit(f"error: cannot restore the network settings: {error}")

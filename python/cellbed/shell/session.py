@@ -152,8 +152,9 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 def _open_directly(around: _Surroundings, record: Record, ipv6: bool, stack: contextlib.ExitStack) -> None:
     """Join the outer end, which lies in the current network namespace, with the networks there."""
-    record.note_undo(restore.command(record.identifier))
-    stack.callback(_put_back, record, ip_forwarding.network_namespace())
+    namespace = ip_forwarding.network_namespace()
+    record.note_network_namespace(namespace)
+    stack.callback(_put_back, record, namespace)
     ip_forwarding.hold(record.identifier, ipv6=ipv6)
     nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE)))
     _answer_names(around, None, stack)
@@ -331,14 +332,14 @@ def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
 def _put_back(record: Record, namespace: int) -> None:
     try:
         restore.restore(record.identifier, namespace)
-        record.undo.clear()
+        record.network_namespace = None
     except (CellbedError, OSError) as error:
         _say(f"cannot put the network settings back: {error}; try again with: cellbed clean")
 
 
 def _forget(record: Record) -> None:
     """Forget the shell, unless something is still to be undone."""
-    if not record.undo:
+    if record.network_namespace is None:
         record.remove()
 
 

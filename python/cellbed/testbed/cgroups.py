@@ -222,29 +222,46 @@ def divide(folder: Path) -> None:
         aside = folder / ASIDE
         aside.mkdir(exist_ok=True)
         for process in _read(folder / "cgroup.procs").split():
+            if process == "0":  # of another PID namespace; writing 0 would move this process
+                continue
             with contextlib.suppress(ProcessLookupError):
                 _write(aside / "cgroup.procs", process)
 
 
+def is_group(folder: Path) -> bool:
+    """Whether a folder is a control group: whether it lies in a file system of control groups."""
+    mounts = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
+            mounts.append(Path(before.split()[4]))
+    return folder.is_dir() and any(mount in folder.resolve().parents for mount in mounts)
+
+
 def remove(folder: Path) -> None:
-    """Kill the processes below a control group folder and remove it with its children."""
+    """Kill the processes below a control group folder and remove it with its children.
+
+    Processes of another PID namespace, which the kernel lists as 0, cannot be killed from here: their groups stay.
+    """
     if not folder.is_dir():
         return
     # Deepest first. Walked once and before the first kill: systemd removes a scope as soon as its last process died.
     paths = [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
     for path in paths:
-        for process in _read(path / "cgroup.procs").split():
+        for process in map(int, _read(path / "cgroup.procs").split()):
+            if process == 0:  # kill(0) would end this process and its group
+                continue
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
     for path in paths:
         # A group stays busy for a moment after its last process died.
         for _ in range(200):
             try:
                 path.rmdir()
                 break
-            except FileNotFoundError:
-                break
-            except OSError:
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    break
                 time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Put right what a killed command has left: processes, control groups, changes outside, unfinished folders."""
+"""Clean up after killed commands: processes, control groups, network settings, unfinished folders."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.by_hand import manual_warning
-from cellbed.testbed.state import RUN_VARIABLE, Record, records
+from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
 from cellbed.traces import TraceError, open_archive
 from cellbed.traces.sources.folder import sweep_downloads
 
@@ -22,17 +26,18 @@ _STARTING_S = 60
 
 
 def clean() -> list[str]:
-    """Undo everything that stale records speak of, and remove what never came into the archive of traces.
+    """Clean up after the killed commands in the registry, and remove unfinished entries of the archive of traces.
 
-    Returns what was done, one line each.
+    Returns a line for each thing that was done, skipped or failed. A record whose clean-up fails is kept for the next
+    time.
 
     Safe at any time: live runs, this user's or another's, are not touched.
     """
-    done: list[str] = []
-    for record in records():
+    records, done = read_records()
+    for record in records:
         if record.is_stale():
             done += _clean_record(record)
-    done += _clean_orphaned_groups({record.identifier for record in records()})
+    done += _clean_orphaned_groups({record.identifier for record in read_records()[0]})
     with contextlib.suppress(TraceError):  # an archive that cannot be written is nothing to put right
         left = [*open_archive().sweep(), *sweep_downloads()]
         done += [f"removed {path}, which was never finished" for path in left]
@@ -40,25 +45,58 @@ def clean() -> list[str]:
 
 
 def _clean_record(record: Record) -> list[str]:
-    done = []
+    steps: tuple[Callable[[Record], list[str]], ...] = (
+        _end_processes,
+        _remove_groups,
+        _restore_network,
+        _remove_scratch,
+        _close_folder,
+    )
+    done: list[str] = []
+    failed = False
+    for step in steps:
+        try:
+            done += step(record)
+        except (CellbedError, OSError) as error:
+            failed = True
+            reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            done.append(f"cannot clean up: {reason}; the next run or `cellbed clean` will try again")
+    if not failed:
+        record.remove()
+    return [f"{record.identifier}: {line}" for line in done or ["nothing was left but its record"]]
+
+
+def _end_processes(record: Record) -> list[str]:
     killed = _kill_marked(record.identifier)
-    if killed:
-        done.append(f"{record.identifier}: ended {killed} process{'es' if killed > 1 else ''}")
+    return [f"ended {killed} process{'es' if killed > 1 else ''}"] if killed else []
+
+
+def _remove_groups(record: Record) -> list[str]:
+    done = []
     for path in map(Path, record.cgroups):
-        if path.is_dir():
+        if cgroups.is_group(path):
             cgroups.remove(path)
-            done.append(f"{record.identifier}: removed control group {path}")
-    for command in reversed(record.undo):
-        # What is not there any more needs no undoing, so a failure is no news.
-        outcome = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        if outcome.returncode == 0:
-            done.append(f"{record.identifier}: {' '.join(command)}")
-    if record.folder is not None:
-        done += [f"{record.identifier}: {line}" for line in _close_folder(Path(record.folder))]
-    record.remove()
-    if not done:
-        done.append(f"{record.identifier}: nothing was left but its record")
+            done.append(f"removed control group {path}")
     return done
+
+
+def _restore_network(record: Record) -> list[str]:
+    """Have the shell's own clean-up run, which lies on a floor above this one."""
+    if record.network_namespace is None:
+        return []
+    program = [sys.executable, "-P", "-m", "cellbed.shell.restore"]
+    arguments = [record.identifier, str(record.network_namespace)]
+    outcome = subprocess.run([*program, *arguments], capture_output=True, text=True, errors="replace", check=False)
+    if outcome.returncode != 0:
+        raise CellbedError(outcome.stderr.strip().removeprefix("error: ") or f"status {outcome.returncode}")
+    return ["restored the network settings"]
+
+
+def _remove_scratch(record: Record) -> list[str]:
+    if record.scratch is None or not _is_own_folder(Path(record.scratch)):
+        return []
+    shutil.rmtree(record.scratch)
+    return [f"removed {record.scratch}"]
 
 
 def _kill_marked(identifier: str) -> int:
@@ -101,19 +139,24 @@ def _populated(path: Path) -> bool:
     return any(procs.read_text().strip() for procs in path.rglob("cgroup.procs"))
 
 
-def _close_folder(path: Path) -> list[str]:
-    """Mark the folder of a killed run, so that a report of what it measured says so; drop one that measured nothing."""
+def _close_folder(record: Record) -> list[str]:
+    """Mark the folder of a killed run, so that its report mentions it; remove one in which nothing was measured."""
+    if record.folder is None or not _is_own_folder(Path(record.folder)):
+        return []
+    path = Path(record.folder)
     description = path / "run.json"
-    if path.is_dir() and not description.exists():
+    if not description.exists():
+        if not folder.is_unstarted(path):
+            return [f"left {path}: it contains files that are not those of a run"]
         shutil.rmtree(path, ignore_errors=True)
         return [f"removed {path}, in which nothing was measured"]
     for temporary in path.glob("*.tmp"):
         temporary.unlink(missing_ok=True)
     try:
-        content = json.loads(description.read_text())
+        content = json.loads(description.read_bytes())
     except (OSError, ValueError):
         return []
-    if content.get("status") != "running":
+    if not isinstance(content, dict) or content.get("status") != "running":
         return []
     content["status"] = "interrupted"
     warnings = content.setdefault("warnings", [])
@@ -123,3 +166,11 @@ def _close_folder(path: Path) -> list[str]:
         warnings.append(by_hand)
     folder.write_json(description, content)
     return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether a path leads to a folder of this user and is no symbolic link."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return False

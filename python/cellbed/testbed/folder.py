@@ -35,6 +35,15 @@ def create(parent: Path, name: str, now: datetime) -> Path:
             raise CellbedError(f"cannot write to {parent}: {error.strerror}; choose another place with --out") from None
 
 
+def is_unstarted(path: Path) -> bool:
+    """Whether a folder looks like that of a run before its workload started: nothing in it but what a run writes first.
+
+    It has no ``run.json`` then, by which a run's folder is known otherwise.
+    """
+    names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
+    return "raw" in names <= {"raw", "run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON whole or not at all: to a temporary file, then renamed."""
     temporary = path.with_name(path.name + ".tmp")

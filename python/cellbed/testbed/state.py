@@ -3,6 +3,9 @@
 Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. What has to be undone is noted there *before* it is
 done. A record is stale when its process is gone: process ids are reused, so the start time of the process and the
 boot id of the machine are compared as well.
+
+A record holds names and numbers, never commands, and each of them must belong to the run of the record's file name. A
+record of another user is not read: root's clean-up would otherwise do what that user wrote into it.
 """
 
 from __future__ import annotations
@@ -10,12 +13,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
+import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""
+_LARGEST = 1 << 16
+"""Bytes of a record; a real one has less than 2,000."""
 
 
 @dataclass(slots=True)
@@ -23,13 +31,18 @@ class Record:
     """One live run or shell.
 
     identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
-    kind: ``"run"`` or ``"shell"``.
+    kind: ``"run"``, ``"shell"`` or ``"evaluation"``.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
     folder: the run's folder, or ``None``.
-    cgroups: cgroup folders to remove, parents first.
-    undo: commands (argument vectors) that restore what was changed outside, run last first.
-    control: path of the emulator's control socket, or ``None``.
+    cgroups: control group folders to remove, parents first; each has the identifier as its name.
+    scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
+    network_namespace: inode number of the network namespace in which a shell adds rules and switches forwarding on, or
+    ``None``.
+    control: path of the emulator's control socket, called after the identifier, or ``None``.
     """
+
+    # For what reads a record: no unknown key, no conversion of types.
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
 
     identifier: str
     kind: str
@@ -38,7 +51,8 @@ class Record:
     boot: str
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
-    undo: list[list[str]] = field(default_factory=list)
+    scratch: str | None = None
+    network_namespace: int | None = None
     control: str | None = None
 
     @classmethod
@@ -50,7 +64,7 @@ class Record:
             process=os.getpid(),
             process_start=process_start(os.getpid()) or 0,
             boot=boot_identifier(),
-            folder=str(folder) if folder else None,
+            folder=os.path.realpath(folder) if folder else None,
         )
         record.save()
         return record
@@ -60,14 +74,21 @@ class Record:
         self.cgroups.append(str(path))
         self.save()
 
-    def note_undo(self, command: list[str]) -> None:
-        """Note a command that will undo what is about to be done."""
-        self.undo.append(command)
+    def note_scratch(self, parent: Path) -> Path:
+        """Note the folder for temporary files that is about to be made below `parent`, and return its path."""
+        path = Path(os.path.realpath(parent)) / f"cellbed-{self.identifier}"
+        self.scratch = str(path)
+        self.save()
+        return path
+
+    def note_network_namespace(self, inode: int) -> None:
+        """Note the network namespace in which rules and forwarding are about to be set up."""
+        self.network_namespace = inode
         self.save()
 
     def note_control(self, path: Path) -> None:
         """Note the control socket that is about to be made; see :func:`cellbed.testbed.control.control_path`."""
-        self.control = str(path)
+        self.control = os.path.realpath(path)
         self.save()
 
     def save(self) -> None:
@@ -75,7 +96,10 @@ class Record:
         path = self._path()
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1))
+        temporary.unlink(missing_ok=True)
+        # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(json.dumps(asdict(self), indent=1))
         temporary.rename(path)
 
     def remove(self) -> None:
@@ -100,17 +124,77 @@ def live_folder() -> Path:
 
 
 def records() -> list[Record]:
-    """All records of this user, oldest first. A file that is not a record is left alone."""
+    """All records of this user, oldest first; without those that :func:`read_records` skips."""
+    return read_records()[0]
+
+
+def read_records() -> tuple[list[Record], list[str]]:
+    """All records of this user, oldest first, and a line for each file that is skipped: another user's, malformed."""
     found: list[tuple[float, Record]] = []
-    folder = live_folder()
-    if not folder.is_dir():
-        return []
-    for path in folder.glob("*.json"):
+    skipped: list[str] = []
+    for path in sorted(live_folder().glob("*.json")):
         try:
-            found.append((path.stat().st_mtime, Record(**json.loads(path.read_text()))))
-        except (OSError, ValueError, TypeError):
+            content, changed = read_own(path)
+            found.append((changed, parse_record(content, path.stem)))
+        except FileNotFoundError:  # its run has just ended
             continue
-    return [record for _, record in sorted(found, key=lambda pair: pair[0])]
+        except OSError as error:
+            skipped.append(f"skipped {path}: {error.strerror}")
+        except ValueError as error:
+            skipped.append(f"skipped {path}: {error}")
+    return [record for _, record in sorted(found, key=lambda pair: pair[0])], skipped
+
+
+def read_own(path: Path) -> tuple[bytes, float]:
+    """The content of a small file that only this user can have written, and when it was written (``st_mtime``).
+
+    Errors: ``OSError``; ``ValueError`` where another user may have written it.
+    """
+    # Not through a link, and without waiting for the writer of a pipe.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a file; remove it")
+        if status.st_uid != os.geteuid():
+            raise ValueError(f"it belongs to user {status.st_uid}, who can run `cellbed clean`")
+        if status.st_mode & 0o022:
+            raise ValueError("other users may write to it; remove it")
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"larger than {_LARGEST} bytes; remove it")
+    return content, status.st_mtime
+
+
+def parse_record(content: bytes, name: str) -> Record:
+    """The record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, where it is none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        record = TypeAdapter(Record).validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{key}: {first['msg']}" if key else "not JSON"
+        raise ValueError(f"not a record of a run: {reason}; remove the file") from error
+    for key, is_right in (
+        ("identifier", record.identifier == name and re.fullmatch(r"[a-z]+-[0-9]+-[0-9a-f]{6}", name)),
+        ("kind", name.startswith(f"{record.kind}-")),
+        ("process", record.process > 0),
+        ("folder", record.folder is None or _is_plain(record.folder)),
+        ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
+        ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),
+        ("network_namespace", record.network_namespace is None or record.network_namespace > 0),
+        ("control", record.control is None or _is_plain(record.control, f"{name}.sock")),
+    ):
+        if not is_right:
+            raise ValueError(f"not a record of {name}: {key}: {getattr(record, key)!r}; remove the file")
+    return record
+
+
+def _is_plain(path: str, name: str | None = None) -> bool:
+    """Whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
+    plain = path.startswith("/") and os.path.normpath(path) == path and "\0" not in path
+    return plain and name in (None, Path(path).name)
 
 
 def boot_identifier() -> str:

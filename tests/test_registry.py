@@ -1,0 +1,193 @@
+"""The registry of live runs: what `cellbed clean` does with records, and what no record can have it do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed.shell import ip_forwarding
+from cellbed.testbed.state import Record, parse_record
+from in_process import cellbed
+
+NAME = "run-1-0a1b2c"
+STALE: dict[str, Any] = asdict(Record(NAME, "run", process=1, process_start=0, boot="an earlier one"))
+OTHER_USER = 42420
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a registry that no other test uses."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    folder = tmp_path / "state" / "cellbed" / "live"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write(live: Path, name: str = NAME, **values: Any) -> Path:
+    path = live / f"{name}.json"
+    path.write_text(json.dumps(STALE | values))
+    path.chmod(0o600)
+    return path
+
+
+def clean() -> list[str]:
+    done = cellbed("clean", "--json")
+    assert done.returncode == 0, done.stderr
+    lines: list[str] = json.loads(done.stdout)
+    return lines
+
+
+def unstarted(path: Path) -> Path:
+    (path / "raw").mkdir(parents=True)
+    (path / "scenario.toml").write_text("")
+    return path
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"undo": [["/gone/python"]]},
+        {"undo": [["touch", "VICTIM/touched"]]},
+        {"identifier": "run-1-ffffff"},
+        {"identifier": None},
+        {"kind": "shell"},
+        {"process": "1"},
+        {"process": 0},
+        {"process_start": [1]},
+        {"cgroups": "VICTIM"},
+        {"cgroups": ["VICTIM"]},
+        {"cgroups": [f"/sys/fs/cgroup/../../../VICTIM/{NAME}"]},
+        {"scratch": "VICTIM"},
+        {"folder": "victim"},
+        {"folder": 7},
+        {"control": "VICTIM/file"},
+        {"network_namespace": "1; true"},
+        {"network_namespace": -1},
+    ],
+)  # fmt: skip
+def test_a_malformed_record_is_skipped_with_one_line(live: Path, values: dict[str, Any]) -> None:
+    victim = live.parents[2] / "victim"
+    victim.mkdir()
+    (victim / "file").touch()
+    record = write(live, **json.loads(json.dumps(values).replace("VICTIM", str(victim))))
+    good = unstarted(live.parents[2] / "runs" / "killed")
+    write(live, "run-2-0a1b2c", identifier="run-2-0a1b2c", folder=str(good))
+    lines = clean()
+    assert [line for line in lines if line.startswith(f"skipped {record}: not a record of ")] == lines[:1]
+    assert "\n" not in lines[0]
+    assert lines[1:] == [f"run-2-0a1b2c: removed {good}, in which nothing was measured"]
+    assert [each.name for each in victim.iterdir()] == ["file"]
+
+
+def test_what_is_no_file_of_this_user_is_skipped_with_one_line(live: Path) -> None:
+    os.mkfifo(live / "pipe.json")
+    (live / "folder.json").mkdir()
+    (live / "gone.json").symlink_to(live / "nothing")
+    (live / "long.json").write_text(" " * 100_000)
+    (live / "binary.json").write_bytes(b"\xff\x00")
+    (live / "nested.json").write_text("[" * 60_000)
+    write(live).chmod(0o666)
+    lines = clean()
+    assert {line.partition(": ")[0] for line in lines} == {f"skipped {path}" for path in live.glob("*.json")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a file of another user")
+def test_root_does_nothing_for_a_record_of_another_user(live: Path) -> None:
+    victim = unstarted(live.parents[2] / "victim")
+    os.chown(write(live, folder=str(victim)), OTHER_USER, OTHER_USER)
+    assert clean() == [f"skipped {live / NAME}.json: it belongs to user 42420, who can run `cellbed clean`"]
+    assert victim.is_dir()
+
+
+def test_only_a_run_s_own_folder_is_removed(live: Path, tmp_path: Path) -> None:
+    photographs = unstarted(tmp_path / "photographs")
+    (photographs / "holiday.png").touch()
+    write(live, folder=str(photographs))
+    assert clean() == [f"{NAME}: left {photographs}: it contains files that are not those of a run"]
+    assert photographs.is_dir()
+    behind = unstarted(tmp_path / "behind")
+    (tmp_path / "link").symlink_to(behind)
+    write(live, folder=str(tmp_path / "link"))
+    assert clean() == [f"{NAME}: nothing was left but its record"]
+    assert behind.is_dir()
+    if os.geteuid() == 0:
+        os.chown(behind, OTHER_USER, OTHER_USER)
+        write(live, folder=str(behind))
+        assert clean() == [f"{NAME}: nothing was left but its record"]
+        assert behind.is_dir()
+    scratch = tmp_path / f"cellbed-{NAME}"
+    scratch.mkdir()
+    run = unstarted(tmp_path / "run")
+    write(live, folder=str(run), scratch=str(scratch))
+    clean()
+    assert not run.exists()
+    assert not scratch.exists()
+    assert not list(live.iterdir())
+
+
+def test_a_folder_that_is_no_control_group_is_left(live: Path, tmp_path: Path) -> None:
+    group = tmp_path / NAME
+    group.mkdir()
+    (group / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    write(live, cgroups=[str(group)])
+    assert clean() == [f"{NAME}: nothing was left but its record"]
+    assert group.is_dir()
+
+
+def test_processes_of_another_pid_namespace_are_not_signalled_as_process_0(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text("0\n")
+    code = "import sys, pathlib; from cellbed.testbed.cgroups import remove; remove(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-P", "-c", code, str(tmp_path)]
+    assert subprocess.run(command, start_new_session=True, check=False).returncode == 0
+
+
+def test_a_record_is_not_written_through_a_link(live: Path, tmp_path: Path) -> None:
+    record = Record.create("run")
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (live / f"{record.identifier}.tmp").symlink_to(victim)
+    record.note_cgroup(Path("/sys/fs/cgroup", record.identifier))
+    assert victim.read_text() == "kept"
+    assert parse_record((live / f"{record.identifier}.json").read_bytes(), record.identifier) == record
+
+
+def test_forwarding_is_restored_from_nothing_but_a_lease(live: Path) -> None:
+    lease = {"boot": "now", "before": {"ipv4/ip_forward": "0", "ipv6/conf/eth0/accept_ra": "1"}, "holders": {}}
+    assert ip_forwarding.is_lease(lease)
+    for name, value in (("../kernel/core_pattern", "1"), ("ipv6/conf/../accept_ra", "1"), ("ipv4/ip_forward", "x")):
+        assert not ip_forwarding.is_lease(lease | {"before": {name: value}})
+    assert not ip_forwarding.is_lease(lease | {"holders": {"shell": 1}})
+
+
+texts = st.sampled_from([NAME, f"/a/{NAME}", f"/a/../{NAME}", f"/{NAME}.sock", f"/tmp/cellbed-{NAME}", "run", "/"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*STALE, "undo"]), values, max_size=4), st.binary(max_size=20) | st.none())
+def test_a_parsed_record_names_nothing_but_its_own(changed: dict[str, Any], raw: bytes | None) -> None:
+    content = json.dumps(STALE | changed).encode() if raw is None else raw
+    try:
+        record = parse_record(content, NAME)
+    except ValueError:
+        return
+    assert record.identifier == NAME
+    assert record.process > 0
+    paths = [*record.cgroups, record.scratch or f"/cellbed-{NAME}", record.control or f"/{NAME}.sock"]
+    for path in paths:
+        assert Path(path).name in (NAME, f"cellbed-{NAME}", f"{NAME}.sock")
+        assert Path(path).is_absolute()
+        assert ".." not in Path(path).parts
