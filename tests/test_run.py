@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,8 +75,19 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+def run(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command(*arguments), capture_output=True, errors="replace", check=False, env=environment)
+
+
+def latin_1(folder: Path) -> dict[str, str]:
+    """The environment of a user whose locale is not UTF-8; empty where no such locale can be made."""
+    made = folder / "locales" / "en_US.ISO-8859-1"
+    made.parent.mkdir()
+    make = ["localedef", "-i", "en_US", "-f", "ISO-8859-1", str(made)]
+    if shutil.which("localedef") is None or subprocess.run(make, check=False, capture_output=True).returncode:
+        return {}
+    return {"LOCPATH": str(made.parent), "LC_ALL": made.name, "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
 
 
 def only_folder(parent: Path) -> Path:
@@ -169,9 +181,17 @@ def test_one_seed_gives_one_schedule(finished: tuple[Path, subprocess.CompletedP
         due = [(row["endpoint"], row["intended_ns"] - zero) for row in rows if "request" in row]
         return sorted(each for each in due if each[1] < 1_000_000_000)
 
-    # A schedule does not know when it will be cut off.
-    outcome = run("run", write_scenario(tmp_path, count=2, duration="1 s"), "--out", tmp_path / "runs")
+    # A schedule does not know when it will be cut off. Nor does it depend on the locale, nor do the run's files.
+    locale, scenario = latin_1(tmp_path), write_scenario(tmp_path, count=2, duration="1 s")
+    scenario.write_text(
+        scenario.read_text().replace(
+            'base_delay = "5 ms"', 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
+        )
+    )
+    outcome = run("run", scenario, "--out", tmp_path / "runs", env=locale)
     assert outcome.returncode == 0, outcome.stderr
+    assert run("report", only_folder(tmp_path / "runs"), env=locale).returncode == 0
+    assert "5 ms ± 1 ms" in (only_folder(tmp_path / "runs") / "run.json").read_text(encoding="utf-8")
     first, second = schedule(finished[0]), schedule(only_folder(tmp_path / "runs"))
     assert first == second
     assert {endpoint for endpoint, _ in first} == {"endpoint-0", "endpoint-1"}

@@ -1,5 +1,19 @@
 """The one kind of error that a user sees as a sentence instead of a traceback."""
 
+import errno
+import os
+from pathlib import Path
+
+_HINTS = {
+    errno.ENOSPC: "free some space, or choose another place",
+    errno.EDQUOT: "free some space, or choose another place",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "check its owner and permissions",
+    errno.EPERM: "check its owner and permissions",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+"""What to do about a refusal of the operating system, where that is not obvious."""
+
 
 class CellbedError(Exception):
     """Something the user can put right. The text says what was wrong, where, and what to do.
@@ -13,3 +27,32 @@ class CellbedError(Exception):
     def __str__(self) -> str:
         text = super().__str__()
         return "".join(each if each == "\n" or each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+class OperatingSystemError(CellbedError):
+    """An OSError in one sentence: which file, why the operating system refused it, what to do.
+
+    place: a file or folder that was in use, for an error that names none.
+    """
+
+    exit_code = 1
+
+    def __init__(self, error: OSError, place: Path | None = None) -> None:
+        super().__init__(_sentence(error, place))
+
+
+def _sentence(error: OSError, place: Path | None) -> str:
+    if error.filename is None and error.errno == errno.ENOENT and not _has_working_directory():
+        return "the current working directory has been deleted; change to another one"
+    reason = error.strerror or str(error) or type(error).__name__
+    hint = f"; {_HINTS[error.errno]}" if error.errno in _HINTS else ""
+    named = error.filename if isinstance(error.filename, str | bytes) else place
+    return f"{os.fsdecode(named)}: {reason}{hint}" if named is not None else f"{reason}{hint}"
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 
@@ -62,8 +63,8 @@ def cellbed_(
 
 
 def main() -> None:
-    """Run the command line; a :class:`cellbed.errors.CellbedError` becomes one message and its exit status."""
-    from cellbed.errors import CellbedError
+    """Run the command line; an error of cellbed or of the operating system becomes one message and an exit status."""
+    from cellbed.errors import CellbedError, OperatingSystemError
 
     # Imports make many objects that stay: to look for cycles after every 700 is a tenth of a short command's time.
     gc.set_threshold(100_000)
@@ -89,11 +90,12 @@ def main() -> None:
         _give_up_output()
         sys.exit(0)
     except OSError as error:
-        if error.filename is not None or not _is_output_broken():
-            raise
-        print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
-        _give_up_output()
-        sys.exit(1)
+        if error.filename is None and _is_output_broken():
+            print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+            _give_up_output()
+        else:
+            print(f"error: {OperatingSystemError(error)}", file=sys.stderr)
+        sys.exit(OperatingSystemError.exit_code)
     except BaseException as error:
         if isinstance(error, SystemExit) or not was_interrupted():
             raise
@@ -108,8 +110,12 @@ def _open_standard_streams() -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
     os.close(nowhere)
     # Not None where they were closed, whatever the types say.
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    # Text that the terminal has no characters for, such as a file name that is not UTF-8, is escaped.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _is_interruption(end: SystemExit) -> bool:
@@ -118,7 +124,7 @@ def _is_interruption(end: SystemExit) -> bool:
 
 
 def _is_output_broken() -> bool:
-    """Whether another line fails, too; if it does not, it stands before a traceback and does no harm."""
+    """Whether another line fails, too; if it does not, an empty line before the error does no harm."""
     try:
         sys.stdout.flush()
         os.write(1, b"\n")

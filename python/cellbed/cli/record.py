@@ -54,6 +54,6 @@ def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
             from cellbed.recordings.conditional import conditional_plan
 
             file = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="cellbed-"))) / "plan.json"
-            file.write_text(conditional_plan().model_dump_json(exclude_none=True))
+            file.write_text(conditional_plan().model_dump_json(exclude_none=True), encoding="utf-8")
             found += ["--plan", str(file)]
     return found

@@ -66,7 +66,7 @@ def run(
         from cellbed.report.terminal import show
 
         if as_json:
-            print((outcome.folder / "summary.json").read_text())
+            print((outcome.folder / "summary.json").read_text(encoding="utf-8"))
         else:
             show(outcome.folder)
     if outcome.error is not None:

@@ -85,12 +85,12 @@ class Setting:
 
     def do(self, machine: Machine) -> None:
         """Write the setting."""
-        machine.path(setting_path(self.name)).write_text(self.value)
+        machine.path(setting_path(self.name)).write_text(self.value, encoding="utf-8")
 
     def undo(self, machine: Machine) -> None:
         """Write the value from before."""
         with contextlib.suppress(FileNotFoundError):
-            machine.path(setting_path(self.name)).write_text(self.before)
+            machine.path(setting_path(self.name)).write_text(self.before, encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,14 @@ class Folder:
             return
         below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
         for path in [*below, folder]:
-            for process in (path / "cgroup.procs").read_text().split() if (path / "cgroup.procs").exists() else ():
+            for process in (
+                (path / "cgroup.procs").read_text(encoding="utf-8").split() if (path / "cgroup.procs").exists() else ()
+            ):
                 # Only the machine's own root group holds processes beside limited children, that of a container
                 # does not: there they go back to where `divide` put them.
                 for above in (folder.parent, folder.parent / ASIDE):
                     with contextlib.suppress(OSError):
-                        (above / "cgroup.procs").write_text(process)
+                        (above / "cgroup.procs").write_text(process, encoding="utf-8")
                         break
             path.rmdir()
 
@@ -149,7 +151,7 @@ class Join:
     def do(self, machine: Machine) -> None:
         """Move the process."""
         Folder(self.path, machine.user).do(machine)
-        (machine.path(self.path) / "cgroup.procs").write_text(str(self.process))
+        (machine.path(self.path) / "cgroup.procs").write_text(str(self.process), encoding="utf-8")
 
     def undo(self, machine: Machine) -> None:
         """Nothing: removing the folder moves it out."""
@@ -238,7 +240,9 @@ def shell_of(user: int, process: int) -> int | None:
     """The nearest process above `process` that belongs to `user`, such as the shell from which sudo was called."""
     while process > 1:
         status = dict(
-            line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line
+            line.split(":", 1)
+            for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+            if ":" in line
         )
         # Real and effective: sudo itself may keep the user's as the real one.
         if status["Uid"].split()[:2] == [str(user)] * 2:
@@ -310,12 +314,12 @@ def _settings(machine: Machine) -> Iterator[Change]:
 
 def _file(machine: Machine, path: str, text: str) -> File:
     before = machine.path(path)
-    return File(path, text, before.read_text() if before.exists() else None)
+    return File(path, text, before.read_text(encoding="utf-8") if before.exists() else None)
 
 
 def _read_journal(machine: Machine) -> dict[str, list[Any]]:
     try:
-        journal = json.loads(machine.path(_JOURNAL).read_text())
+        journal = json.loads(machine.path(_JOURNAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return journal if isinstance(journal, dict) else {}
@@ -324,5 +328,5 @@ def _read_journal(machine: Machine) -> dict[str, list[Any]]:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     temporary.rename(path)

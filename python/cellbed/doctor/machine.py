@@ -43,7 +43,7 @@ class Machine:
     def read(self, absolute: str) -> str | None:
         """The text of a file without white space at its ends, or ``None`` where it cannot be read."""
         try:
-            return self.path(absolute).read_text(errors="replace").strip()
+            return self.path(absolute).read_text(errors="replace", encoding="utf-8").strip()
         except OSError:
             return None
 

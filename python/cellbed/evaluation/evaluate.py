@@ -171,9 +171,9 @@ class Evaluation:
             network = reference(profile, self.plan.seed).at(LEAD_NS + self.plan.course_ns)
             found = recorder.calibrate(network, self.plan.seed)
             temporary = path.with_suffix(".tmp")
-            temporary.write_text(found.model_dump_json(indent=1) + "\n")
+            temporary.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
             temporary.replace(path)
-        return Calibration.model_validate_json(path.read_text())
+        return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
 
     def _recording(
         self, recorder: Recorder, profile: str, calibration: Calibration, plan: TrainPlan
@@ -188,7 +188,7 @@ class Evaluation:
             if not zero.exists():
                 break
             if read_recording(path).description.light.plan == plan:
-                return path, int(zero.read_text())
+                return path, int(zero.read_text(encoding="utf-8"))
         else:
             raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
         length = LEAD_NS + self.plan.course_ns
@@ -199,7 +199,7 @@ class Evaluation:
         if not 0 <= zero_ns <= LEAD_NS:
             raise CellbedError(f"the recording of {profile} began {zero_ns / 1e9:.1f} s late: this machine is too busy")
         temporary = zero.with_suffix(".tmp")
-        temporary.write_text(f"{zero_ns}\n")
+        temporary.write_text(f"{zero_ns}\n", encoding="utf-8")
         temporary.replace(zero)
         return path, zero_ns
 

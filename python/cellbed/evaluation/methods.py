@@ -70,7 +70,7 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
     trace = folder / f"{way}.trace"
-    trace.write_text(heavy_text(opportunities(recording, way, MTU)))
+    trace.write_text(heavy_text(opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
     queue = queue_config(calibrated_queue(recording.description, way), 0, lambda: None)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}

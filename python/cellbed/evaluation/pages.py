@@ -61,7 +61,7 @@ class Page:
 @cache
 def pages() -> tuple[Page, ...]:
     """The pages of ``pages.toml``, which says where their figures are from."""
-    content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text())
+    content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
     spread = content.pop("spread")
     return tuple(_page(name, groups, spread) for name, groups in content.items())
 

@@ -58,7 +58,7 @@ class Results:
         path = self.folder / SETTINGS
         told = json.loads(json.dumps(settings))
         if path.exists():
-            before = json.loads(path.read_text())
+            before = json.loads(path.read_text(encoding="utf-8"))
             differing = sorted(
                 key for key in before.keys() | told.keys() if key not in _FREE and before.get(key) != told.get(key)
             )
@@ -138,5 +138,5 @@ _FREE = frozenset({"trials", "tool"})
 def write_json(path: Path, content: Any) -> None:
     """Write a file whole: to a temporary name, then renamed."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)

@@ -141,7 +141,7 @@ def needs(application: Application) -> str | None:
 
 def congestion_control() -> str:
     """The congestion control of all connections: cubic, unless this machine lacks what it takes to choose it."""
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
     chosen = find("ip") is not None and CONGESTION_CONTROL in available
     return CONGESTION_CONTROL if chosen else host_congestion_control()
 
@@ -170,7 +170,7 @@ def _await_listening(server: subprocess.Popen[bytes], port: int, log: Path) -> N
 def _listens(process: int, port: int) -> bool:
     """Whether somebody listens at a TCP port in the network namespace of a process (proc_pid_net(5))."""
     try:
-        rows = [line.split() for line in Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]]
+        rows = [line.split() for line in Path(f"/proc/{process}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
     except OSError:
         return False
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
@@ -212,5 +212,5 @@ def _events(process: subprocess.Popen[bytes], name: str, log: Path) -> Iterator[
 
 
 def _last_words(log: Path) -> str:
-    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = [line for line in log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
     return f": {said[-1].strip()}" if said else ""

@@ -48,7 +48,7 @@ class SocketRecorder:
             sockets.emulator.restart_links(time.monotonic_ns())
             for _ in sockets.client("calibrate", "--seed", str(seed), "--output", str(found)):
                 pass
-        return Calibration.model_validate_json(found.read_text())
+        return Calibration.model_validate_json(found.read_text(encoding="utf-8"))
 
     def record(
         self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
@@ -58,8 +58,8 @@ class SocketRecorder:
         Errors: :class:`CellbedError`.
         """
         trains, told = self.scratch / "plan.json", self.scratch / "calibration.json"
-        trains.write_text(plan.model_dump_json(exclude_none=True))
-        told.write_text(json.dumps(_whole(calibration.model_dump())))
+        trains.write_text(plan.model_dump_json(exclude_none=True), encoding="utf-8")
+        told.write_text(json.dumps(_whole(calibration.model_dump())), encoding="utf-8")
         with _Sockets(self, network) as sockets:
             sockets.join_devices()
             started = time.monotonic_ns()
@@ -151,11 +151,13 @@ class _Sockets:
             with contextlib.suppress(ValueError):
                 yield time.monotonic_ns(), json.loads(line)
         if process.wait() != 0:
-            said = self._log(NEAR).read_text(errors="replace").strip().splitlines()
+            said = self._log(NEAR).read_text(errors="replace", encoding="utf-8").strip().splitlines()
             raise CellbedError(f"the recorder failed: {said[-1] if said else process.returncode}")
 
     def _run(self, *arguments: str) -> None:
-        done = subprocess.run(_command(*arguments), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            _command(*arguments), capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
         if done.returncode != 0:
             raise CellbedError(f"the recorder failed: {done.stderr.strip()}")
 

@@ -92,7 +92,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
                 listener.note(caution)
             workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
-            (path / "scenario.toml").write_text(text)
+            (path / "scenario.toml").write_text(text, encoding="utf-8")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
             _drive(path, scenario, plan, options, listener, state, started, interruption)
             state.status = "complete"
@@ -143,7 +143,7 @@ def _drive(
         folder.write_json(
             path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
         )
-        (raw / "hosts").write_text(plan.hosts_file())
+        (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
         places = {node.name: _place(node, emulator, groups.get(node.name), raw / "hosts") for node in plan.nodes}
 
         _prove(plan, emulator, groups, places, listener, state)

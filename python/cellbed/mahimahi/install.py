@@ -48,7 +48,7 @@ def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, path in _paths(prefix):
             temporary = path.with_name(f".{name}.{os.getpid()}.tmp")
-            temporary.write_text(_script(name))
+            temporary.write_text(_script(name), encoding="utf-8")
             temporary.chmod(0o755)
             temporary.replace(path)
     except OSError as error:
@@ -90,13 +90,13 @@ def _script(name: str) -> str:
 
 def _is_ours(path: Path) -> bool:
     try:
-        return _MARK in path.read_text(errors="replace").splitlines()[1:2]
+        return _MARK in path.read_text(errors="replace", encoding="utf-8").splitlines()[1:2]
     except OSError:
         return False
 
 
 def _state(path: Path, name: str) -> str:
     try:
-        return "installed" if path.read_text(errors="replace") == _script(name) else "other"
+        return "installed" if path.read_text(errors="replace", encoding="utf-8") == _script(name) else "other"
     except OSError:
         return "other" if os.path.lexists(path) else "absent"

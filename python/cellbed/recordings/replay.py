@@ -119,7 +119,7 @@ def _texts(recording: Recording, way: Way, method: Method, train: int | None) ->
 
 def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
     for part, text in texts.items():
-        (folder / f"{stem}-{part}").write_text(text)
+        (folder / f"{stem}-{part}").write_text(text, encoding="utf-8")
 
 
 def _key(folder: Path, stem: str, train: int | None) -> str:

@@ -28,7 +28,7 @@ _MODULES += ("scalable", "highspeed", "bic")
 def available() -> tuple[str, ...] | None:
     """The algorithms that this kernel has now; None where it does not say."""
     try:
-        return tuple(_AVAILABLE.read_text().split()) or None
+        return tuple(_AVAILABLE.read_text(encoding="utf-8").split()) or None
     except OSError:
         return None
 

@@ -116,7 +116,7 @@ def networks_in_sight(proc: Path = Path("/proc")) -> list[IPv4Network]:
     for name, parse in (("fib_trie", parse_trie), ("route", parse_routes)):
         file = proc / "net" / name
         if file.exists():
-            found += parse(file.read_text())
+            found += parse(file.read_text(encoding="utf-8"))
     return [network for network in found if network.prefixlen > 0]
 
 
@@ -154,7 +154,7 @@ def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:
     path = proc / "net" / "ipv6_route"
     if not path.exists():
         return False
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         fields = line.split()
         if fields[0] == "0" * 32 and fields[1] == "00" and fields[9] != "lo":
             return True

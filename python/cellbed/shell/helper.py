@@ -77,7 +77,7 @@ def _start_pasta(path: str, place: Place, network: HelperNetwork, ipv6: bool, er
         command = pasta_command(path, place, network, ipv6, str(ready))
         process = _start(command, errors)
         deadline = time.monotonic() + _PATIENCE_S
-        while not (ready.exists() and ready.read_text().strip()):
+        while not (ready.exists() and ready.read_text(encoding="utf-8").strip()):
             _check("pasta", process, errors, deadline)
             time.sleep(0.005)
         return process

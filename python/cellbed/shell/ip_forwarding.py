@@ -30,7 +30,7 @@ def hold(holder: str, *, ipv6: bool) -> None:
     with _lease() as lease:
         wanted = _wanted(ipv6)
         for name in wanted:
-            before = (_SETTINGS / name).read_text().strip()
+            before = (_SETTINGS / name).read_text(encoding="utf-8").strip()
             # Noted before it is done: a kill between the two costs nothing.
             lease["before"].setdefault(name, before)
         lease["holders"][holder] = {"process": os.getpid(), "start": process_start(os.getpid())}
@@ -80,7 +80,11 @@ def _wanted(ipv6: bool) -> dict[str, str]:
         # forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
         for device in sorted((_SETTINGS / "ipv6" / "conf").iterdir()):
             accept = device / "accept_ra"
-            if device.name not in ("all", "default", "lo") and accept.exists() and accept.read_text().strip() == "1":
+            if (
+                device.name not in ("all", "default", "lo")
+                and accept.exists()
+                and accept.read_text(encoding="utf-8").strip() == "1"
+            ):
                 wanted[f"ipv6/conf/{device.name}/accept_ra"] = "2"
         wanted["ipv6/conf/all/forwarding"] = "1"
     return wanted
@@ -90,8 +94,8 @@ def _set(name: str, value: str) -> None:
     path = _SETTINGS / name
     # A device may have gone in the meantime.
     with contextlib.suppress(FileNotFoundError):
-        if path.read_text().strip() != value:
-            path.write_text(value)
+        if path.read_text(encoding="utf-8").strip() != value:
+            path.write_text(value, encoding="utf-8")
 
 
 def _file(namespace: int | None = None) -> Path:
@@ -102,7 +106,7 @@ def _file(namespace: int | None = None) -> Path:
 def _lease() -> Iterator[dict[str, Any]]:
     folder = lease_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "forwarding.lock").open("w") as lock:
+    with (folder / "forwarding.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         fresh: dict[str, Any] = {"boot": boot_identifier(), "before": {}, "holders": {}}
         try:
@@ -127,5 +131,5 @@ def is_lease(lease: Any) -> bool:
 def _save(lease: dict[str, Any]) -> None:
     path = _file()
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(lease))
+    temporary.write_text(json.dumps(lease), encoding="utf-8")
     temporary.rename(path)

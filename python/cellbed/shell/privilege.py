@@ -17,7 +17,7 @@ def may_configure_network() -> bool:
 
     Capabilities alone do not tell: they may be those of a user namespace that does not own the network namespace.
     """
-    return _has_capabilities(Path("/proc/self/status").read_text()) and _owns_network()
+    return _has_capabilities(Path("/proc/self/status").read_text(encoding="utf-8")) and _owns_network()
 
 
 def _has_capabilities(status: str) -> bool:

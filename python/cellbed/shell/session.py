@@ -198,7 +198,7 @@ def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.
     """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
     if not resolver.RESOLV_CONF.exists():
         return
-    text = resolver.RESOLV_CONF.read_text(errors="replace")
+    text = resolver.RESOLV_CONF.read_text(errors="replace", encoding="utf-8")
     servers = resolver.name_servers(text)
     if not resolver.needs_forwarder(servers):
         return
@@ -290,7 +290,7 @@ def _describe_log(packet_log: Path, account: Mapping[str, Any]) -> None:
     path = packet_log.with_name(f"{packet_log.name}.json")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(json.dumps(account, indent=1) + "\n")
+        temporary.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise CellbedError(f"{path}: cannot be written: {error.strerror}; log to another place") from error
@@ -324,7 +324,7 @@ def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
     with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
         Path(folder).chmod(0o755)
         file = Path(folder, "resolv.conf")
-        file.write_text(around.resolv_conf)
+        file.write_text(around.resolv_conf, encoding="utf-8")
         file.chmod(0o644)
         yield (*binds, (str(file), str(resolver.RESOLV_CONF)))
 
@@ -362,7 +362,7 @@ def _choosing_addresses() -> Iterator[None]:
     """One shell at a time chooses and takes its addresses."""
     folder = ip_forwarding.lease_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "addresses.lock").open("w") as lock:
+    with (folder / "addresses.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -59,7 +59,7 @@ def manual_changes(folder: Path) -> list[dict[str, Any]]:
     folder: the run's.
     """
     try:
-        lines = (folder / "raw" / CHANGES).read_text().splitlines()
+        lines = (folder / "raw" / CHANGES).read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     found = []

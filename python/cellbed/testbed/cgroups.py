@@ -231,7 +231,7 @@ def divide(folder: Path) -> None:
 def is_group(folder: Path) -> bool:
     """Whether a folder is a control group: whether it lies in a file system of control groups."""
     mounts = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
             mounts.append(Path(before.split()[4]))
@@ -287,7 +287,7 @@ def _version_2_base(unified: Path) -> Path:
     """Folder of the unified hierarchy below which this user can make groups with cpu and memory limits."""
     if os.geteuid() == 0:
         return unified / "cellbed"
-    own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::", 1)[-1]
+    own = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().splitlines()[-1].split("::", 1)[-1]
     current = unified / own.lstrip("/")
     granted = unified / f"cellbed-{os.getuid()}"
     if os.access(granted / "cgroup.procs", os.W_OK) and granted in (current, *current.parents):
@@ -321,7 +321,7 @@ def _user_name() -> str:
 
 
 def _version_1_mounts() -> Iterator[tuple[str, Path]]:
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup":
@@ -330,7 +330,7 @@ def _version_1_mounts() -> Iterator[tuple[str, Path]]:
 
 
 def _version_2_mount() -> Path | None:
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] == "cgroup2":
             mount = Path(before.split()[4])
@@ -341,12 +341,12 @@ def _version_2_mount() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -136,7 +136,7 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
 
 
 def _populated(path: Path) -> bool:
-    return any(procs.read_text().strip() for procs in path.rglob("cgroup.procs"))
+    return any(procs.read_text(encoding="utf-8").strip() for procs in path.rglob("cgroup.procs"))
 
 
 def _close_folder(record: Record) -> list[str]:

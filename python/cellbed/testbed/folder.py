@@ -47,7 +47,7 @@ def is_unstarted(path: Path) -> bool:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON whole or not at all: to a temporary file, then renamed."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.rename(path)
 
 
@@ -83,7 +83,7 @@ def host_congestion_control() -> str:
 
 def _sysctl(name: str) -> str | None:
     try:
-        return Path("/proc/sys", name).read_text().strip()
+        return Path("/proc/sys", name).read_text(encoding="utf-8").strip()
     except OSError:
         return None
 
@@ -102,7 +102,9 @@ def _mosquitto_version() -> str | None:
     path = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if path is None:
         return None
-    said = subprocess.run([path, "-h"], capture_output=True, text=True, check=False).stdout.split()
+    said = subprocess.run(
+        [path, "-h"], capture_output=True, encoding="utf-8", errors="replace", check=False
+    ).stdout.split()
     return said[2] if len(said) > 2 and said[1] == "version" else None
 
 
@@ -114,7 +116,7 @@ def _distribution() -> str | None:
 
 
 def _processor() -> str | None:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.processor() or None

@@ -98,7 +98,7 @@ class Record:
         temporary = path.with_suffix(".tmp")
         temporary.unlink(missing_ok=True)
         # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(json.dumps(asdict(self), indent=1))
         temporary.rename(path)
 
@@ -199,13 +199,13 @@ def _is_plain(path: str, name: str | None = None) -> bool:
 
 def boot_identifier() -> str:
     """The kernel's random identifier of this boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
 def process_start(process: int) -> int | None:
     """Start of a process in clock ticks since boot (proc(5), ``stat`` field 22), or ``None`` if it is gone."""
     try:
-        text = Path(f"/proc/{process}/stat").read_text()
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     after_name = text[text.rindex(")") + 2 :].split()

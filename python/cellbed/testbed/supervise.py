@@ -76,7 +76,7 @@ class Program:
     def failure(self) -> ProgramError:
         """What went wrong, with the last line that the program wrote to its log."""
         status = self.process.poll()
-        said = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        said = [line for line in self.log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
         detail = f": {said[-1]}" if said else ""
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
@@ -121,7 +121,7 @@ class Supervisor:
     def sample_nodes(self, groups: dict[str, Group]) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl``."""
         self._groups = groups
-        self._samples = (self._raw / "nodes.jsonl").open("w")
+        self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
         self._next_sample_ns = time.monotonic_ns()
 
     def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:

@@ -24,7 +24,7 @@ _AT_FDCWD = -100
 def locked(archive: Path) -> Iterator[None]:
     """Hold the archive's lock; everything that gives or takes a name does, and is brief. Makes the archive's folder."""
     archive.mkdir(parents=True, exist_ok=True)
-    with (archive / ".lock").open("a") as lock:
+    with (archive / ".lock").open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -85,7 +85,9 @@ def check_model(path: Path) -> None:
     In a process of its own: ONNX Runtime starts threads and fills memory, and our caller may be about to fork.
     """
     command = [sys.executable, "-P", "-m", "cellbed.workloads.classifier", str(path)]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if result.returncode != 0:
         reason = result.stderr.strip().splitlines()
         raise ModelError(reason[-1] if reason else f"{path}: the model's check ended with status {result.returncode}")

@@ -26,4 +26,4 @@ def run_first() -> None:
 def prefer_session() -> None:
     """Let this session, with the programs that it will have, have most of the processor when it needs it."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(_SESSION_NICE))
+        Path("/proc/self/autogroup").write_text(str(_SESSION_NICE), encoding="utf-8")

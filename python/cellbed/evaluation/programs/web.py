@@ -50,7 +50,8 @@ def serve(address: str, certificate: str, key: str, folder: Path) -> NoReturn:
     configuration = folder / "nginx.conf"
     http1, http2 = PORTS["HTTP/1.1"], PORTS["HTTP/2"]
     configuration.write_text(
-        _CONFIGURATION.format(address=address, certificate=certificate, key=key, http1=http1, http2=http2)
+        _CONFIGURATION.format(address=address, certificate=certificate, key=key, http1=http1, http2=http2),
+        encoding="utf-8",
     )
     program = str(find("nginx"))
     os.execv(program, [program, "-p", str(folder), "-c", str(configuration), "-e", "stderr"])

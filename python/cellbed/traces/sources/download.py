@@ -284,13 +284,13 @@ class _Download:
     def _remember(self, version: _Version) -> None:
         self.version = version
         unfinished = self.note.with_suffix(".new")
-        unfinished.write_text(json.dumps(asdict(version)))
+        unfinished.write_text(json.dumps(asdict(version)), encoding="utf-8")
         unfinished.replace(self.note)
 
 
 def _noted(note: Path) -> _Version:
     try:
-        return _Version(**json.loads(note.read_text()))
+        return _Version(**json.loads(note.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return _NONE
 
