@@ -25,6 +25,7 @@ HEADERS = 52
 WINDOW_LIMIT = 300_000
 T0 = 5_000_000_000_000
 BIN = 10 * MS
+PUBLISH = 80_000
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,7 @@ class Simulation:
             stamps = request.stamps
             stamps["started"] = request.intended + int(self.random.exponential(60_000))
             stamps["sent"] = stamps["started"] + int(self.random.normal(6e6, 5e5))
-            clock.at(stamps["sent"] + 80_000, lambda: publish(request))
+            clock.at(stamps["sent"] + PUBLISH, lambda: publish(request))
 
         def publish(request: Request) -> None:
             uplink = streams[0]
@@ -489,6 +490,8 @@ def _write_requests(raw: Path, simulation: Simulation) -> None:
             "intended_ns": request.intended + T0,
             "started_ns": stamps["started"],
             "sent_ns": stamps["sent"],
+            "accepted_ns": stamps["sent"] + PUBLISH,
+            "buffer_full_ns": 0,
             "uplink_start": request.uplink[0],
             "uplink_end": request.uplink[1],
             "local_port": request.local_port,
@@ -500,7 +503,7 @@ def _write_requests(raw: Path, simulation: Simulation) -> None:
             "bytes_down": request.bytes_down if replied else None,
             "label": "class-417" if replied else None,
             "status": status_of(request, shape),
-            "tcp": {"cwnd": 10, "rtt_us": 41000, "retransmits": 0},
+            "tcp": {"cwnd": 10, "rtt_us": 41000, "retransmits": 0, "receive_window_limited_us": 0},
         }
         by_endpoint.setdefault(request.endpoint, []).append(json.dumps(line))
         if "compute_end" in stamps:

@@ -6,15 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from cellbed.measure.comparison import compare
+from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
-from run_folder import T0, Shape, Simulation, make_run, status_of
+from run_folder import PUBLISH, T0, Shape, Simulation, make_run, status_of
 
 
 @pytest.fixture(scope="module")
@@ -93,30 +95,82 @@ def test_outages_are_found_and_met_by_the_slowest(simulated: tuple[Path, Simulat
     (outage,) = [each for each in found if each.way == "uplink"]
     assert (outage.link, outage.endpoint) == ("mobile-0", "endpoint-0")
     assert outage.begin_s == pytest.approx(12, abs=0.05)
-    assert outage.length_s == pytest.approx(2, abs=0.05)
+    assert outage.length_s == pytest.approx(2, abs=0.011)
     p90 = Summary.read(path).decompositions[1]
     assert p90.outages is None or p90.outages.requests <= p90.requests
     slowest = requests_of(path).sort("latency_s").tail(5)
     assert under_way(slowest, found) == UnderWay(5, 5, "uplink", outage.begin_s, outage.length_s)
 
 
-def test_a_request_is_under_way_from_its_intended_time_to_its_reply() -> None:
+def test_the_outage_that_is_named_covers_the_time_of_the_requests() -> None:
     outages = [
         Outage("mobile-0", "endpoint-0", "uplink", 10.0, 1.0),
         Outage("mobile-1", "endpoint-1", "uplink", 10.0, 1.0),
-        Outage("mobile-0", "endpoint-0", "downlink", 20.0, 2.0),
+        Outage("mobile-0", "endpoint-0", "downlink", 10.5, 2.0),
     ]
+    stamps = ("sent", "uplink_completed", "uplink_left", "compute_end", "downlink_completed", "downlink_left")
 
-    def met(*rows: tuple[str, float, float | None]) -> UnderWay | None:
-        table = pl.DataFrame(rows, schema=["endpoint", "intended_s", "latency_s"], orient="row")
-        return under_way(table.with_columns(pl.col("latency_s").cast(pl.Float64)), outages)
+    def met(*rows: tuple[str, list[float | None]]) -> UnderWay | None:
+        """rows: endpoint, and `stamps` in s; what follows the last one that is given did not happen."""
+        moments = [[None if at is None else int(at * 1e9) for at in [*given, *[None] * 6][:6]] for _, given in rows]
+        table = pl.DataFrame(moments, schema={f"{stamp}_ns": pl.Int64 for stamp in stamps}, orient="row")
+        endpoints = pl.Series("endpoint", [endpoint for endpoint, _ in rows], pl.String)
+        return under_way(table.with_columns(endpoints, intended_ns=pl.lit(0), intended_s=pl.lit(0.0)), outages)
 
-    assert met(("endpoint-0", 9.0, 1.0), ("endpoint-0", 11.0, 0.5)) is None  # over before, begun after
-    assert met(("endpoint-0", 9.0, 1.1)) == UnderWay(1, 1, "uplink", 10.0, 1.0)
-    assert met(("endpoint-0", 10.2, 0.1), ("endpoint-1", 10.9, 1.0)) == UnderWay(2, 2, "uplink", 10.0, 1.0)
-    assert met(("endpoint-1", 20.5, 1.0)) is None  # the outage of another endpoint
-    assert met(("endpoint-0", 9.0, None)) == UnderWay(1, 1, "downlink", 20.0, 2.0)  # both, the longer one is named
+    assert met(("endpoint-0", [9.0, 9.1, 9.9, 9.9, 9.9, 10.0])) is None  # over before
+    assert met(("endpoint-1", [11.0, 11.5, 11.6, 11.6, 11.7, 12.0])) is None  # the outage of another endpoint
+    assert met(("endpoint-0", [9.0, 9.1, 10.1, 10.1, 10.1, 10.2])) == UnderWay(1, 1, "uplink", 10.0, 1.0)
+    first, second = ("endpoint-0", [10.2, 10.2, 10.4, 10.4, 10.4, 10.4]), ("endpoint-1", [9.0, 9.1, 11.0, 11, 11, 11])
+    assert met(first, second) == UnderWay(2, 2, "uplink", 10.0, 1.0)
+    # Under way during both, but in the uplink for 0.1 s of its outage only, and then in the downlink.
+    assert met(("endpoint-0", [9.9, 10.0, 10.1, 10.2, 10.2, 12.5])) == UnderWay(1, 1, "downlink", 10.5, 2.0)
+    # The acknowledgements that the bytes of a request wait for come by the downlink.
+    assert met(("endpoint-0", [11.1, 12.5, 12.6, 12.7, 12.7, 12.8])) == UnderWay(1, 1, "downlink", 10.5, 2.0)
+    assert met(("endpoint-0", [10.9])) == UnderWay(1, 1, "downlink", 10.5, 2.0)
     assert met() is None
+
+
+def test_waiting_for_a_full_link_is_the_links(simulated: tuple[Path, Simulation]) -> None:
+    requests = requests_of(simulated[0])
+    assert requests["part_uplink_wait"].max() > 1  # type: ignore[operator]
+    assert requests["part_endpoint_stack"].max() == pytest.approx(PUBLISH / 1e9)
+    assert requests["part_receive_window"].max() == 0
+
+
+def test_waiting_for_the_receivers_window_is_the_receivers_and_a_slow_program_the_endpoints(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=8, outages=((3.0, 2.0),)))
+    collect(run)
+    before = requests_of(run)
+    slowest = before.sort("part_uplink_wait")["request"][-1]
+    path = run / "raw" / "endpoint-0.requests.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        # The kernel's clock of the closed window has grown by 300 ms between this publish and the next one.
+        line["tcp"]["receive_window_limited_us"] = 300_000 if line["request"] > slowest else 0
+        line["accepted_ns"] += 500_000_000 if line["request"] == slowest + 1 else 0
+        line["buffer_full_ns"] = 490_000_000 if line["request"] == slowest + 1 else 0
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    collect(run)
+    after = requests_of(run)
+    row = after.row(by_predicate=pl.col("request") == slowest, named=True)
+    assert 0 < row["part_receive_window"] < 0.301
+    later = before.row(by_predicate=pl.col("request") == slowest, named=True)
+    assert row["part_uplink_wait"] + row["part_receive_window"] == pytest.approx(later["part_uplink_wait"])
+    held = after.row(by_predicate=pl.col("request") == slowest + 1, named=True)
+    assert held["part_endpoint_stack"] == pytest.approx(0.01 + PUBLISH / 1e9)
+    assert after["residual_s"].equals(before["residual_s"])
+
+
+def test_a_gap_is_as_long_as_it_was_wherever_the_bins_lie() -> None:
+    opportunities = np.r_[np.arange(0, 1.0, 0.001), np.arange(2.5, 4, 0.001)]
+    for begin in (0.0, 0.003, 0.0066):
+        capacity = np.histogram(opportunities + begin, np.arange(0, 4.0, 0.01) + 1e-9)[0] * 1500.0
+        ((first, length),) = gaps(capacity[1:])
+        assert length * 0.01 == pytest.approx(1.5, abs=0.0011)
+        assert (1 + first) * 0.01 == pytest.approx(1.0 + begin, abs=0.0011)
+    assert gaps(np.zeros(5)) == [(0.0, 5.0)]
+    assert gaps(np.full(5, np.nan)) == []
 
 
 def test_links_keep_every_byte(simulated: tuple[Path, Simulation]) -> None:

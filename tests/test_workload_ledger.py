@@ -71,7 +71,7 @@ def test_offsets_go_to_requests_in_the_order_of_publishing() -> None:
     book.publish(0, 0)
     book.publish(1, 1)
     assert book.ledger.client_bytes == 20
-    book.ledger.handed_over(100, 150)
+    book.ledger.handed_over(100, 150, 7, 3)
     assert book.ledger.client_bytes == 10
     book.reply(0, 5)
     book.ledger.close(6)

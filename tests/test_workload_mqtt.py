@@ -1,5 +1,6 @@
 """Where MQTT packets lie in a byte stream, and connections to what is not a broker."""
 
+import contextlib
 import select
 import socket
 import time
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.mqtt import Connection, PacketOffsets
+from cellbed.workloads.mqtt import Connection, CountingSocket, PacketOffsets
 from cellbed.workloads.tcp_info import tcp_info
 
 
@@ -86,3 +87,33 @@ def test_tcp_info_of_a_live_and_of_a_closed_connection() -> None:
         assert info["retransmits"] == 0
         client.close()
         assert tcp_info(client) is None
+
+
+def test_the_time_of_a_full_send_buffer_is_counted_until_it_takes_bytes_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = CountingSocket(socket.create_connection(server.getsockname()))
+        client.setblocking(False)
+        receiver, _ = server.accept()
+        packet = _packet(30_000_000)
+        assert client.full_ns(time.monotonic_ns()) == 0
+        sent = client.send(packet)
+        assert sent < len(packet)  # nobody reads
+        first = client.accepted_ns
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sent += client.send(packet[sent:])
+        assert client.full_ns(time.monotonic_ns()) > 0
+        assert client.accepted_ns == first  # still the same packet
+        received = 0
+        while received < len(packet):
+            received += len(receiver.recv(1 << 20))
+            try:
+                sent += client.send(packet[sent:]) if sent < len(packet) else 0
+            except BlockingIOError:
+                select.select([], [client], [], 60)
+        full = client.full_ns(time.monotonic_ns())
+        client.send(_packet(3))
+        assert client.full_ns(time.monotonic_ns()) == client.accepted_full_ns == full
+        assert client.accepted_ns > first
+        client.close()
+        receiver.close()

@@ -24,7 +24,9 @@ pub struct Outcome<P> {
     pub size: Bytes,
     /// When it reached the direction.
     pub arrived: Time,
-    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none.
+    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none. A link that depends on its load
+    /// delays packets before they queue: there it is as much earlier as that delay, as if the delay came after the queue, so that
+    /// `released` − `arrived` is queueing and service for every link.
     pub released: Time,
     /// When it left the direction, was dropped or doubled.
     pub departed: Time,

@@ -66,8 +66,23 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[int, int]]:
-    """Begin and length of every run of zeros, in bins. What is not a number is no zero."""
+def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float, float]]:
+    """Begin and length of every time without capacity, in bins.
+
+    A gap begins and ends within bins. The bin before the empty ones, and the one after them, belong to the gap by the
+    share of capacity that they lack against the bins next to them. What is not a number is no zero.
+    """
     empty = np.r_[False, capacity == 0, False]
     edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
-    return [(int(begin), int(end - begin)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    found = []
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        early = _lacking(capacity[:begin][::-1])
+        late = _lacking(capacity[end:])
+        found.append((float(begin - early), float(end - begin + early + late)))
+    return found
+
+
+def _lacking(away: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
+    """The share of its capacity that the first of these bins lacks against the ten behind it."""
+    usual = away[1:11].mean() if len(away) > 1 else 0.0
+    return float(np.clip(1 - away[0] / usual, 0, 1)) if usual > 0 else 0.0

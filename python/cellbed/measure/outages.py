@@ -32,9 +32,10 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """Requests that were under way during outages of their own endpoint's link.
+    """Requests that an outage of their own endpoint's link could hold up.
 
-    requests: during any. The outage that most of them met: most, how many did; way, begin_s, length_s as in `Outage`.
+    requests: by any. The outage that covers most of their time: most, how many met it; way, begin_s, length_s as in
+    `Outage`.
     """
 
     requests: int
@@ -64,29 +65,49 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
             continue
         series = links.filter((pl.col("direction") == direction["name"]) & (pl.col("time_s") >= 0))
         for begin, length in gaps(series["capacity_mbit_s"].to_numpy()):
-            begin_s, length_s = float(series["time_s"][begin]), length * BIN_NS / 1e9
+            begin_s, length_s = series["time_s"][0] + begin * BIN_NS / 1e9, length * BIN_NS / 1e9
             if length_s >= LEAST_S - 1e-9:
-                found.append(Outage(link, endpoints[link], str(direction["way"]), round(begin_s, 6), length_s))
+                way = str(direction["way"])
+                found.append(Outage(link, endpoints[link], way, round(begin_s, 6), round(length_s, 6)))
     return found
 
 
+_CROSSING = (("uplink", "sent", "uplink"), ("downlink", "compute_end", "downlink"))
+"""Per way the stamp from which a request or its reply may enter the link, and the prefix of the packets' stamps."""
+
+
 def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
-    """Which of `requests` (``endpoint``, ``intended_s``, ``latency_s``) were between intended time and reply during an
-    outage of their endpoint's link; None if none was. Without a reply a request is under way for ever.
+    """Which of `requests` (the table of `read_requests`) an outage of their endpoint's link could hold up; None: none.
+
+    An outage holds up what crosses the link in its direction, and in the other one what TCP may not send without
+    acknowledgements: until its completing packet has entered. What has begun to cross and never left crosses for ever.
 
     Outages of several links that coincide count as one.
     """
-    begin = requests["intended_s"].to_numpy()
-    end = begin + requests["latency_s"].fill_null(float("inf")).to_numpy()
     endpoint = requests["endpoint"].to_numpy()
     anywhere = np.zeros(len(requests), np.bool_)
-    met: dict[tuple[str, float, float], int] = {}
+    met: dict[tuple[str, float, float], tuple[float, float, int]] = {}
     for outage in outages:
-        there = (endpoint == outage.endpoint) & (begin < outage.end_s) & (end > outage.begin_s)
-        anywhere |= there
+        covered = np.zeros(len(requests))
+        along = 0.0
+        for way, begin, prefix in _CROSSING:
+            end = f"{prefix}_left" if way == outage.way else f"{prefix}_completed"
+            low = np.maximum(_moments(requests, begin), outage.begin_s)
+            high = np.minimum(_moments(requests, end), outage.end_s)
+            span = np.where(endpoint == outage.endpoint, np.clip(high - low, 0, None), 0.0)
+            covered += span
+            along += span.sum() if way == outage.way else 0.0
+        anywhere |= covered > 0
         key = (outage.way, outage.begin_s, outage.length_s)
-        met[key] = met.get(key, 0) + int(there.sum())
+        before = met.get(key, (0.0, 0.0, 0))
+        met[key] = (before[0] + covered.sum(), before[1] + along, before[2] + int((covered > 0).sum()))
     if not anywhere.any():
         return None
-    most = max(met, key=lambda key: (met[key], key[2]))
-    return UnderWay(int(anywhere.sum()), met[most], *most)
+    most = max(met, key=lambda key: met[key])
+    return UnderWay(int(anywhere.sum()), met[most][2], *most)
+
+
+def _moments(requests: pl.DataFrame, stamp: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A stamp in seconds since the start of the schedule; infinite where it is missing."""
+    since = (requests[f"{stamp}_ns"] - requests["intended_ns"]) / 1e9
+    return (requests["intended_s"] + since).fill_null(float("inf")).to_numpy()

@@ -1,6 +1,6 @@
 """The parts of a request, in the order in which it spends its time.
 
-Each part is the difference of two consecutive stamps, or the emulator's own account of a packet;
+Each part is the difference of two stamps, the emulator's own account of a packet, or the kernel's of a connection;
 ``docs/measurement.md`` describes them one by one.
 """
 
@@ -33,16 +33,18 @@ class Part:
 PARTS: tuple[Part, ...] = (
     Part("generator", "endpoint", "Generator", "generator", "intended time → pre-processing begins"),
     Part("preprocessing", "endpoint", "Pre-processing", "pre-process", "pre-processing begins → publish called"),
+    Part("endpoint_stack", "endpoint", "Endpoint stack", "stack", "publish called → TCP takes the first byte"),
     Part(
-        "endpoint_stack",
-        "endpoint",
+        "uplink_wait",
+        "uplink",
         "Waiting to send",
         "waiting",
-        "publish called → first byte enters the uplink, once TCP may send it",
+        "TCP's send buffer or congestion window is full of earlier bytes, which the uplink has not carried",
     ),
     Part("uplink_transport", "uplink", "Transport", "transport", "first byte → completing packet enters the uplink"),
     Part("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues"),
     Part("uplink_delay", "uplink", "Base and core delay", "delay", "completing packet in the delay stages"),
+    Part("receive_window", "remote", "Receive window", "window", "the receiver's window is full: TCP may not send"),
     Part("remote_stack", "remote", "Remote stack", "stack", "request left the network → received by the service"),
     Part("server_queue", "remote", "Server queue", "queue", "received → taken by a worker"),
     Part("decode", "remote", "Decoding", "decode", "taken by a worker → inference begins"),

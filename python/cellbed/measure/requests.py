@@ -21,6 +21,8 @@ _REQUEST = {
     "intended_ns": pl.Int64,
     "started_ns": pl.Int64,
     "sent_ns": pl.Int64,
+    "accepted_ns": pl.Int64,
+    "buffer_full_ns": pl.Int64,
     "reply_ns": pl.Int64,
     "uplink_start": pl.Int64,
     "uplink_end": pl.Int64,
@@ -32,7 +34,9 @@ _REQUEST = {
     "bytes_down": pl.Int64,
     "label": pl.String,
     "error": pl.String,
-    "tcp": pl.Struct({"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64}),
+    "tcp": pl.Struct(
+        {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
+    ),
 }
 _SERVICE = {
     "request": pl.Int64,
@@ -61,7 +65,7 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     # answered.
     service = service.sort("received_ns").unique(["endpoint", "request"], keep="first")
     joined = requests.join(service, on=["endpoint", "request"], how="left").sort("intended_ns", "endpoint", "request")
-    joined = _attach_packets(joined, run, description)
+    joined = _split_waiting(_attach_packets(joined, run, description))
     t0 = description.get("t0_ns")
     origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
     # In whole nanoseconds, so that what is left is exact.
@@ -74,6 +78,37 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     )
 
 
+def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
+    """Adds, of the time from ``sent_ns`` to ``uplink_entered_ns``, what the endpoint took (``handed_ns``), what the
+    uplink caused (``held_ns``) and what the receiver's window caused (``window_ns``).
+
+    The endpoint: until TCP took the first byte, without the time for which its send buffer was full. Of the rest, what
+    the kernel's clock of the receive window (``tcpi_rwnd_limited``) grew by; it is read at each publish, and linear in
+    between. What then remains waited for earlier bytes to be acknowledged.
+    """
+    waited = pl.col("uplink_entered_ns") - pl.col("sent_ns")
+    # The emulator may have the first segment before the system call that sent it returns.
+    taken = pl.min_horizontal("accepted_ns", "uplink_entered_ns") - pl.col("sent_ns")
+    handed = pl.when(pl.col("accepted_ns").is_not_null()).then((taken - pl.col("buffer_full_ns")).clip(0))
+    window = np.zeros(len(requests), np.int64)
+    known = requests.with_row_index("row").drop_nulls(
+        ["sent_ns", "uplink_entered_ns", "local_port", "receive_window_limited_us"]
+    )
+    for _, group in known.sort("sent_ns").group_by("endpoint", "local_port", maintain_order=True):
+        clock = group["receive_window_limited_us"].to_numpy() * 1000
+        sent = group["sent_ns"].to_numpy()
+        window[group["row"].to_numpy()] = np.interp(group["uplink_entered_ns"].to_numpy(), sent, clock) - clock
+    return (
+        requests.with_columns(handed_ns=handed, waited_ns=waited, window_ns=pl.Series(window))
+        .with_columns(window_ns=pl.min_horizontal("window_ns", pl.col("waited_ns") - pl.col("handed_ns")).clip(0))
+        .with_columns(
+            window_ns=pl.when(pl.col("handed_ns").is_not_null()).then("window_ns"),
+            held_ns=pl.col("waited_ns") - pl.col("handed_ns") - pl.col("window_ns"),
+        )
+        .drop("waited_ns")
+    )
+
+
 def _between(earlier: str, later: str) -> pl.Expr:
     return pl.col(f"{later}_ns") - pl.col(f"{earlier}_ns")
 
@@ -81,10 +116,12 @@ def _between(earlier: str, later: str) -> pl.Expr:
 _SPANS: dict[str, pl.Expr] = {
     "generator": _between("intended", "started"),
     "preprocessing": _between("started", "sent"),
-    "endpoint_stack": _between("sent", "uplink_entered"),
+    "endpoint_stack": pl.col("handed_ns"),
+    "uplink_wait": pl.col("held_ns"),
     "uplink_transport": _between("uplink_entered", "uplink_completed"),
     "uplink_queue": pl.col("uplink_queued_ns"),
     "uplink_delay": pl.col("uplink_delayed_ns"),
+    "receive_window": pl.col("window_ns"),
     "remote_stack": _between("uplink_left", "received"),
     "server_queue": _between("received", "dequeued"),
     "decode": _between("dequeued", "compute_start"),

@@ -276,7 +276,7 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
             continue
         limited = during["capacity_mbit_s"].null_count() == 0
         found_gaps = gaps(during["capacity_mbit_s"].to_numpy()) if limited else []
-        begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0, 0))
+        begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0.0, 0.0))
         counted = told.get(name) or {}
         congestion = (counted.get("dropped") or {}).get("congestion")
         found.append(
@@ -288,7 +288,7 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
                 dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
-                longest_gap_at_s=float(during["time_s"][begin]) if limited and length else None,
+                longest_gap_at_s=during["time_s"][0] + begin * BIN_NS / 1e9 if limited and length else None,
                 dropped_congestion=congestion,
                 **{what: counted.get(what) for what in ("marked", "duplicated", "corrupted")},
             )

@@ -80,7 +80,9 @@ class Endpoint:
             settings.endpoint,
             topic=self._reply_topic,
             on_message=self._replied,
-            on_handed_over=self._ledger.handed_over,
+            on_handed_over=lambda socket: self._ledger.handed_over(
+                socket.sent.start, socket.sent.end, socket.accepted_ns, socket.accepted_full_ns
+            ),
             on_lost=lambda: self._ledger.connection_lost(time.monotonic_ns()),
         )
         self._commands = lifecycle.Commands()
@@ -172,7 +174,7 @@ class Endpoint:
         request.local_port, request.remote_port = connected.local_port, connected.remote_port
         request.tcp = tcp_info(connected.tcp)
         request.sent_ns = time.monotonic_ns()
-        self._ledger.publishing(request)
+        self._ledger.publishing(request, connected.full_ns(request.sent_ns))
         self._connection.publish(self._settings.request_topic, payload, properties)
 
     def _replied(self, message: MQTTMessage) -> None:

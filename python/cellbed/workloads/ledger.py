@@ -18,7 +18,9 @@ class Request:
 
     Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
     TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole MQTT
-    packet, half-open. ``bytes_up`` and ``bytes_down`` are payloads. None: it did not come to that.
+    packet, half-open. ``accepted_ns``: TCP has taken the first byte; ``buffer_full_ns``: for how much of the time from
+    ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. None: it did not come to
+    that.
     """
 
     request: int
@@ -27,6 +29,8 @@ class Request:
     intended_ns: int
     started_ns: int | None = None
     sent_ns: int | None = None
+    accepted_ns: int | None = None
+    buffer_full_ns: int | None = None
     uplink_start: int | None = None
     uplink_end: int | None = None
     local_port: int | None = None
@@ -58,7 +62,7 @@ class Ledger:
         self._most_open = most_open
         self._open: dict[int, Request] = {}
         self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
-        self._in_client: deque[Request] = deque()  # published, not yet handed over to the kernel
+        self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet handed over to the kernel
         self._expired: set[int] = set()
         self.client_bytes = 0
         """Payload bytes of the requests that wait in the client for the socket."""
@@ -79,19 +83,23 @@ class Ledger:
         """Whether the request has been answered, given up, or has timed out."""
         return number not in self._open or number in self._expired
 
-    def publishing(self, request: Request) -> None:
-        """``request`` is about to be published."""
+    def publishing(self, request: Request, full_ns: int = 0) -> None:
+        """``request`` is about to be published. full_ns: for how long the send buffer has been full so far."""
         self.issued += 1
         self._open[request.request] = request
         self._unexpired.append(request)
-        self._in_client.append(request)
+        self._in_client.append((request, full_ns))
         self.client_bytes += request.bytes_up
 
-    def handed_over(self, start: int, end: int) -> None:
-        """The oldest published request has gone to the kernel as these bytes of the uplink's stream."""
+    def handed_over(self, start: int, end: int, accepted_ns: int, full_ns: int) -> None:
+        """The oldest published request has gone to the kernel as these bytes of the uplink's stream.
+
+        accepted_ns: when it took the first one. full_ns: for how long the send buffer had been full by then.
+        """
         if self._in_client:
-            request = self._in_client.popleft()
+            request, full_before = self._in_client.popleft()
             request.uplink_start, request.uplink_end = start, end
+            request.accepted_ns, request.buffer_full_ns = accepted_ns, full_ns - full_before
             self.client_bytes -= request.bytes_up
 
     def reply(

@@ -40,6 +40,11 @@ class PacketOffsets:
     _length: int = 0  # its remaining length as far as decoded
     _body: int = -1  # bytes of its body still to come; -1 while the length is not known
 
+    @property
+    def between_packets(self) -> bool:
+        """Whether the next byte is the first of a packet."""
+        return self._header == 0 and self._body < 0
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Account for the next bytes of the stream."""
         position = 0
@@ -66,7 +71,10 @@ class PacketOffsets:
 
 
 class CountingSocket:
-    """A connected TCP socket as paho wants it, with the offsets of what passed."""
+    """A connected TCP socket as paho wants it, with the offsets of what passed.
+
+    accepted_ns: when the kernel took the first byte of the newest packet. accepted_full_ns: `full_ns` of that moment.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self.tcp = connected
@@ -74,6 +82,9 @@ class CountingSocket:
         self.received = PacketOffsets()
         self.local_port: int = connected.getsockname()[1]
         self.remote_port: int = connected.getpeername()[1]
+        self.accepted_ns = self.accepted_full_ns = 0
+        self._full_ns = 0
+        self._full_since: int | None = None
 
     def recv(self, buffer_size: int) -> bytes:
         data = self.tcp.recv(buffer_size)
@@ -81,9 +92,19 @@ class CountingSocket:
         return data
 
     def send(self, buffer: bytes | bytearray) -> int:
-        count = self.tcp.send(buffer)
+        begin = time.monotonic_ns()
+        self._full_ns = self.full_ns(begin)
+        self._full_since = begin
+        count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
+        self._full_since = begin if count < len(buffer) else None
+        if self.sent.between_packets:
+            self.accepted_ns, self.accepted_full_ns = time.monotonic_ns(), self._full_ns
         self.sent.feed(memoryview(buffer)[:count])
         return count
+
+    def full_ns(self, now: int) -> int:
+        """For how long TCP's send buffer has refused bytes of the program by `now`, since the connection opened."""
+        return self._full_ns + (0 if self._full_since is None else now - self._full_since)
 
     def close(self) -> None:
         self.tcp.close()
@@ -111,8 +132,8 @@ class Connection:
     Each round of the event loop: wait for ``readers`` and ``writers`` (until ``wake_ns`` at the latest), then call
     ``drive``. The callbacks run inside ``drive`` and ``publish``:
 
-    on_message(message); on_handed_over(start, end): the oldest published message has left for the kernel as these bytes
-    of the stream; on_lost(): the connection broke, and with it everything that was under way on it.
+    on_message(message); on_handed_over(socket): the oldest published message has left for the kernel, as the newest
+    packet that `socket` sent; on_lost(): the connection broke, and with it everything that was under way on it.
     """
 
     def __init__(
@@ -123,7 +144,7 @@ class Connection:
         *,
         topic: str | None = None,
         on_message: Callable[[MQTTMessage], None] | None = None,
-        on_handed_over: Callable[[int, int], None] | None = None,
+        on_handed_over: Callable[[CountingSocket], None] | None = None,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         self._address = (host, port)
@@ -244,7 +265,7 @@ class Connection:
 
     def _handed_over(self) -> None:
         if self._on_handed_over is not None and self.socket is not None:
-            self._on_handed_over(self.socket.sent.start, self.socket.sent.end)
+            self._on_handed_over(self.socket)
 
     def _broken(self, reason: str) -> None:
         if self.socket is None:  # paho may report one break twice

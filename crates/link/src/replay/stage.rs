@@ -102,7 +102,7 @@ impl<P> WorkloadDependent<P> {
             .next_event()
             .is_some_and(|event| event <= now);
         let step = if departs {
-            self.bottleneck.step(now)
+            self.bottleneck.step(now).map(delay_behind_queue)
         } else {
             let item = self.flight.pop()?;
             Some(self.enter(now, item))
@@ -193,5 +193,17 @@ impl<P> WorkloadDependent<P> {
 
     fn is_empty(&self) -> bool {
         self.flight.next().is_none() && self.bottleneck.level().packets == Packets(0)
+    }
+}
+
+/// Accounts for the delay of a packet that leaves as other links do, behind its queue: `released` − `arrived` is then queueing and
+/// service, and the rest until its departure the delay.
+fn delay_behind_queue<P>(step: Step<P>) -> Step<P> {
+    match step {
+        Step::Left(item) => {
+            let released = item.arrived + item.released.since(item.entered);
+            Step::Left(Item { released, ..item })
+        }
+        Step::Within => Step::Within,
     }
 }

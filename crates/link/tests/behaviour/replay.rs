@@ -97,6 +97,16 @@ fn figure_7_light_opportunities_are_spliced_to_heavy_ones() {
 }
 
 #[test]
+fn the_base_delay_is_no_part_of_queueing_and_service() {
+    let mut link = link(figure_7());
+    (0..4).for_each(|index| link.accept(ms(25), index, PACKET));
+    let parts: Vec<_> = std::iter::from_fn(|| link.poll(ms(1000)))
+        .map(|it| (it.released - it.arrived, it.departed - it.released))
+        .collect();
+    assert_eq!(parts, [0, 1, 3, 6].map(|queued| (span(queued), span(25))));
+}
+
+#[test]
 fn figure_7_delay_and_schedule_stay_while_the_link_is_active() {
     // Active since 25 ms with a delay of 25 ms. The one at 45 ms comes to the queue at 70 ms, where heavy opportunities are.
     // The one at 79 ms finds the queue empty for 9 of 10 ms: still 25 ms, though rows say 30 by now. After 104 ms it is empty,
