@@ -51,7 +51,7 @@ def test_what_is_said_is_found_and_what_was_said_is_kept(archive: Archive) -> No
 def test_what_is_said_already_changes_nothing(archive: Archive) -> None:
     add(archive, "walk", place="Delft")
     text = (archive.folder / "walk" / "entry.toml").read_text()
-    assert run("describe", "walk", "--place", "Delft").stdout == "walk says that already\n"
+    assert run("describe", "walk", "--place", "Delft").stdout == "walk already has these values\n"
     assert (archive.folder / "walk" / "entry.toml").read_text() == text
 
 
@@ -68,12 +68,12 @@ def test_keys_of_ones_own_and_old_words_stay(archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["walk", "--date", "31-12-2024"], "'31-12-2024' is no date: write 2021"),
-        (["walk", "--begins", "25:00"], "--begins '25:00' is no time of day: write 06:30"),
-        (["dated", "--begins", "06:30"], "the date says the time of day already, 2025-03-14T08:00"),
+        (["walk", "--date", "31-12-2024"], "'31-12-2024' is not a date: write 2021"),
+        (["walk", "--begins", "25:00"], "--begins '25:00' is not a time of day: write 06:30"),
+        (["dated", "--begins", "06:30"], "the date already contains a time of day, 2025-03-14T08:00"),
         (["walk", "--place", "x" * 2001], "--place: String should have at most 2000 characters"),
-        (["made", "--origin", "recorded"], "'made' was generated, as its history says"),
-        (["lte-suburban", "--place", "Delft"], "is an example of cellbed's own"),
+        (["made", "--origin", "recorded"], "'made' was generated according to its history"),
+        (["lte-suburban", "--place", "Delft"], "is a built-in example"),
         (["wlak", "--place", "Delft"], "did you mean 'walk'?"),
         (["broken", "--place", "Delft"], "not TOML"),
     ],
@@ -98,7 +98,7 @@ def test_nothing_said_is_a_usage_error(archive: Archive) -> None:
     add(archive, "walk")
     done = run("describe", "walk")
     assert done.exit_code == 2
-    assert "say what is to change" in done.output
+    assert "nothing to change" in done.output
 
 
 def test_hours_follow_the_time_of_day(archive: Archive) -> None:
@@ -127,8 +127,8 @@ def test_an_entry_gets_another_name(archive: Archive) -> None:
     text = resolve("walk.up", Path()).path.read_bytes()
     done = run("rename", "walk", "delft-morning")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "walk is called delft-morning: `cellbed traces show delft-morning`\n"
-    assert "walk.up or walk.down are not known here and stay as they are" in done.stderr
+    assert done.stdout == "renamed walk to delft-morning: `cellbed traces show delft-morning`\n"
+    assert "walk.up or walk.down must be changed by hand" in done.stderr
     assert archive.names() == ["5g-midband", "delft-morning", "lte-suburban"]
     entry = archive.entry("delft-morning")
     assert (entry.parts, entry.about) == (before.parts, before.about)
@@ -139,18 +139,18 @@ def test_an_entry_gets_another_name(archive: Archive) -> None:
     assert (archive.folder / "delft-morning" / "photo.txt").read_text() == "mine"
     assert [row["name"] for row in json.loads(run("ls", "--place", "delft", "--json").stdout)] == ["delft-morning"]
     assert _hidden(archive) == []
-    with pytest.raises(TraceError, match="no trace is called"):
+    with pytest.raises(TraceError, match="unknown trace"):
         resolve("walk.up", Path())
 
 
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["walk", "tram"], "the archive has 'tram' already"),
-        (["walk", "walk"], "'walk' is called so already"),
+        (["walk", "tram"], "the archive already has 'tram'"),
+        (["walk", "walk"], "'walk' already has this name"),
         (["walk", "Walk.1"], "write 'walk-1'"),
-        (["walk", "lte-suburban"], "is an example of cellbed's own"),
-        (["lte-suburban", "mine"], "is an example of cellbed's own"),
+        (["walk", "lte-suburban"], "is a built-in example"),
+        (["lte-suburban", "mine"], "is a built-in example"),
         (["wlak", "mine"], "did you mean 'walk'?"),
     ],
 )

@@ -76,7 +76,7 @@ def test_an_entry_with_a_recording_is_replayed_as_one(archive: Archive, tmp_path
     shell = parse_link(recorded=Recorded.both(path="walk"), folder=tmp_path)
     assert "walk" in shell.uplink.description
     add(archive, "plain")
-    with pytest.raises(OptionError, match="'plain' holds no recording of two workloads: it has uplink"):
+    with pytest.raises(OptionError, match="'plain' contains no recording of two workloads: it has uplink"):
         parse_link(recorded=Recorded.both(path="plain"), folder=tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Pat
     assert set(archive.names()) == {*parts, "5g-midband", "lte-suburban"}
     refused = CliRunner().invoke(app, ["traces", "add", *files, "--name", "all"])
     assert refused.exit_code == 2
-    assert "these are 4 recordings" in refused.output
+    assert "not allowed with 4 recordings" in refused.output
 
 
 @pytest.mark.skipif(not RECORDED, reason="CELLBED_RECORDED_TRACES does not name a folder with recorded traces")

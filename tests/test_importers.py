@@ -91,9 +91,7 @@ def test_two_traces_are_the_directions_that_their_names_tell(tmp_path: Path, dra
 
 def test_a_trace_without_a_direction_needs_one(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "walk", made.MAHIMAHI)
-    assert refusal(draft, path) == (
-        f"{path}: its name does not tell which direction it is of: write --direction uplink or --direction downlink"
-    )
+    assert refusal(draft, path) == (f"{path}: unknown direction: write --direction uplink or --direction downlink")
     twice = file(tmp_path, "b.up", b"6\n"), file(tmp_path, "c.up", b"6\n")
     assert "another of the files" in refusal(draft, *twice)
     assert times(written(draft, path, options=TO_US), "downlink")[-1] == 20 * MS
@@ -324,27 +322,27 @@ def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, c
         (
             "a,b\n1,2\n2,3\n",
             Options(),
-            "no column is called like a time: it has 'a', 'b': write --column time=COLUMN:UNIT",
+            "no column has the name of a time: it has 'a', 'b': write --column time=COLUMN:UNIT",
         ),
         (
             "time,rate_mbps\n1,2\n2,3\n",
             Options(),
-            "the column 'time' does not tell its unit: write --column 'time=time:s'",
+            "the column 'time' has no unit: write --column 'time=time:s'",
         ),
-        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "'rate_mbps' does not tell its direction: write --direction"),
+        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "'rate_mbps' has no direction: write --direction"),
         (
             "time_s,DL_bitrate\n1,2\n2,3\n",
             Options(),
-            "does not tell its unit: write --column 'downlink=DL_bitrate:Mbit/s'",
+            "has no unit: write --column 'downlink=DL_bitrate:Mbit/s'",
         ),
         ("time_s,dl_mbps,dl_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --column downlink="),
-        ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "y:bps"}), "there is no such column"),
+        ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "y:bps"}), "no such column"),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "x:furlong"}), "'furlong' is no unit of rate"),
-        ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "what a column can be is time, uplink, downlink"),
+        ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
         ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(direction="uplink"), "'dl_mbps' is of the downlink"),
         ("time_s,dl_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a time that can be, in the unit"),
-        ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not concern a table (CSV): leave it out"),
+        ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
     ],
 )
 def test_what_columns_are_is_asked_where_it_is_not_told(
@@ -430,9 +428,9 @@ def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, d
         "no time": ({"time_ms": [0, None, 2]}, "row 2: it has no time"),
         "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: it has no time"),
         "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: it has no time"),
-        "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is no number"),
-        "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' holds"),
-        "listed time": ({"time_ms": [[0], [1], [2]]}, "which is no time"),
+        "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is not a number"),
+        "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' contains"),
+        "listed time": ({"time_ms": [[0], [1], [2]]}, "which is not a time"),
         "negative": ({"dl_mbit_s": [1.0, -2.0, 3.0]}, "row 2: a rate of -2000000"),
     }
     for name, (change, said) in wrong.items():
@@ -492,9 +490,9 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     [
         ("a.gz", b"\x1f\x8b\x08rest", "compressed by gzip: gunzip it first"),
         ("a.txt", "64 bytes from".encode("utf-16"), "UTF-16"),
-        ("a.bin", bytes(range(256)), "it is binary, and begins like none of pcap"),
-        ("a.txt", b"hello world\nthis is text\n", "like no known format: if it is one of"),
-        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "it is a PNG picture, no recording"),
+        ("a.bin", bytes(range(256)), "it is a binary file of an unknown format"),
+        ("a.txt", b"hello world\nthis is text\n", "unknown format: if it is one of"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "it is a PNG picture, not a recording"),
         ("a.csv", b"time_s,rtt_ms\n0,1\n1\n2,3\n", "a table with commas between cells, but line 3 has 1 cell"),
         ("b.csv", b"time_s,downlink_mbit_s\n0,1\n1,2,3\n2,3\n", "but line 3 has 3 cells where most have 2"),
         ("c.csv", b"# mine\ntime_s,downlink_mbit_s\n", "but has no rows below line 2"),
@@ -502,7 +500,7 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("a.up", b"0.5\n1.5\n2.5\n", "a trace of Mahimahi, a whole number of milliseconds a line, but line 1 is '0.5'"),
         ("b.up", b"# walk\n-5\n-3\n", "but line 2 is '-5'"),
         ("c.up", b"\xef\xbb\xbf1\n2\n", "but line 1 begins with a byte order mark"),
-        ("d.up", b"# a\n\n# b\n", "nothing but comments and blank lines"),
+        ("d.up", b"# a\n\n# b\n", "only comments and blank lines"),
         ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
         ("b.json", b'{"StaticLossConfig": {}}', "the archive has no such series"),
         ("ping.txt", made.PING_UNANSWERED, "none of its 4 probes was answered"),
@@ -521,9 +519,9 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str,
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
     assert "cannot be read: No such file" in refusal(draft, tmp_path / "none")
-    assert "no recording is in this folder" in refusal(draft, _new(tmp_path / "empty"))
+    assert "no recording in this folder" in refusal(draft, _new(tmp_path / "empty"))
     path = file(tmp_path, "a.up", b"1\n")
-    assert "'pcapp' is no format: did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
+    assert "unknown format 'pcapp': did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
     assert "cut short in its very header" in refusal(draft, path, as_format="pcap")
     names = file(tmp_path, "a.csv", b"time_s,dl_mbps\n")
     assert "has no rows below line 1" in refusal(draft, names, as_format="csv")

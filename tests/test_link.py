@@ -285,7 +285,7 @@ def test_an_emulator_that_is_gone_is_told(registry: Path) -> None:
         (["rate"], "'rate' is no setting: write KEY=VALUE"),
         (["rate=1 Mbit/s", "rate=2 Mbit/s"], "rate: given twice"),
         (["rate=5"], "rate: '5' has no unit: write '5 Mbit/s'"),
-        (["rate=none.up"], "rate: no trace is called 'none.up'"),
+        (["rate=none.up"], "rate: unknown trace 'none.up'"),
         (["queue=codl"], "did you mean 'codel'"),
         (["loss=2"], "loss: '2' is not from 0 to below 1"),
         (["spin=1"], "spin: unknown key; known here: rate, delay, queue, loss, duplication, corruption"),

@@ -498,7 +498,7 @@ def test_the_command_fetches_and_says_what_came_of_it(server: FileServer, tmp_pa
 def test_of_many_files_people_see_the_first() -> None:
     shown = run("5g-in-the-wild", "--about").stdout.splitlines()
     assert sum(line.startswith("file  ") for line in shown) == 16
-    assert shown[-1].strip() == "and 280 more (--json has all)"
+    assert shown[-1].strip() == "and 280 more (see --json)"
     assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
 
 

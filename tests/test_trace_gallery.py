@@ -479,7 +479,11 @@ def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, m
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
         (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),
-        (["export", "walk.up", "--format", "mahimahi", "-o", "a"], TraceError, "exported whole: write 'walk'"),
+        (
+            ["export", "walk.up", "--format", "mahimahi", "-o", "a"],
+            TraceError,
+            "only whole entries can be exported: write 'walk'",
+        ),
         (["compare", "walk", "tram", "--part", "round-trip"], TraceError, "'walk' has no round-trip: it has uplink"),
         (["stats", "nobody"], TraceError, "the archive has no 'nobody'"),
     ],
@@ -496,7 +500,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_line(
 def test_an_outage_of_no_length_is_refused(home: Archive, verb: str) -> None:
     result = run(verb, "walk", "--outage", "0 s")
     assert result.exit_code == 2
-    assert "an outage has a length above 0" in result.output
+    assert "the length of an outage must be above 0" in result.output
 
 
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:

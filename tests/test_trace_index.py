@@ -61,7 +61,7 @@ def test_keys_of_any_name_are_columns(archive: Archive) -> None:
     ):
         assert found(table, Query(where=where)).column("name") == [name]
     assert found(table, Query(sort="Place", origin="recorded")).column("name") == ["bus", "walk"]
-    with pytest.raises(TraceError, match="there is no column 'pLACE'"):
+    with pytest.raises(TraceError, match="unknown column 'pLACE'"):
         found(table, Query(where="pLACE = 'Oslo'"))
     assert archive.index().select("0", "", "Place").collect().height == 4
 

@@ -276,21 +276,21 @@ def test_every_step_does_as_its_example_says(archive: Archive, kind: str) -> Non
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        ("", "begins with no step"),
+        ("", "is not a step"),
         ("cutt 1s 2s", "did you mean 'cut'"),
         ("cut 1s", "write cut FROM TO"),
         ("cut 1 2", "has no unit"),
         ("cut 2s 1s", "keeps nothing"),
-        ("cut 0s 1h", "goes on after the end"),
-        ("loop 1s", "shorter than it is"),
+        ("cut 0s 1h", "ends after the end"),
+        ("loop 1s", "is shorter than the entry"),
         ("loop 1000h", "1000 times"),
         ("scale 0", "is not from"),
-        ("scale x", "is no number"),
-        ("scale 1/0", "is no number"),
+        ("scale x", "is not a number"),
+        ("scale 1/0", "is not a number"),
         ("share 1", "2 to 10000"),
         ("share 3 120%", "more than 1"),
         ("outage 5min 1s", "begins after the end"),
-        ("outage 5s 0s", "a span of nothing"),
+        ("outage 5s 0s", "an empty span"),
         ("resample 1h", "wider"),
         ("splice nobody", "has no 'nobody'"),
         ("splice 'x", "No closing quotation"),
@@ -321,11 +321,11 @@ def test_two_entries_become_a_pair(archive: Archive) -> None:
     assert both.about.origin == "synthetic"
     assert both.about.technology is None
     assert set(both.history[0].of) == {"walk uplink", "lte-suburban downlink"}
-    apart = "a pair of walk and lte-suburban: how the two directions go together was not measured"
+    apart = "a pair of walk and lte-suburban: the correlation of the two directions was not measured"
     assert apart in warnings(both)
     assert apart not in warnings(both, parts={"uplink"})
     said = CliRunner().invoke(app, ["pair", "lte-suburban", "lte-suburban", "--name", "twice"]).stdout
-    assert "made twice; in a scenario: twice.up and twice.down" in said
+    assert "added twice; in a scenario: twice.up and twice.down" in said
     assert not [each for each in warnings(archive.entry("twice")) if each.startswith("a pair")]
 
 

@@ -188,13 +188,13 @@ def test_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path, co
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no trace is called ''"),
+        ("", "unknown trace ''"),
         (".", "'.' is a folder, not a trace file: write"),
         ("..", "'..' is a folder, not a trace file: write"),
         ("/dev/zero", "'/dev/zero' is a device, not a trace file: write"),
         ("/nowhere/x.up", "there is no file '/nowhere/x.up': write"),
         ("sub/x.up", "there is no file 'sub/x.up' in {folder}: write"),
-        ("x.up", "no trace is called 'x.up' and no such file is in {folder}: "),
+        ("x.up", "unknown trace 'x.up', and no such file in {folder}: "),
         ("a\0b", "cannot be used as a trace file"),
         ("~nobody-of-this-name/x", "there is no file '~nobody-of-this-name/x'"),
         ("x" * 5000, "File name too long"),
@@ -258,6 +258,6 @@ def test_a_pipe_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(files, "_MOST_FROM_PIPE", 1 << 20)
     with subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
-        with pytest.raises(TraceError, match="gives more than 1 MiB"):
+        with pytest.raises(TraceError, match="more than 1 MiB"):
             resolve(f"/dev/fd/{endless.stdout.fileno()}", Path("/"))
         endless.stdout.close()

@@ -8,11 +8,11 @@ from in_process import cellbed
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["doc"], "There is no verb 'doc'. Did you mean doctor?"),
-        (["Shell", "--up", "x"], "There is no verb 'Shell'. Did you mean shell?"),
+        (["doc"], "unknown command 'doc'. Did you mean doctor?"),
+        (["Shell", "--up", "x"], "unknown command 'Shell'. Did you mean shell?"),
         (["re"], "Did you mean report or record?"),
         (["r", "--help"], "Did you mean run or report or record?"),
-        (["xyzzy"], "There is no verb 'xyzzy'. There are run, report, compare"),
+        (["xyzzy"], "unknown command 'xyzzy'. Commands: run, report, compare"),
     ],
 )
 def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str], answer: str) -> None:

@@ -10,7 +10,8 @@ import typer
 
 def calibrate(
     server: Annotated[
-        str | None, typer.Argument(metavar="HOST:PORT", help="A server of `cellbed record serve`.", show_default=False)
+        str | None,
+        typer.Argument(metavar="HOST:PORT", help="Address of a `cellbed record serve` server.", show_default=False),
     ] = None,
     secret: Annotated[
         Path | None,
@@ -18,33 +19,33 @@ def calibrate(
             "--secret",
             "--secret-file",
             metavar="FILE",
-            help="The file with the secret that the server has too.",
+            help="File with the secret shared with the server.",
             show_default=False,
         ),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Network interface to use; left out: as the routes say.", show_default=False)
+        str | None, typer.Option(help="Network interface to use. Default: by the routing table.", show_default=False)
     ] = None,
     virtual: Annotated[
         str | None,
         typer.Option(
             metavar="PROFILE",
-            help="Instead: a generated radio link, in virtual time (docs/radio.md).",
+            help="Calibrate a generated radio link in virtual time instead (docs/radio.md).",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the order of trains, and of a generated link.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order of trains and of a generated link.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for calibration.json, the figures and a page.", show_default=False)
+        Path | None, typer.Option(help="Folder for calibration.json, the figures and an HTML page.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Find out what a network does to packet trains and under saturation, in less than five minutes.
+    """Measure how a network treats packet trains and saturation, in less than five minutes.
 
     \b
     Examples:
       cellbed calibrate server.example.org:7700 --secret secret --interface usb0
-      cellbed calibrate --virtual lowband-good --out lowband    what a calibration says of a generated link
+      cellbed calibrate --virtual lowband-good --out lowband
     """
     from rich.console import Console
 
@@ -57,11 +58,11 @@ def calibrate(
         name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)
     elif server is not None and virtual is None:
         if secret is None:
-            raise typer.BadParameter("name the file with the secret that the server has too: --secret FILE")
+            raise typer.BadParameter("missing --secret FILE: the file with the secret shared with the server")
         name = server if interface is None else f"{server} by {interface}"
         calibration = calibrate_live(server, secret, interface, seed)
     else:
-        raise typer.BadParameter("write either HOST:PORT or --virtual PROFILE")
+        raise typer.BadParameter("give either HOST:PORT or --virtual PROFILE")
     if as_json:
         print(calibration.model_dump_json(indent=2))
     else:

@@ -1,4 +1,4 @@
-"""``cellbed clean``: put right what a killed run has left."""
+"""``cellbed clean``: clean up after killed runs and shells."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 
 def clean(as_json: Annotated[bool, typer.Option("--json", help="Print what was done as a JSON list.")] = False) -> None:
-    """Put right what a killed run or shell has left: processes, control groups, changed settings.
+    """Clean up after killed runs and shells: processes, control groups, changed settings.
 
-    Live runs are not touched. Run it as the user who ran the run (with sudo for runs of root).
+    Live runs are not touched. Run it as the user who started the run (with sudo for runs of root).
 
     \b
     Example:

@@ -7,10 +7,12 @@ import typer
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is held against the first.", metavar="RUN RUN")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders; each is compared with the first.", metavar="RUN RUN")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Put runs beside each other, with 95 % intervals of the differences.
+    """Compare runs with the first of them, with 95 % intervals of the differences.
 
     \b
     Example:

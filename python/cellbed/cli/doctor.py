@@ -8,9 +8,9 @@ import typer
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as a JSON list.")] = False) -> None:
-    """Say what this machine has and lacks, each with what to do.
+    """Check whether this machine can run cellbed, and print a remedy for each missing feature.
 
-    The exit status is 0 when `cellbed run` would work, else 1.
+    The exit status is 0 if `cellbed run` works here, else 1.
 
     \b
     Example:

@@ -13,16 +13,17 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=T
 
 @app.callback()
 def evaluate() -> None:
-    """How true the replay of a recorded network is."""
+    """Measure how closely replays follow the recorded network."""
 
 
 @app.command()
 def replay(
     profiles: Annotated[
-        str | None, typer.Option(help="Conditions of the reference network, with commas; left out: all ten.")
+        str | None, typer.Option(help="Conditions of the reference network, separated by commas. Default: all ten.")
     ] = None,
     applications: Annotated[
-        str | None, typer.Option(help="round-trips, trains, downloads, pages, player, with commas; left out: all.")
+        str | None,
+        typer.Option(help="round-trips, trains, downloads, pages, player, separated by commas. Default: all."),
     ] = None,
     methods: Annotated[
         str | None,
@@ -34,14 +35,16 @@ def replay(
         int | None,
         typer.Option(
             min=1,
-            help="How often each network meets each application; left out: 40 times virtually, 10 times really.",
+            help="Trials of each application on each network. Default: 40 in virtual time, 10 in real time.",
             show_default=False,
         ),
     ] = None,
     length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
-    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Of the weather, the order and the applications.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32, help="Seed of the radio conditions, the order and the applications.")
+    ] = 1,
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="Everything in virtual time: minutes instead of hours.")
+        bool, typer.Option("--virtual", help="Run everything in virtual time: minutes instead of hours.")
     ] = False,
     record_virtually: Annotated[
         bool, typer.Option("--record-virtually", help="Record in virtual time, but run applications over real links.")
@@ -49,36 +52,36 @@ def replay(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="A first look: two conditions, shortened applications, 3 trials, recorded in virtual time."
+            "--quick", help="Quick look: two conditions, shortened applications, 3 trials, recorded in virtual time."
         ),
     ] = False,
-    conditions: Annotated[bool, typer.Option("--conditions", help="Show each condition for itself, too.")] = False,
+    conditions: Annotated[bool, typer.Option("--conditions", help="Also show each condition.")] = False,
     jobs: Annotated[
         int,
         typer.Option(
-            min=1, max=256, help="How many steps at once, each over a link of its own; with cores to spare for all."
+            min=1, max=256, help="Number of steps run at once, each over a separate link. Needs a core for each."
         ),
     ] = 1,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Begin nothing after this long, such as '50 min', and tell what is known; go on another time."
+            help="Start no new step after this time, such as '50 min', and print the results so far. Resume later."
         ),
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="Folder of samples and table; one that is there already goes on where it was."),
+        typer.Option(help="Folder of samples and table. An existing folder is resumed."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Record a reference network, replay it by each method, and compare applications on all of them.
+    """Record a reference network, replay it with each method, and compare applications on all of them.
 
     \b
     Examples:
       cellbed evaluate replay --virtual
       cellbed evaluate replay --quick --applications round-trips,downloads
       cellbed evaluate replay --results evaluation --trials 20
-      cellbed evaluate replay --results evaluation --jobs 4 --budget '50 min'    # and again, until all is done
+      cellbed evaluate replay --results evaluation --jobs 4 --budget '50 min'    # repeat until done
     """
     from cellbed.evaluation.command import Options, run
 

@@ -9,10 +9,10 @@ import typer
 
 def grant(
     user: Annotated[
-        str | None, typer.Argument(help="Login name; default: who called sudo.", show_default=False)
+        str | None, typer.Argument(help="Login name. Default: the user who called sudo.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back what was granted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Revoke what was granted.")] = False,
 ) -> None:
     """Allow an ordinary user TUN devices, CPU and memory limits, and the congestion control CUBIC. Needs root.
 

@@ -8,18 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and change the links of what is running.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Show and change the links of live runs and shells."
+)
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 _Run = Annotated[
     str | None,
-    typer.Argument(help="A live run or shell, where there are several.", metavar="[RUN]", show_default=False),
+    typer.Argument(
+        help="Name of a live run or shell; needed only if there are several.", metavar="[RUN]", show_default=False
+    ),
 ]
 
 
 @app.command("ls")
 def list_runs(as_json: _Json = False) -> None:
-    """List the runs and shells that are live."""
+    """List live runs and shells."""
     from cellbed.testbed.live import live
 
     found = [
@@ -36,7 +40,7 @@ def list_runs(as_json: _Json = False) -> None:
 
 @app.command("show")
 def show_links(run: _Run = None, as_json: _Json = False) -> None:
-    """Show what each direction of a live run or shell does, and what it has done."""
+    """Show settings and counters of each direction of a live run or shell."""
     from cellbed.testbed.live import connect, find
     from cellbed.testbed.words import words
 
@@ -57,13 +61,13 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
 def set_link(
     words: Annotated[
         list[str],
-        typer.Argument(help="Run, link or direction, and settings; see below.", metavar="[RUN] [LINK] KEY=VALUE…"),
+        typer.Argument(help="Run, link or direction, and settings (see below).", metavar="[RUN] [LINK] KEY=VALUE…"),
     ],
     as_json: _Json = False,
 ) -> None:
-    """Change a link while it runs, without losing a packet by it.
+    """Change a link while it runs. Queued packets stay queued.
 
-    RUN may be left out where one is live, LINK where it has one link. A link's name stands for both directions.
+    RUN is optional if only one is live, LINK if it has only one link. A link's name stands for both directions.
     Settings: rate, delay, queue, loss, duplication, corruption, with the values of the scenario file.
 
     \b
@@ -88,7 +92,7 @@ def set_link(
     for each in done:
         print(f"{each.direction}: {each.before} -> {each.after}")
     if not done:
-        print("nothing to change: the link does this already")
+        print("nothing to change: the link already has these settings")
 
 
 def _figures(counts: dict[str, Any]) -> list[str]:

@@ -34,7 +34,7 @@ def convert_log(
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; - is standard output.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="Output file; - is standard output.", show_default=False)
     ] = None,
 ) -> None:
     """Convert a packet log for another program.
@@ -55,7 +55,7 @@ def convert_log(
 
 @app.command("show")
 def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False) -> None:
-    """Show packets, bytes, drops and delays of each direction, from the start of the schedule on."""
+    """Show packets, bytes, drops and delays of each direction since the start of the schedule."""
     from cellbed.packetlog.figures import figures
     from cellbed.packetlog.log import open_log
 
@@ -66,7 +66,7 @@ def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Pr
         return
     _print_table(rows)
     if opened.rest:
-        print(f"note: {opened.path} ends inside a record; its last {opened.rest} bytes are left out", file=sys.stderr)
+        print(f"note: {opened.path}: truncated record at the end; {opened.rest} bytes skipped", file=sys.stderr)
 
 
 def _print_table(rows: list[DirectionFigures]) -> None:

@@ -9,17 +9,17 @@ import typer
 
 def meter(
     name: Annotated[
-        str | None, typer.Argument(help="Of a live run or shell, or its beginning; left out: all.", show_default=False)
+        str | None, typer.Argument(help="Name or prefix of a live run or shell. Default: all.", show_default=False)
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show one second and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show one second, then exit.")] = False,
 ) -> None:
     """Show rate, queue, delay and drops of the links of live runs and shells.
 
     \b
     Examples:
-      cellbed meter               all that are live, until they end or Ctrl-C
+      cellbed meter               all live runs and shells, until they end or Ctrl-C
       cellbed meter shell-12345   one of them
-      cellbed meter --once        for a script
+      cellbed meter --once        one second, for scripts
     """
     import shutil
     import sys

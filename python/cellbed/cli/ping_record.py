@@ -11,20 +11,24 @@ from cellbed.cli.traces.options import AS_JSON, duration
 
 
 def ping_record(
-    hosts: Annotated[list[str], typer.Argument(help="Names or addresses.", show_default=False, metavar="HOST...")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for one file per host; made if it is missing.")
-    ] = Path("pings"),
+    hosts: Annotated[list[str], typer.Argument(help="Host names or addresses.", show_default=False, metavar="HOST...")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for one file per host; created if missing.")] = Path(
+        "pings"
+    ),
     interval: Annotated[
-        int, typer.Option(parser=duration, metavar="TIME", help="Between two probes of a host.")
+        int, typer.Option(parser=duration, metavar="TIME", help="Time between two probes of a host.")
     ] = "1 s",  # type: ignore[assignment]
     timeout: Annotated[
-        int, typer.Option(parser=duration, metavar="TIME", help="After it a probe counts as lost.")
+        int, typer.Option(parser=duration, metavar="TIME", help="Time after which a probe counts as lost.")
     ] = "2 s",  # type: ignore[assignment]
     lasting: Annotated[
         int | None,
         typer.Option(
-            "--for", parser=duration, metavar="TIME", help="For how long; left out: until Ctrl-C.", show_default=False
+            "--for",
+            parser=duration,
+            metavar="TIME",
+            help="How long to record. Default: until Ctrl-C.",
+            show_default=False,
         ),
     ] = None,
     tcp: Annotated[
@@ -33,16 +37,16 @@ def ping_record(
             min=1,
             max=65535,
             metavar="PORT",
-            help="Measure TCP's handshake, where ICMP is not answered.",
+            help="Measure the TCP handshake with this port, for hosts that do not answer ICMP.",
             show_default=False,
         ),
     ] = None,
     family: Annotated[int | None, typer.Option("--family", min=4, max=6, help="4 or 6.", show_default=False)] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Record round-trip times to hosts for hours or days, as the core network of a scenario.
+    """Record round-trip times to hosts for hours or days, for the core network of a scenario.
 
-    The file of a host grows line by line; the same command goes on with it after an interruption.
+    The file of a host grows line by line; the same command resumes it after an interruption.
 
     \b
     Examples:

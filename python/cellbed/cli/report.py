@@ -16,9 +16,9 @@ class Open(StrEnum):
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The run's folder.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")],
     open_: Annotated[
-        Open, typer.Option("--open", help="Open the page in a browser; auto: on a terminal of a desktop.")
+        Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
     ] = Open.auto,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:

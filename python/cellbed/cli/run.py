@@ -12,8 +12,10 @@ import typer
 
 def run(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the run's folder is made.")] = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, and stop.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the run's folder is created.")] = Path(
+        "runs"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
     ] = False,

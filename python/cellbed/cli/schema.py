@@ -16,9 +16,17 @@ class What(StrEnum):
 
 
 def schema(
-    what: Annotated[What, typer.Argument(help="Scenario files, or the recording.json of recordings.")] = What.scenario,
+    what: Annotated[
+        What, typer.Argument(help="Schema of scenario files, or of the recording.json of recordings.")
+    ] = What.scenario,
 ) -> None:
-    """Print a JSON Schema, for editors that check and complete scenario files and for programs that read recordings."""
+    """Print the JSON Schema of scenario files or recordings, for editors and other programs.
+
+    \b
+    Examples:
+      cellbed schema > scenario.schema.json
+      cellbed schema recording
+    """
     import json
 
     if what is What.recording:

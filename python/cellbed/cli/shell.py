@@ -16,14 +16,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def _alone(what: str, way: str) -> Any:
-    return typer.Option(help=f"The {way}'s {what}, where it differs.", show_default=False)
+    return typer.Option(help=f"{what.capitalize()} of the {way} only, if different.", show_default=False)
 
 
 # What follows the command's name belongs to the command, with or without a "--" before it.
 @app.command(context_settings={"allow_interspersed_args": False})
 def shell(
     command: Annotated[
-        list[str] | None, typer.Argument(help="What to run, after --; left out: your shell.", show_default=False)
+        list[str] | None, typer.Argument(help="Command to run, after --. Default: your shell.", show_default=False)
     ] = None,
     up: Annotated[
         str,
@@ -34,12 +34,12 @@ def shell(
         ),
     ] = "unlimited",
     down: Annotated[
-        str, typer.Option("--down", help="Downlink: the same.", autocompletion=directions_and_files)
+        str, typer.Option("--down", help="Downlink: as --up.", autocompletion=directions_and_files)
     ] = "unlimited",
     recording: Annotated[
         str | None,
         typer.Option(
-            help="A recording to replay in place of rates: an entry of the archive, or a directory.",
+            help="Recording to replay instead of rates: an entry of the archive or a directory.",
             show_default=False,
             autocompletion=entries_and_files,
         ),
@@ -47,24 +47,25 @@ def shell(
     method: Annotated[
         str | None,
         typer.Option(
-            help="How it is replayed: 'cellreplay', 'saturation' or 'conditional'; left out: as it was recorded for."
+            help="Replay method: 'cellreplay', 'saturation' or 'conditional'. Default: the method it was recorded for."
         ),
     ] = None,
     light: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            help="Light rows of a CellReplay recording, in place of rates: those of the uplink, then the downlink."
-        ),
+        typer.Option(help="Light rows of a CellReplay recording instead of rates: uplink, then downlink."),
     ] = None,
-    heavy: Annotated[tuple[str, str] | None, typer.Option(help="Its heavy traces: uplink, then downlink.")] = None,
+    heavy: Annotated[
+        tuple[str, str] | None, typer.Option(help="Heavy traces of that recording: uplink, then downlink.")
+    ] = None,
     latency_offset: Annotated[
-        tuple[str, str] | None, typer.Option(help="Its latency offsets by packet size: uplink, then downlink.")
+        tuple[str, str] | None,
+        typer.Option(help="Latency offsets by packet size of that recording: uplink, then downlink."),
     ] = None,
     idle: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="How long each direction must be empty until it serves the light workload again: '24 ms' '0 ms'; of "
-            "the directory of a recording what was calibrated."
+            help="Idle time after which each direction is inactive again: '24 ms' '0 ms'. Default for a recording's "
+            "directory: as calibrated."
         ),
     ] = None,
     delay: Annotated[
@@ -87,35 +88,37 @@ def shell(
     ] = None,
     uplink_queue: Annotated[str | None, _alone("queue", "uplink")] = None,
     downlink_queue: Annotated[str | None, _alone("queue", "downlink")] = None,
-    start: Annotated[str, typer.Option(help="Offset into the traces at which to begin, with its unit: '5 s'.")] = "0 s",
-    once: Annotated[bool, typer.Option("--once", help="Do not start the traces again when they end.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of all that is random.")] = 1,
+    start: Annotated[str, typer.Option(help="Start offset into the traces, with unit: '5 s'.")] = "0 s",
+    once: Annotated[bool, typer.Option("--once", help="Do not repeat the traces when they end.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of all random choices.")] = 1,
     radio: Annotated[
         str | None,
         typer.Option(
-            help="A generated 5G link in place of --up and --down, by its profile: 'midband-good', 'lowband-driving' …",
+            help="Profile of a generated 5G link instead of --up and --down: 'midband-good', 'lowband-driving' …",
             show_default=False,
         ),
     ] = None,
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            help="Let a port of this machine lead to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable.",
+            help="Forward a port of this machine to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable.",
             show_default=False,
         ),
     ] = None,
     meter: Annotated[
-        bool, typer.Option("--meter", help="Show rate, queue, delay and drops in the last lines of the terminal.")
+        bool, typer.Option("--meter", help="Show rate, queue, delay and drops at the bottom of the terminal.")
     ] = False,
     meter_to: Annotated[
         Path | None,
-        typer.Option(help="Show them in another terminal, or write a line a second to a file.", show_default=False),
+        typer.Option(
+            help="Show the meter in another terminal, or write one line per second to a file.", show_default=False
+        ),
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option("--log", help="Record every packet in this file, for `cellbed log`.", show_default=False),
+        typer.Option("--log", help="Log every packet to this file, for `cellbed log`.", show_default=False),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="No way out to the host's network.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="No access to the host's network.")] = False,
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
 

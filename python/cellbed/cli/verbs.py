@@ -33,8 +33,8 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
             if wrong not in verbs and wrong[:1] != "-" and not ctx.resilient_parsing:
                 begun = [verb for verb in verbs if verb.startswith(wrong)] if wrong else []
                 near = begun or difflib.get_close_matches(wrong.lower(), verbs, n=2)
-                hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(verbs)}."
-                ctx.fail(f"There is no verb '{wrong}'. {hint}")
+                hint = f"Did you mean {' or '.join(near)}?" if near else f"Commands: {', '.join(verbs)}."
+                ctx.fail(f"unknown command '{wrong}'. {hint}")
             if ctx.resilient_parsing and wrong in verbs:
                 # A shell completes what follows the verb.
                 return wrong, _load(package, wrong), args[1:]

@@ -37,7 +37,7 @@ class RateSeries(Table):
         if points[0][0] != 0:
             raise refusal("the first rate must hold from time 0: begin with it")
         if not any(rate for _, rate in points):
-            raise refusal("all rates are 0: nothing would ever pass")
+            raise refusal("all rates are 0: no packet would ever pass")
         if self.period is not None and self.period <= points[-1][0]:
             last = DURATION.format(points[-1][0])
             raise refusal(f"the period, {DURATION.format(self.period)}, must lie behind the last time, {last}")

@@ -60,7 +60,7 @@ def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
             parts = dict(entry.parts)
             for part, (digest, figures) in hourly.items():
                 if part not in parts or parts[part].sha256 != digest:
-                    raise TraceError(f"'{name}' was replaced meanwhile: look at it, then say it again")
+                    raise TraceError(f"'{name}' was replaced meanwhile: look at it, then repeat the command")
                 parts[part] = parts[part].model_copy(update={"statistics": figures})
             history = (*entry.history, _step(entry.about, about))
             return entry.model_copy(update={"about": about, "parts": parts, "history": history})
@@ -80,7 +80,7 @@ def rename(archive: Archive, name: str, new: str) -> Entry:
     _require_own(name)
     archive.entry(name)
     if new == name:
-        raise TraceError(f"'{name}' is called so already")
+        raise TraceError(f"'{name}' already has this name")
     archive.require_possible(new)
     _require_unused(archive, new)
     with archive.writing(), unfinished(archive.folder) as folder:
@@ -102,13 +102,15 @@ def rename(archive: Archive, name: str, new: str) -> Entry:
 def _require_own(name: str) -> None:
     if name in EXAMPLES:
         raise TraceError(
-            f"'{name}' is an example of cellbed's own: it stays as it is; `cellbed traces edit` makes another"
+            f"'{name}' is a built-in example and cannot be changed; `cellbed traces edit` derives a new entry"
         )
 
 
 def _require_unused(archive: Archive, name: str) -> None:
     if archive.has(name):
-        raise TraceError(f"the archive has '{name}' already: choose another name, or first `cellbed traces rm {name}`")
+        raise TraceError(
+            f"the archive already has '{name}': choose another name, or remove it first: `cellbed traces rm {name}`"
+        )
 
 
 def _about(entry: Entry, said: Mapping[str, str]) -> About:
@@ -118,9 +120,9 @@ def _about(entry: Entry, said: Mapping[str, str]) -> About:
         new = {"begins": None, **new}
     about = entry.about.model_copy(update=new)
     if new.get("begins") is not None and names_time(about.date):
-        raise TraceError(f"--begins '{about.begins}': the date says the time of day already, {about.date}")
+        raise TraceError(f"--begins '{about.begins}': the date already contains a time of day, {about.date}")
     if about.origin == "recorded" and any(step.what == "generated" for step in entry.history):
-        raise TraceError(f"--origin recorded: '{entry.name}' was generated, as its history says")
+        raise TraceError(f"--origin recorded: '{entry.name}' was generated according to its history")
     return about
 
 

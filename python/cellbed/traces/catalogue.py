@@ -127,11 +127,11 @@ def resolve(text: str, folder: Path) -> TraceSource:
     if why.startswith("there is no file") and "/" not in text:
         # It may have been meant as a name.
         shown = text if len(text) <= 40 else text[:37] + "…"
-        why = f"no trace is called {shown!r} and no such file is in {folder.absolute()}"
+        why = f"unknown trace {shown!r}, and no such file in {folder.absolute()}"
     hint = _hint(text, archive)
     known = ", ".join(ARCHIVE)
     raise TraceError(
-        f"{why}: {hint}write a name of the archive, which `cellbed traces ls` shows ({known}, …), or the path of a file"
+        f"{why}: {hint}write the name of an entry (see `cellbed traces ls`: {known}, …), or the path of a file"
     )
 
 

@@ -66,7 +66,7 @@ def rows_where(
             raise KeyboardInterrupt from None
         raise _not_taken(text, error, table.columns) from None
     if not _is_condition(sql, table):
-        raise TraceError(f"--where: {text!r:.60} is no condition: write one such as 'uplink_mean_bit_s > 20e6'")
+        raise TraceError(f"--where: {text!r:.60} is not a condition: write for example 'uplink_mean_bit_s > 20e6'")
     return rows
 
 
@@ -98,7 +98,7 @@ def no_column(name: str, columns: Collection[str]) -> str:
     from cellbed.traces.near_names import near_names, question
 
     near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(list(columns)[:_LONG])}, …"
-    return f"there is no column {name!r:.60}: {near} `cellbed traces ls --json` shows all"
+    return f"unknown column {name!r:.60}: {near} `cellbed traces ls --json` lists all"
 
 
 def _translated(text: str, columns: Mapping[str, Column]) -> str:
@@ -108,9 +108,9 @@ def _translated(text: str, columns: Mapping[str, Column]) -> str:
     for kind, _ in tokens:
         depth += (kind == "open") - (kind == "close")
         if depth < 0:
-            raise _cannot_be_read(text, "a bracket closes that was not opened")
+            raise _cannot_be_read(text, "unbalanced closing bracket")
     if depth:
-        raise _cannot_be_read(text, "a bracket is open")
+        raise _cannot_be_read(text, "unbalanced opening bracket")
     named = [_column(tokens, place, columns) for place in range(len(tokens))]
     for left, place, right in zip(range(len(tokens)), range(1, len(tokens)), range(2, len(tokens)), strict=False):
         if tokens[place][0] == "comparison":
@@ -134,7 +134,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if token.lastgroup == "comment":
             raise _cannot_be_read(text, f"{token[0]!r} begins a comment")
         if token.lastgroup == "word" and token[0].upper() in _QUERIES:
-            raise _cannot_be_read(text, f"a query, {token[0].upper()}, has no place in it")
+            raise _cannot_be_read(text, f"a query, {token[0].upper()}, is not allowed")
         if token.lastgroup != "space":
             found.append((token.lastgroup, token[0]))
         place = token.end()
@@ -148,7 +148,7 @@ def _column(tokens: list[tuple[str, str]], place: int, columns: Mapping[str, Col
         mark = token[-1]
         name = _known(token[1:-1] if mark == "]" else token[1:-1].replace(mark * 2, mark), columns)
         if name is None:
-            raise TraceError(f"--where: {no_column(token[1:-1], columns)} A text is written in single quotes.")
+            raise TraceError(f"--where: {no_column(token[1:-1], columns)} Write text in single quotes.")
         return columns[name]
     before = tokens[place - 1][1].upper() if place else ""
     after = tokens[place + 1][0] if place + 1 < len(tokens) else ""

@@ -35,11 +35,11 @@ def described(**values: str | None) -> About:
 
     date, begins = values.get("date"), values.get("begins")
     if date is not None and not is_date(date):
-        raise TraceError(f"--date '{date:.40}' is no date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
+        raise TraceError(f"--date '{date:.40}' is not a date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
     if begins is not None and not is_time(begins):
-        raise TraceError(f"--begins '{begins:.40}' is no time of day: write 06:30 or 06:30:15")
+        raise TraceError(f"--begins '{begins:.40}' is not a time of day: write 06:30 or 06:30:15")
     if begins is not None and names_time(date):
-        raise TraceError(f"--begins '{begins}': --date says the time of day already, {date}")
+        raise TraceError(f"--begins '{begins}': --date already contains a time of day, {date}")
     technology = values.get("technology")
     if technology is not None:
         values["technology"] = usual_technology(technology)
@@ -59,7 +59,7 @@ def doubts(about: About) -> list[str]:
             continue
         near = difflib.get_close_matches(said.lower(), usual, n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
-        told.append(f"{option} '{said:.40}' is kept, but unusual: {meant}usual are {', '.join(usual)}")
+        told.append(f"{option} '{said:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
     return told
 
 

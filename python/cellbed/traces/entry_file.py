@@ -35,7 +35,7 @@ def read_entry(folder: Path) -> Entry:
             # So many bytes are asked for as there are: a buffer of the largest size would take as long as the reading.
             content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
         if len(content) > _LARGEST:
-            raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: this is no entry")
+            raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: not an entry")
         entry = Entry.model_validate(_values(content.decode()))
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
@@ -52,7 +52,7 @@ def read_entry(folder: Path) -> Entry:
     except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
     if entry.name != folder.name:
-        raise TraceError(f"{path}: says that its name is '{entry.name}': rename the folder or correct it")
+        raise TraceError(f"{path}: contains the name '{entry.name}': rename the folder or correct the name")
     return entry
 
 

@@ -272,8 +272,8 @@ def _opened() -> sqlite3.Connection:
         import sqlite3
     except ImportError as error:
         raise TraceError(
-            f"this Python was built without SQLite ({error}), which makes the table of the archive's entries: "
-            "take another, or build it where SQLite's headers are installed (libsqlite3-dev, sqlite-devel)"
+            f"this Python was built without SQLite ({error}), which the archive needs: "
+            "use another Python, or rebuild it with SQLite's headers installed (libsqlite3-dev, sqlite-devel)"
         ) from None
 
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

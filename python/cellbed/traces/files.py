@@ -40,7 +40,7 @@ def find_pipe(text: str, folder: Path) -> Path | None:
         while file.tell() <= _MOST_FROM_PIPE and (piece := pipe.read(1 << 16)):
             file.write(piece)
         if file.tell() > _MOST_FROM_PIPE:
-            raise OSError(0, f"it gives more than {_MOST_FROM_PIPE >> 20} MiB")
+            raise OSError(0, f"more than {_MOST_FROM_PIPE >> 20} MiB")
     return Path(file.name)
 
 

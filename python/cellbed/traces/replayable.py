@@ -71,8 +71,8 @@ def _unchanged(series: Series, digest: str) -> Iterator[Series]:
     with file:
         if hashlib.file_digest(file, "sha256").hexdigest() != digest:
             raise TraceError(
-                f"{series.path}: is not the file that was added: it is damaged, or was replaced at this moment: "
-                "`cellbed traces verify` tells"
+                f"{series.path}: not the file that was added: damaged or just replaced: "
+                "check with `cellbed traces verify`"
             )
         opened = Path(f"/proc/self/fd/{file.fileno()}")
         try:
@@ -87,7 +87,7 @@ def write_text(series: Series, path: Path) -> None:
 
     if series.content is Content.ROUND_TRIP:
         raise TraceError(
-            f"{series.path}: round-trip times are no delivery opportunities: no rate can be replayed from them"
+            f"{series.path}: contains round-trip times, not delivery opportunities: no rate can be replayed from it"
         )
     end = -(-series.duration_ns // _MS)
     try:
@@ -95,7 +95,7 @@ def write_text(series: Series, path: Path) -> None:
             _write_opportunities(series, path) if series.content is Content.OPPORTUNITIES else _write_rate(series, path)
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise TraceError(f"{series.path}: no readable Parquet file: {str(error).splitlines()[0]}") from None
+        raise TraceError(f"{series.path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
     if last < end:
         with path.open("ab") as file:
             file.write(f"{end}\n".encode())

@@ -75,13 +75,13 @@ def _fault(series: Series, found: _Measures) -> str:
     """What is wrong with a series that measures so; empty if nothing."""
     rate = series.content is Content.RATE
     if not found.rows:
-        return "no rows: there is nothing to replay"
+        return "no rows: nothing to replay"
     if found.first < 0:
         return "a time is negative: times count from the recording's start"
     if not found.rising:
         return "times run backwards"
     if found.last > LATEST_NS:
-        return f"a time is {found.last / 1e9:.3g} s, later than ten years: is it in another unit?"
+        return f"a time is {found.last / 1e9:.3g} s, more than ten years: wrong unit?"
     if not found.last <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:
         return f"a duration of {series.duration_ns} ns does not fit: the last row is at {found.last} ns"
     if rate and found.unknown:
@@ -89,7 +89,7 @@ def _fault(series: Series, found: _Measures) -> str:
     if found.lowest < 0:
         return f"a {'rate' if rate else 'round-trip time'} is negative"
     if rate and not found.highest:
-        return "all rates are 0: nothing would ever pass"
+        return "all rates are 0: no packet would ever pass"
     if rate and found.highest > _HIGHEST_BIT_S:
-        return f"a rate is {found.highest:.3g} bit/s, above 1 Tbit/s: is it in another unit?"
+        return f"a rate is {found.highest:.3g} bit/s, above 1 Tbit/s: wrong unit?"
     return ""

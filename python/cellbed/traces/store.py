@@ -108,7 +108,7 @@ class Archive:
         """The folder of an entry's recording of two workloads."""
         entry = self.entry(name)
         if entry.recording is None:
-            raise TraceError(f"'{name}' holds no recording of two workloads: it has {_parts(entry)}")
+            raise TraceError(f"'{name}' contains no recording of two workloads: it has {_parts(entry)}")
         return self.folder / name / entry.recording
 
     @contextlib.contextmanager
@@ -141,17 +141,17 @@ class Archive:
         """Raise TraceError if nobody can give an entry that name."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
-                f"{name!r:.60} cannot be a name: small letters, digits, '-', '_' and '+' make one, 100 at most: "
+                f"{name!r:.60} is not a valid name: use at most 100 small letters, digits, '-', '_' and '+': "
                 f"write '{valid_name(name)}'"
             )
         if name in examples.EXAMPLES:
-            raise TraceError(f"'{name}' is an example of cellbed's own: choose another name")
+            raise TraceError(f"'{name}' is a built-in example: choose another name")
 
     def remove(self, *names: str) -> None:
         """Remove entries, be they damaged; none, if one of them is not there."""
         for name in names:
             if name in examples.EXAMPLES:
-                raise TraceError(f"'{name}' is an example of cellbed's own and would be made again: it stays")
+                raise TraceError(f"'{name}' is a built-in example and cannot be removed")
             if not self.has(name):
                 raise TraceError(self._unknown(name))
         for name in dict.fromkeys(names):
@@ -247,9 +247,9 @@ class Archive:
 
         shown = name if len(name) <= 40 else name[:37] + "…"
         if _is_file(name):
-            return f"'{name}' is a file, and no entry of the archive: add it first: `cellbed traces add {quote(name)}`"
+            return f"'{name}' is a file, not an entry of the archive: add it first: `cellbed traces add {quote(name)}`"
         meant = question(near_names(name, self.names()))
-        return f"the archive has no '{shown}': {meant or '`cellbed traces ls` shows what it has'}"
+        return f"the archive has no '{shown}': {meant or '`cellbed traces ls` lists its entries'}"
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -268,7 +268,7 @@ def _complete(draft: Draft, name: str) -> Entry:
     from cellbed.traces.entry import Entry
 
     if not draft.parts and draft.recording is None:
-        raise TraceError("nothing to keep: neither uplink nor downlink nor round-trip times")
+        raise TraceError("nothing to add: no uplink, downlink or round-trip times")
     parts = {part: _measured(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
     files = {}
     if draft.recording is not None:
@@ -342,7 +342,7 @@ def _parts(entry: Entry) -> str:
 
 
 def _taken(name: str) -> str:
-    return f"the archive has '{name}' already: choose another --name, or --replace it"
+    return f"the archive already has '{name}': choose another --name, or use --replace"
 
 
 def _is_file(name: str) -> bool:

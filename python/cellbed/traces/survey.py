@@ -149,7 +149,7 @@ def survey(
 
 def _keep(archive: Archive, task: Task, found: Statistics) -> None:
     if archive.entry(task.name).parts[task.part].sha256 != task.sha256:
-        raise TraceError(f"{task.name}: was replaced meanwhile: `cellbed traces stats {task.name}` looks at it again")
+        raise TraceError(f"{task.name}: replaced meanwhile: run `cellbed traces stats {task.name}` again")
     archive.annotate(task.name, {task.part: found})
 
 
@@ -168,8 +168,8 @@ def _results(
 
     seen = get_context("spawn").Value("q", 0)
     killed = TraceError(
-        "a process that made statistics was killed, perhaps for want of memory: what was ready is kept; "
-        "go on with fewer at once (--jobs 1)"
+        "a process that computed statistics was killed, perhaps for lack of memory: finished results are kept; "
+        "continue with fewer processes (--jobs 1)"
     )
     # They only read.
     with WorkerPool(workers, killed, _count_in, seen) as pool:

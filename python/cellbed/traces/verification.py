@@ -23,7 +23,7 @@ def faults(entry: Entry, folder: Path) -> list[str]:
     for path, digest in _files(entry, folder):
         try:
             if sha256(path) != digest:
-                found.append(f"{path}: is not the file that was added: its SHA-256 is another")
+                found.append(f"{path}: not the file that was added: its SHA-256 differs")
         except TraceError as error:
             found.append(str(error))
     if found:

@@ -98,7 +98,7 @@ def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -
     has = [part for part in ("uplink", "downlink") if part in entry.parts]
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
-        yield f"no {other}: the two directions of a link belong together, and another recording's was another moment"
+        yield f"no {other}: a direction of another recording is from another moment"
     if {"uplink", "downlink"} <= set(used) and (apart := _paired(entry)) is not None:
         yield apart
     if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
@@ -112,7 +112,7 @@ def _paired(entry: Entry) -> str | None:
     for step in entry.history:
         ends = [str(step.how.get(place, "")) for place in ("uplink", "downlink")]
         if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
-            return f"a pair of {ends[0]} and {ends[1]}: how the two directions go together was not measured"
+            return f"a pair of {ends[0]} and {ends[1]}: the correlation of the two directions was not measured"
     return None
 
 

@@ -8,22 +8,22 @@ from cellbed.cli.verbs import group
 
 VERBS = {
     "ls": "List the entries of the archive.",
-    "show": "Show what an entry, a file or a recording holds.",
-    "add": "Add a recording, whatever program made it.",
-    "stats": "Tell the statistics of entries, or make those of all.",
-    "plot": "Draw an entry: PNG, SVG or a page to zoom in.",
-    "compare": "Put entries on the same axes.",
-    "gallery": "Write a page of the whole archive.",
-    "generate": "Generate what nobody has recorded: seeded, cited, labelled.",
+    "show": "Show the contents of an entry, a file or a recording.",
+    "add": "Add a recording made by any supported program.",
+    "stats": "Print statistics of entries, or compute those of all.",
+    "plot": "Plot an entry as PNG, SVG or zoomable HTML page.",
+    "compare": "Compare entries in one table and on the same axes.",
+    "gallery": "Write an HTML page of the whole archive.",
+    "generate": "Generate synthetic traces: seeded, cited, labelled.",
     "fetch": "Download a public data set into the archive.",
-    "describe": "Change what an entry says of itself.",
-    "rename": "Give an entry another name.",
+    "describe": "Change the description of an entry.",
+    "rename": "Rename an entry.",
     "rm": "Remove entries from the archive.",
-    "verify": "Read every file and say which is not what was added.",
-    "export": "Write an entry or a recording in the files of other programs.",
-    "edit": "Make an entry of another: cut, loop, scale, splice, outage, share …",
-    "pair": "Hold an uplink against a downlink; make one entry of two.",
-    "import-cellreplay": "Make a recording of the files of CellReplay's public tool.",
+    "verify": "Check every file of the archive against its checksum.",
+    "export": "Export an entry or a recording to other programs' formats.",
+    "edit": "Derive an entry from another: cut, loop, scale, splice …",
+    "pair": "Check an uplink against a downlink, or merge two entries.",
+    "import-cellreplay": "Import the files of CellReplay's public tool.",
 }
 """The verbs and their first lines of help."""
 
@@ -32,10 +32,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="The archive of traces and recordings: find, show, export.",
+    help="Manage the archive of traces and recordings.",
 )
 
 
 @app.callback()
 def traces() -> None:
-    """The archive of traces and recordings: find, show, export."""
+    """Manage the archive of traces and recordings."""

@@ -42,21 +42,21 @@ def add(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Of a recording: a file, one for each direction, or a folder. Or any number of pairs X.up and X.down. "
-            "A pipe and - (standard input) need --name.",
+            help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down. "
+            "A pipe or - (standard input) needs --name.",
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, about.said("What scenarios call it; left out: made of the files' names.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Put it in place of an entry of that name.")] = False,
+    name: Annotated[str | None, about.said("Name of the new entry. Default: derived from the file names.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_format: Annotated[
         str | None,
         typer.Option(
-            "--as", help="Their format, where it cannot be told.", metavar="FORMAT", autocompletion=format_names
+            "--as", help="Format of the files, if not detected.", metavar="FORMAT", autocompletion=format_names
         ),
     ] = None,
     direction: Annotated[
-        _Direction | None, typer.Option(help="Which direction a file is of, or which of its are wanted.")
+        _Direction | None, typer.Option(help="Direction of the file, or the direction to add from it.")
     ] = None,
     technology: about.Technology = None,
     band: about.Band = None,
@@ -72,47 +72,50 @@ def add(
     citation: about.Citation = None,
     note: about.Note = None,
     origin: Annotated[
-        Origin, typer.Option(help="Whether a network was recorded.", case_sensitive=False)
+        Origin, typer.Option(help="Recorded on a network, or synthetic.", case_sensitive=False)
     ] = Origin.recorded,
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="A table's column: 'time=Timestamp:ms', 'downlink=DL_bitrate:kbit/s'; time, uplink, downlink or "
+            help="Column of a table: 'time=Timestamp:ms', 'downlink=DL_bitrate:kbit/s'; time, uplink, downlink or "
             "round-trip. Repeatable.",
             metavar="WHAT=NAME[:UNIT]",
             show_default=False,
         ),
     ] = None,
-    missing: Annotated[_Missing | None, typer.Option(help="What a table's empty cell of a rate is.")] = None,
+    missing: Annotated[_Missing | None, typer.Option(help="Meaning of an empty rate cell in a table.")] = None,
     lasts: Annotated[
-        int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="How long a table lasts.")
+        int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of a table.")
     ] = None,
     flow: Annotated[
-        str | None, about.said("Of a capture: words of the flow, 'udp 10.0.0.2 :5201'; else the largest.")
+        str | None, about.said("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
     ] = None,
-    all_flows: Annotated[bool, typer.Option("--all-flows", help="Of a capture: all of them together.")] = False,
+    all_flows: Annotated[bool, typer.Option("--all-flows", help="Capture: all flows together.")] = False,
     each_packet: Annotated[
-        bool, typer.Option("--each-packet", help="Of a capture: an opportunity for each packet, not each 1500 bytes.")
+        bool, typer.Option("--each-packet", help="Capture: one opportunity per packet instead of per 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, about.said("The mobile device: its address in a capture, client or server of iperf3.")
+        str | None, about.said("Mobile device: its address in a capture, or client or server of an iperf3 report.")
     ] = None,
     interval: Annotated[
-        int | None, typer.Option(parser=duration, metavar="TIME", help="Between probes of a ping without stamps.")
+        int | None,
+        typer.Option(
+            parser=duration, metavar="TIME", help="Interval between probes of ping output without timestamps."
+        ),
     ] = None,
-    delays: Annotated[_Delays | None, typer.Option(help="What delays of a configuration of netem-trace are.")] = None,
+    delays: Annotated[_Delays | None, typer.Option(help="Meaning of delays in a netem-trace configuration.")] = None,
     latency_offset: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="Of CellReplay: its latency offsets, uplink, then downlink.")
+        tuple[Path, Path] | None, typer.Option(help="CellReplay: latency offsets, uplink, then downlink.")
     ] = None,
     idle: Annotated[
-        tuple[str, str] | None, typer.Option(help="Of CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
+        tuple[str, str] | None, typer.Option(help="CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
     ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Add a recording to the archive, whatever program made it.
+    """Add a recording to the archive. The format is detected (docs/import-formats.md).
 
-    What the files were taken for is said on standard error. The date is theirs where they say one and you do not. The
-    formats: docs/import-formats.md.
+    The detected format is printed on standard error. Without --date, the date is taken from the files if they contain
+    one.
 
     \b
     Examples:
@@ -162,10 +165,12 @@ def add(
         latency_offset=latency_offset,
     )
     if name is None and any(is_stream(path) for path in files):
-        raise typer.BadParameter("--name: what comes through a pipe has no name: say what to call it")
+        raise typer.BadParameter("missing --name: a recording read from a pipe has no name")
     groups = recordings(files)
     if name is not None and len(groups) > 1:
-        raise typer.BadParameter(f"--name: these are {len(groups)} recordings, each called after its files")
+        raise typer.BadParameter(
+            f"--name: not allowed with {len(groups)} recordings, which are named after their files"
+        )
 
     def add_one(paths: list[Path], named: Callable[[str], str]) -> tuple[str, Added]:
         try:
@@ -208,7 +213,7 @@ def _column(text: str) -> tuple[str, str]:
     what, equals, of = text.partition("=")
     if not equals or not what or not of:
         raise typer.BadParameter(
-            f"--column '{text}': write WHAT=NAME or WHAT=NAME:UNIT, as in downlink=DL_bitrate:kbit/s"
+            f"--column '{text}': expected WHAT=NAME or WHAT=NAME:UNIT, such as downlink=DL_bitrate:kbit/s"
         )
     return what, of
 

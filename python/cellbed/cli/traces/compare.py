@@ -30,17 +30,21 @@ def compare(
             autocompletion=entries_and_directions,
         ),
     ],
-    part: Annotated[_Part | None, typer.Option("--part", help="Only this part of them.", show_default=False)] = None,
+    part: Annotated[_Part | None, typer.Option("--part", help="Only this part.", show_default=False)] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Draw them too: .png, .svg, or .html to zoom in.", show_default=False
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Also write a plot: .png, .svg, or .html to zoom in.",
+            show_default=False,
         ),
     ] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
     as_json: bool = AS_JSON,
 ) -> None:
-    """Put entries beside each other, and on the same axes.
+    """Compare entries in one table and on the same axes.
 
     \b
     Examples:

@@ -29,12 +29,14 @@ def describe(
     source: about.Source = None,
     citation: about.Citation = None,
     note: about.Note = None,
-    origin: Annotated[Origin | None, typer.Option(help="Whether a network was recorded.", show_default=False)] = None,
+    origin: Annotated[
+        Origin | None, typer.Option(help="Recorded on a network, or synthetic.", show_default=False)
+    ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Change what an entry says of itself. Its series stay as they are.
+    """Change the description of an entry. The series do not change.
 
-    What is not named stays; an empty text ('') is unknown from now on. The history keeps what was said before.
+    Options not given leave their values; an empty text ('') clears one. The history keeps the earlier values.
 
     \b
     Examples:
@@ -64,7 +66,7 @@ def describe(
     new = {key: text for key, text in said.items() if text is not None}
     if not new:
         raise typer.BadParameter(
-            f"say what is to change, such as --place Delft; `cellbed traces show {name}` tells what is known"
+            f"nothing to change: give an option such as --place Delft; `cellbed traces show {name}` prints the values"
         )
     with waiting(f"describing {name}"):
         done = described(open_archive(), name, new)
@@ -76,4 +78,4 @@ def describe(
         now = done.entry.about.model_dump()
         print(f"{name}: " + ", ".join(f"{key} {now[key] or 'unknown'}" for key in new))
     else:
-        print(f"{name} says that already")
+        print(f"{name} already has these values")

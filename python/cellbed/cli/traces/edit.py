@@ -13,28 +13,26 @@ from cellbed.cli.traces.share import share_done
 
 def edit(
     source: Annotated[str, typer.Argument(help="An entry of the archive.", show_default=False, metavar="NAME")],
-    steps: Annotated[
-        list[str], typer.Argument(help="What to do, one after the other.", show_default=False, metavar="STEP...")
-    ],
-    name: Annotated[str, typer.Option("--name", "-n", help="Of the new entry.", show_default=False)],
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of an entry of that name.")] = False,
+    steps: Annotated[list[str], typer.Argument(help="Steps, in order.", show_default=False, metavar="STEP...")],
+    name: Annotated[str, typer.Option("--name", "-n", help="Name of the new entry.", show_default=False)],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Make an entry of another by steps, which are kept in its history.
+    """Derive a new entry from another in steps, which its history lists.
 
     \b
     Steps:
-      "cut 10s 70s"             what is from one time to another
-      "seam 20s"                end where it resembles its start, at most 20 s before its end
-      "loop 10min"              over and over, for ten minutes
-      "scale 0.5"               half the rate, or half the round-trip times
-      "stretch 2"               the same in twice the time
-      "splice NAME"             then another entry
-      "outage 30s 2s"           nothing from 30 s on, for 2 s
-      "resample 100ms"          mean rates over 100 ms
-      "add NAME"                with the capacity of another entry
-      "share 4 30% 5s 1"        one of 4 users; the others active for 30 % of the time, 5 s each, seed 1
-    All parts of an entry are treated alike, so that uplink and downlink stay a pair.
+      "cut 10s 70s"             keep the part between two times
+      "seam 20s"                end at the moment most similar to the start, at most 20 s before the end
+      "loop 10min"              repeat up to a length of ten minutes
+      "scale 0.5"               multiply rates, or round-trip times, by 0.5
+      "stretch 2"               multiply times by 2
+      "splice NAME"             append another entry
+      "outage 30s 2s"           block everything for 2 s from 30 s on
+      "resample 100ms"          average rates over bins of 100 ms
+      "add NAME"                add the capacity of another entry
+      "share 4 30% 5s 1"        share with 3 users, each active 30 % of the time in spells of 5 s; seed 1
+    Each step applies to all parts of the entry, so uplink and downlink stay a pair.
 
     \b
     Examples:

@@ -29,39 +29,45 @@ def export(
             autocompletion=entries_and_folders,
         ),
     ],
-    to: Annotated[_Format, typer.Option("--format", help="Of which program.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The directory to write, empty or new.", show_default=False)],
+    to: Annotated[_Format, typer.Option("--format", help="Output format.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output directory, empty or new.", show_default=False)],
     train: Annotated[
         tuple[int, int] | None,
         typer.Option(
-            help="cellreplay: packets of the trains that become light rows, uplink and downlink; "
-            "left out: the calibrated ones, or else the longest.",
+            help="cellreplay: packets of the trains that become light rows, uplink and downlink. "
+            "Default: as calibrated, or else the longest.",
             show_default=False,
         ),
     ] = None,
     precise: Annotated[
-        bool, typer.Option("--precise", help="cellreplay: light rows with decimals, which the public tool cannot read.")
+        bool,
+        typer.Option(
+            "--precise", help="cellreplay: write light rows with decimals, which the public tool cannot read."
+        ),
     ] = False,
     each_packet: Annotated[
         bool,
-        typer.Option("--each-packet", help="mahimahi: an opportunity for each packet instead of for each 1500 bytes."),
+        typer.Option("--each-packet", help="mahimahi: one opportunity per packet instead of per 1500 bytes."),
     ] = False,
     bin_ns: Annotated[
-        int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: over how long each is taken.")
+        int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: width of the bins.")
     ] = "100 ms",  # type: ignore[assignment]
-    parquet: Annotated[bool, typer.Option("--parquet", help="rate, rtt: Parquet instead of CSV.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="rate, rtt: write Parquet instead of CSV.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Write what an entry or a recording says in the files of other programs.
+    """Export an entry or a recording to the file formats of other programs.
 
     \b
-    mahimahi     traces for mm-link and cellbed, with the delay that belongs beside them
+    mahimahi     traces for mm-link and cellbed, with the matching delay
     cellreplay   light rows, heavy traces and latency offsets for mm-cellular
     rate         rates over time of each saturated direction
     rtt          round-trip times of the packet trains
 
-    The directory is written whole or not at all; README in it has the command, or the lines of a scenario, that replay
-    it.
+    The directory is written completely or not at all. Its README contains the command or scenario lines for a replay.
+
+    \b
+    Example:
+      cellbed traces export lte-suburban --format mahimahi --out lte
     """
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
@@ -72,7 +78,7 @@ def export(
     archive = open_archive()
     name, part = entry_and_part(archive, recording)
     if part is not None:
-        raise TraceError(f"'{recording}' is a direction, and entries are exported whole: write '{name}'")
+        raise TraceError(f"'{recording}' is one direction; only whole entries can be exported: write '{name}'")
     ending: Literal["csv", "parquet"] = "parquet" if parquet else "csv"
     archived = archive.has(recording)
     if not archived and not Path(recording).exists() and "/" not in recording:

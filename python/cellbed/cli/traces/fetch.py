@@ -32,55 +32,60 @@ def _names(incomplete: str) -> list[str]:
 def fetch(
     name: Annotated[
         str | None,
-        typer.Argument(help="Of a data set; left out: list them.", show_default=False, autocompletion=_names),
+        typer.Argument(help="Name of a data set. Default: list all.", show_default=False, autocompletion=_names),
     ] = None,
     given: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--from", help="A file, archive or folder that you have already (repeatable).", show_default=False
-        ),
+        typer.Option("--from", help="File, archive or folder already downloaded. Repeatable.", show_default=False),
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="Where the data set is now, if it has moved.", show_default=False)
+        str | None, typer.Option(help="New address of the data set, if it has moved.", show_default=False)
     ] = None,
-    only: Annotated[str, typer.Option(help="Only entries with such names: '*-driving-*'.", show_default=False)] = "*",
+    only: Annotated[str, typer.Option(help="Only entries whose names match: '*-driving-*'.", show_default=False)] = "*",
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what is usually left out, such as video sessions.")
+        bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
     ] = False,
     most: Annotated[
-        int | None, typer.Option("--most", min=1, help="So many entries at most.", show_default=False)
+        int | None, typer.Option("--most", min=1, help="Maximum number of entries.", show_default=False)
     ] = None,
     way: Annotated[
-        Way | None, typer.Option("--as", help="The direction, where nobody says it.", show_default=False)
+        Way | None, typer.Option("--as", help="Direction, where the data set does not define it.", show_default=False)
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Put them in place of entries of their names.")] = False,
-    keep_download: Annotated[bool, typer.Option("--keep-download", help="Leave the downloaded files.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing entries of the same names.")] = False,
+    keep_download: Annotated[bool, typer.Option("--keep-download", help="Keep the downloaded files.")] = False,
     most_bytes: Annotated[
         int | None,
         typer.Option(
-            "--most-bytes", parser=size, metavar="SIZE", help="Limit of a download: '2 GB'.", show_default=False
+            "--most-bytes",
+            parser=size,
+            metavar="SIZE",
+            help="Maximum size of the download: '2 GB'.",
+            show_default=False,
         ),
     ] = None,
     most_unpacked_bytes: Annotated[
         int | None,
         typer.Option(
-            "--most-unpacked-bytes", parser=size, metavar="SIZE", help="Limit of what is unpacked.", show_default=False
+            "--most-unpacked-bytes", parser=size, metavar="SIZE", help="Maximum size when unpacked.", show_default=False
         ),
     ] = None,
-    about: Annotated[bool, typer.Option("--about", help="Only say what is known of the data set.")] = False,
+    about: Annotated[
+        bool, typer.Option("--about", help="Only print address, terms and layout of the data set.")
+    ] = False,
     as_json: bool = AS_JSON,
 ) -> None:
     """Download a public data set and add its recordings to the archive.
 
     \b
-      cellbed traces fetch                         which there are
-      cellbed traces fetch cork-5g --about         where it is from, under what terms, what becomes of it
+    Examples:
+      cellbed traces fetch                         list the data sets
+      cellbed traces fetch cork-5g --about         address, terms, layout
       cellbed traces fetch mahimahi                download, check, convert
       cellbed traces fetch cork-5g --only '*-driving-*'
       cellbed traces fetch cellreplay --from ~/Downloads/cellular-traces.zip
 
-    Interrupted, it goes on where it was when it is called again. The data sets belong to their authors: cellbed carries
-    addresses only. docs/sources.md has all of them.
+    The same command resumes an interrupted download. The data sets belong to their authors; cellbed contains only
+    their addresses (docs/sources.md).
     """
     from cellbed.recordings.importing import recognise
     from cellbed.traces import open_archive
@@ -112,7 +117,7 @@ def fetch(
         with _progress() as progress:
             result = fetched(source, open_archive(), wish, progress, recognise)
     except KeyboardInterrupt:
-        print("interrupted; what has come is kept: run the command again to go on", file=sys.stderr)
+        print("interrupted; downloaded files are kept: run the command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(asdict(result), indent=2))
@@ -137,7 +142,7 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
         by_itself = "by hand" if source.remote is None else "yes"
         table.add_row(source.name, source.title, by_itself, source.licence)
     Console().print(table)
-    print("cellbed traces fetch NAME --about: address, terms, layout, and what is not certain")
+    print("Details of a data set: cellbed traces fetch NAME --about")
 
 
 def _as_json(source: Source) -> dict[str, object]:
@@ -176,7 +181,7 @@ def _print_source(source: Source, as_json: bool) -> None:
     for file in files[:_MOST_FILES]:
         print(f"{'file':16}{file['address']}" + (f"  {file['checksum']}" if file["checksum"] else ""))
     if len(files) > _MOST_FILES:
-        print(f"{'':16}and {len(files) - _MOST_FILES} more (--json has all)")
+        print(f"{'':16}and {len(files) - _MOST_FILES} more (see --json)")
 
 
 def _print_result(source: Source, result: Fetched) -> None:
@@ -185,9 +190,9 @@ def _print_result(source: Source, result: Fetched) -> None:
     for of, why in result.left_out.items():
         print(f"left out: {of}: {why}", file=sys.stderr)
     if result.there:
-        print(f"{len(result.there)} were in the archive already (--replace puts them there again)", file=sys.stderr)
+        print(f"{len(result.there)} already in the archive (--replace adds them again)", file=sys.stderr)
     if result.unwanted:
-        print(f"{result.unwanted} more could be made of it (--all, --only, --most)", file=sys.stderr)
+        print(f"{result.unwanted} more available (--all, --only, --most)", file=sys.stderr)
     print(f"cite: {source.citation}", file=sys.stderr)
 
 

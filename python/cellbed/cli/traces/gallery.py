@@ -14,13 +14,13 @@ from cellbed.cli.traces.options import entry_names
 def gallery(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Entries; left out: all.", show_default=False, autocompletion=entry_names),
+        typer.Argument(help="Entries. Default: all.", show_default=False, autocompletion=entry_names),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("traces.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output page.")] = Path("traces.html"),
 ) -> None:
-    """Write one page of the archive's entries to look through, find and filter; it opens offline.
+    """Write one HTML page of the archive's entries, with search and filters, that opens offline.
 
-    It is made of the statistics that entries keep; `cellbed traces stats --all` makes those that are missing.
+    The page uses stored statistics; `cellbed traces stats --all` computes missing ones.
 
     \b
     Examples:

@@ -42,21 +42,23 @@ def generate(
     published: Annotated[
         bool,
         typer.Option(
-            "--published", help="Generate all that follow a publication; show its figures beside theirs. Takes minutes."
+            "--published",
+            help="Generate all published models and compare their figures with the publications. Takes minutes.",
         ),
     ] = False,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Generate what nobody has recorded: with a seed, cited, labelled as synthetic.
+    """Generate synthetic traces: seeded, cited, labelled as synthetic.
 
-    Without a generator, list them. The same seed gives the same series.
+    Without a generator, list all generators. The same seed gives the same series.
 
     \b
-    cellbed traces generate lte-netherlands                          after a publication
-    cellbed traces generate markov --like lte-suburban               like a recording, and how close
-    cellbed traces generate radio --profile mmwave --obstacle vehicle
-    cellbed traces generate wander --help                            what can be set
-    cellbed traces generate --published                              published figures beside generated ones
+    Examples:
+      cellbed traces generate lte-netherlands                          a published model
+      cellbed traces generate markov --like lte-suburban               similar to a recording
+      cellbed traces generate radio --profile mmwave --obstacle vehicle
+      cellbed traces generate wander --help                            parameters of a generator
+      cellbed traces generate --published                              published beside generated figures
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -31,18 +31,18 @@ def arguments(model: Model) -> list[Argument]:
     """The generator's parameters and those that all have, as arguments of a command's function."""
     usual = model.duration or "the recording's"
     common: list[tuple[str, Any, Any]] = [
-        ("lasts", int | None, _option("--duration", duration, usual, "How long it lasts.", "TIME")),
-        ("seed", int, _option("--seed", _seed, True, "Equal seeds give equal series.", "NUMBER")),
+        ("lasts", int | None, _option("--duration", duration, usual, "Duration of the trace.", "TIME")),
+        ("seed", int, _option("--seed", _seed, True, "Random seed; equal seeds give equal series.", "NUMBER")),
         (
             "name",
             str | None,
             typer.Option(help="Name in the archive.", show_default=model.name if model.duration else "like-NAME"),
         ),
-        ("replace", bool, typer.Option("--replace", help="Put it in the place of an entry of that name.")),
+        ("replace", bool, typer.Option("--replace", help="Replace an existing entry of that name.")),
         (
             "content",
             _As | None,
-            typer.Option("--as", help="What the directions are stored as.", show_default="the generator's own"),
+            typer.Option("--as", help="Stored form of the directions.", show_default="as the generator produces"),
         ),
     ]
     defaults = {"lasts": None, "seed": model.seed, "name": None, "replace": False, "content": None}
@@ -130,7 +130,7 @@ def _longest(like: Like) -> int:
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_SEED):
         raise typer.BadParameter(
-            f"'{text:.40}' is no seed: write a whole number from 0 on, of up to {_LONGEST_SEED} digits"
+            f"invalid seed '{text:.40}': expected a whole number of up to {_LONGEST_SEED} digits, 0 or larger"
         )
     return int(text)
 
@@ -139,9 +139,9 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise typer.BadParameter(f"'{text}' is no number") from None
+        raise typer.BadParameter(f"'{text}' is not a number") from None
     if not 0 <= value < math.inf:
-        raise typer.BadParameter(f"'{text}' is not from 0 on")
+        raise typer.BadParameter(f"'{text}' is negative or infinite")
     return value
 
 

@@ -20,44 +20,48 @@ def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = 
 
 
 def ls(
-    name: Annotated[str | None, typer.Argument(help="Only names with this in them.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Only names that contain this text.", show_default=False)] = None,
     technology: Annotated[
-        str | None, _filter("3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology", column="technology")
+        str | None, _filter("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology", column="technology")
     ] = None,
-    mobility: Annotated[str | None, _filter("stationary, walking, driving, train …", column="mobility")] = None,
-    band: Annotated[str | None, _filter("low, mid, mmwave, or the band's number.", column="band")] = None,
+    mobility: Annotated[
+        str | None, _filter("Mobility: stationary, walking, driving, train …", column="mobility")
+    ] = None,
+    band: Annotated[str | None, _filter("Band: low, mid, mmwave, or its number.", column="band")] = None,
     operator: Annotated[str | None, _filter("Part of the operator's name.", column="operator")] = None,
     place: Annotated[str | None, _filter("Part of the place.", column="place")] = None,
-    date: Annotated[str | None, _filter("How the date begins: 2021, 2021-04.", column="date")] = None,
-    obstacle: Annotated[str | None, _filter("window, wall, body …", column="obstacle")] = None,
+    date: Annotated[str | None, _filter("Beginning of the date: 2021, 2021-04.", column="date")] = None,
+    obstacle: Annotated[str | None, _filter("Obstacle: window, wall, body …", column="obstacle")] = None,
     origin: Annotated[
         Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False, case_sensitive=False)
     ] = None,
-    source: Annotated[str | None, _filter("Part of the address it was taken from.")] = None,
+    source: Annotated[str | None, _filter("Part of the source's address.")] = None,
     licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
     way: Annotated[
         Way | None,
         typer.Option(
-            "--direction", help="Only with this direction; the means are its.", show_default=False, case_sensitive=False
+            "--direction",
+            help="Only entries with this direction, to which the mean rates apply.",
+            show_default=False,
+            case_sensitive=False,
         ),
     ] = None,
     min_mean: Annotated[
-        float | None, typer.Option(parser=bit_rate, metavar="RATE", help="A direction's mean: 20mbit, '20 Mbit/s'.")
+        float | None,
+        typer.Option(parser=bit_rate, metavar="RATE", help="Minimum mean rate of a direction: 20mbit, '20 Mbit/s'."),
     ] = None,
-    max_mean: Annotated[float | None, typer.Option(parser=bit_rate, metavar="RATE", help="The same, at most.")] = None,
+    max_mean: Annotated[float | None, typer.Option(parser=bit_rate, metavar="RATE", help="Maximum mean rate.")] = None,
     min_duration: Annotated[
-        int | None, typer.Option(parser=duration, metavar="TIME", help="At least so long: '2 min'.")
+        int | None, typer.Option(parser=duration, metavar="TIME", help="Minimum duration: '2 min'.")
     ] = None,
-    where: Annotated[
-        str | None, _filter("A condition in SQL over any column that --json shows.", metavar="CONDITION")
-    ] = None,
+    where: Annotated[str | None, _filter("SQL condition over any column of --json.", metavar="CONDITION")] = None,
     sort: Annotated[
         str,
         typer.Option(
-            help="By which column, such as downlink_mean_bit_s.", metavar="COLUMN", autocompletion=index_columns
+            help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN", autocompletion=index_columns
         ),
     ] = "name",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest first.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Sort in descending order.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
     """List the entries of the archive.
@@ -111,9 +115,9 @@ def _print_lines(table: Rows, sort: str) -> None:
     from cellbed.cli.width import table_width
 
     if not len(table):
-        print("no entry is like that; `cellbed traces ls` shows all", file=sys.stderr)
+        print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
         return
     found = listing(table, sort, table_width())
     print("\n".join(found.lines))
     if found.left_out:
-        print(f"no room for {', '.join(found.left_out)}: --json has all", file=sys.stderr)
+        print(f"columns omitted for lack of width: {', '.join(found.left_out)} (see --json)", file=sys.stderr)

@@ -43,13 +43,13 @@ def outage(text: str) -> int:
     """From which length on, ns, a silence is an outage."""
     length = duration(text)
     if not length:
-        raise typer.BadParameter("an outage has a length above 0")
+        raise typer.BadParameter("the length of an outage must be above 0")
     return length
 
 
 Outage = Annotated[
     int,
-    typer.Option(parser=outage, metavar="TIME", help="From which length on a silence is an outage."),
+    typer.Option(parser=outage, metavar="TIME", help="Minimum length of a silence that counts as an outage."),
 ]
 
 

@@ -15,7 +15,7 @@ def pair(
     uplink: Annotated[
         str,
         typer.Argument(
-            help="An entry with an uplink, or a direction.",
+            help="Entry with an uplink, or a direction.",
             show_default=False,
             autocompletion=entries_and_directions,
         ),
@@ -23,32 +23,34 @@ def pair(
     downlink: Annotated[
         str | None,
         typer.Argument(
-            help="An entry with a downlink, or a direction; left out: the same.",
+            help="Entry with a downlink, or a direction. Default: the same entry.",
             show_default=False,
             autocompletion=entries_and_directions,
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Make an entry of both.", show_default=False)] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of an entry of that name.")] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Store both as an entry of this name.", show_default=False)
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Say whether an uplink and a downlink can be of the same time and place; make one entry of two.
+    """Check whether an uplink and a downlink fit each other; with --name, store both as one entry.
 
-    Exit status 1 if something speaks against it; with --name the entry is made all the same.
+    Exit status 1 if there is a doubt; with --name the entry is stored all the same.
 
     \b
     Examples:
       cellbed traces pair lte-suburban
       cellbed traces pair lte-suburban 5g-midband --name lte-up-5g-down
       cellbed traces pair kpn.up kpn.up --name kpn-twice
-    A direction that is named, as NAME.up, takes that place whichever it was recorded as.
+    A direction such as NAME.up can be used for either place.
     """
     from cellbed.traces import TraceError, open_archive
     from cellbed.traces.operations import check
     from cellbed.traces.operations import pair as make
 
     if name is not None and downlink is None:
-        raise TraceError("one entry is a pair already: write the entry with the downlink, too")
+        raise TraceError("--name needs two entries: name the entry with the downlink too")
     archive = open_archive()
     found = check(archive, uplink, downlink)
     if name is not None and downlink is not None:
@@ -61,7 +63,7 @@ def pair(
         for doubt in found.doubts:
             print(f"warning: {doubt}")
         if not found.doubts:
-            print("nothing speaks against a pair")
+            print("no reason against a pair")
         if name is not None:
-            print(f"made {name}; in a scenario: {name}.up and {name}.down")
+            print(f"added {name}; in a scenario: {name}.up and {name}.down")
     raise typer.Exit(1 if found.doubts else 0)

@@ -25,13 +25,13 @@ def plot(
             "--out",
             "-o",
             metavar="FILE",
-            help="The picture: .png, .svg, or .html to zoom in; left out: NAME.png here.",
+            help="Output file: .png, .svg, or .html to zoom in. Default: NAME.png in this folder.",
             show_default=False,
         ),
     ] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
-    """Draw an entry: rate over time, outages, distributions, uplink against downlink; round-trip times and their hours.
+    """Plot an entry: rate over time, outages, distributions, uplink and downlink, round-trip times by hour.
 
     \b
     Examples:

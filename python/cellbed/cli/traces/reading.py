@@ -22,7 +22,7 @@ def read_index() -> EntryTable:
     finally:
         bar.close()
     for name, problem in table.problems.items():
-        print(f"warning: {problem}; `cellbed traces rm {name}` removes it", file=sys.stderr)
+        print(f"warning: {problem}; remove it with `cellbed traces rm {name}`", file=sys.stderr)
     return table
 
 

@@ -15,13 +15,13 @@ def rename(
     name: Annotated[
         str, typer.Argument(help="An entry of the archive.", show_default=False, autocompletion=entry_names)
     ],
-    new: Annotated[str, typer.Argument(help="What it is to be called.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="New name.", show_default=False)],
     as_json: bool = AS_JSON,
 ) -> None:
-    """Give an entry another name. One that is in use is refused.
+    """Rename an entry. A name in use is refused.
 
-    Scenarios and scripts that name it are not looked for: they are to be changed by hand. A run that is going on is not
-    disturbed, and what was recorded of earlier ones goes by the SHA-256, which stays.
+    Scenarios and scripts that use the old name must be changed by hand. Running experiments are not disturbed, and
+    results of earlier runs stay valid: they refer to the SHA-256, which does not change.
 
     \b
     Example:
@@ -35,9 +35,9 @@ def rename(
     if as_json:
         print(json.dumps(entry.model_dump(mode="json"), indent=2))
     else:
-        print(f"{name} is called {new}: `cellbed traces show {new}`")
+        print(f"renamed {name} to {new}: `cellbed traces show {new}`")
     old = [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in entry.parts] or [name]
     print(
-        f"note: scenarios and scripts that name {' or '.join(old)} are not known here and stay as they are",
+        f"note: scenarios and scripts that use {' or '.join(old)} must be changed by hand",
         file=sys.stderr,
     )

@@ -13,15 +13,13 @@ from cellbed.cli.traces.options import AS_JSON, entry_names
 def rm(
     names: Annotated[
         list[str],
-        typer.Argument(
-            help="Entries; damaged ones can be removed, too.", show_default=False, autocompletion=entry_names
-        ),
+        typer.Argument(help="Entries, damaged ones included.", show_default=False, autocompletion=entry_names),
     ],
     as_json: bool = AS_JSON,
 ) -> None:
     """Remove entries from the archive.
 
-    All names are looked up before any is removed. What is being replayed goes on: the engine has a copy.
+    All names are looked up before any entry is removed. Running replays continue from a copy.
 
     \b
     Example:

@@ -17,15 +17,14 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="An entry of the archive, one of its directions, a file, or the directory of a recording.",
+            help="Entry of the archive, one of its directions, a file, or the directory of a recording.",
             show_default=False,
             autocompletion=entries_and_files,
         ),
     ],
     as_json: bool = AS_JSON,
 ) -> None:
-    """Show what an entry, a file or a recording holds.
-
+    """Show the contents of an entry, a file or a recording.
     \b
     Examples:
       cellbed traces show lte-suburban
@@ -94,7 +93,7 @@ def _to_add(name: str) -> str | None:
         return None
     if importer.format.name == "mahimahi":
         return None
-    return f"{importer.what}: only a trace is shown without adding it: `cellbed traces add {quote(name)}`"
+    return f"{importer.what}: add it first: `cellbed traces add {quote(name)}`"
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:

@@ -22,18 +22,19 @@ def stats(
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Make and store those that entries lack, of the whole archive.")
+        bool, typer.Option("--all", help="Compute and store missing statistics of the whole archive.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Make and store them although they are there.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Compute and store statistics again.")] = False,
     outage: Outage = "300 ms",  # type: ignore[assignment]
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Processes at once.", show_default="one per core")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Number of parallel processes.", show_default="one per core"),
     ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Tell the statistics of entries; each is explained in docs/trace-statistics.md.
+    """Print the statistics of entries (docs/trace-statistics.md).
 
-    With --all, they are made in parallel and stored as they become ready: after Ctrl-C the same command goes on. Exit
+    With --all, statistics are computed in parallel and stored one by one: the same command resumes after Ctrl-C. Exit
     status 1 if an entry is damaged.
 
     \b
@@ -48,7 +49,7 @@ def stats(
     from cellbed.traces.survey import figures
 
     if not names and not everything:
-        raise typer.BadParameter("name entries, or write --all")
+        raise typer.BadParameter("name entries, or give --all")
     archive, definition = open_archive(), Definition(outage)
     if everything or again:
         done = surveyed(archive, names or archive.names(), definition, again, jobs or os.cpu_count() or 1)

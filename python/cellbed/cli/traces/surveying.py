@@ -37,8 +37,8 @@ class Surveyed:
     problems: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        words = f"{self.made} series looked at, {self.there} had their statistics"
-        return words + (f", {len(self.problems)} entries could not be looked at" if self.problems else "")
+        words = f"computed statistics of {self.made} series; {self.there} already had them"
+        return words + (f"; {len(self.problems)} entries could not be read" if self.problems else "")
 
 
 def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool, jobs: int) -> Surveyed:
@@ -75,7 +75,7 @@ def surveyed(archive: Archive, names: Iterable[str], definition: Definition, aga
                         found.made += 1
                     bar.update(at, description=f"{number} of {len(todo.tasks)} series")
             except KeyboardInterrupt:
-                said = f"interrupted: {found.made} series are stored; the same command goes on with the rest"
+                said = f"interrupted: statistics of {found.made} series are stored; run the same command to resume"
                 print(said, file=sys.stderr)
                 raise typer.Exit(130) from None
     for problem in found.problems.values():

@@ -14,13 +14,13 @@ from cellbed.cli.traces.options import AS_JSON, entry_names
 def verify(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Entries; left out: all.", show_default=False, autocompletion=entry_names),
+        typer.Argument(help="Entries. Default: all.", show_default=False, autocompletion=entry_names),
     ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Read every file of the archive and say which is not what was added.
+    """Check every file of the archive against its checksum.
 
-    The exit status is 1 if one is not.
+    The exit status is 1 if a file is damaged.
 
     \b
     Example:
@@ -44,6 +44,8 @@ def verify(
         for name, faults in damaged.items():
             for fault in faults:
                 print(f"{name}: {fault}")
-        print(f"{len(wanted)} checked, {len(damaged)} damaged" + ("; `cellbed traces rm` removes" if damaged else ""))
+        print(
+            f"{len(wanted)} checked, {len(damaged)} damaged" + ("; remove with `cellbed traces rm`" if damaged else "")
+        )
     if damaged:
         raise typer.Exit(1)

@@ -106,7 +106,7 @@ def keep(
 ) -> tuple[Entry, Result]:
     """Fill an order and keep it in the archive. Raises TraceError."""
     if archive.has(name) and not replace:
-        raise TraceError(f"the archive has '{name}' already: choose another --name, or --replace it")
+        raise TraceError(f"the archive already has '{name}': choose another --name, or use --replace")
     with archive.draft(about(model, order)) as draft:
         result = fill(draft, model, order, progress)
         return archive.keep(draft, name, replace), result

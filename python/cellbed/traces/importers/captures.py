@@ -51,7 +51,9 @@ def _address(text: str | None) -> str | None:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise TraceError(f"--device '{text:.40}' is no address: write that of the device in the capture") from None
+        raise TraceError(
+            f"--device '{text:.40}' is not an address: write the address of the device in the capture"
+        ) from None
 
 
 CAPTURE = Capture()

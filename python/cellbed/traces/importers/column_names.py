@@ -115,7 +115,7 @@ def _mapped(
     values: dict[Part, Column] = {}
     for what in said:
         if what not in ("time", *PARTS):
-            raise TraceError(f"--column '{what:.40}=…': what a column can be is time, {', '.join(PARTS)}")
+            raise TraceError(f"--column '{what:.40}=…': a column is one of time, {', '.join(PARTS)}")
     for part in PARTS:
         if part in said:
             values[part] = _said(part, said[part], names, _value_unit(part))
@@ -135,7 +135,7 @@ def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, C
         return values
     if only not in values:
         raise TraceError(
-            f"'{values[unwanted].name}' is of the {unwanted}, and --direction {only} asks for the other: "
+            f"'{values[unwanted].name}' is of the {unwanted}, but --direction {only} asks for the other: "
             f"write --column {only}=COLUMN:UNIT"
         )
     return {part: column for part, column in values.items() if part != unwanted}
@@ -156,15 +156,13 @@ def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str]
         return Column(column.name, column.unit or None)
     found = [name for name in names if (words := _words(name)) and (_SAID_TIME & set(words) or words[0] in TIME_UNITS)]
     if not found:
-        raise TraceError(f"no column is called like a time: {_there(names)}: write --column time=COLUMN:UNIT")
+        raise TraceError(f"no column has the name of a time: {_there(names)}: write --column time=COLUMN:UNIT")
     name = found[0]
     if moments(name):
         return Column(name, None)
     size = next((TIME_UNITS[word] for word in reversed(_words(name)) if word in TIME_UNITS), None)
     if size is None:
-        raise TraceError(
-            f"the column '{name}' does not tell its unit: write --column 'time={name}:s', or ms, us, ns, {MOMENT}"
-        )
+        raise TraceError(f"the column '{name}' has no unit: write --column 'time={name}:s', or ms, us, ns, {MOMENT}")
     return Column(name, size)
 
 
@@ -178,10 +176,8 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None, only:
         ways = "--column downlink=COLUMN:UNIT, or uplink=, or round-trip="
         rates = [name for name in names if name != time and _is_rate(name)]
         if rates:
-            raise TraceError(
-                f"'{rates[0]}' does not tell its direction: write --direction uplink or --direction downlink"
-            )
-        raise TraceError(f"no column is called like a rate or a round-trip time: {_there(names)}: write {ways}")
+            raise TraceError(f"'{rates[0]}' has no direction: write --direction uplink or --direction downlink")
+        raise TraceError(f"no column has the name of a rate or a round-trip time: {_there(names)}: write {ways}")
     if only in found:
         # Nobody needs to say more of columns that are not wanted.
         found = {part: candidates for part, candidates in found.items() if part in (only, "round-trip")}
@@ -194,7 +190,7 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None, only:
         size = _unit_in(name, part)
         if size is None:
             example = "ms" if part == "round-trip" else "Mbit/s"
-            raise TraceError(f"the column '{name}' does not tell its unit: write --column '{part}={name}:{example}'")
+            raise TraceError(f"the column '{name}' has no unit: write --column '{part}={name}:{example}'")
         values[part] = Column(name, size)
     return values
 
@@ -254,15 +250,13 @@ def _said(
     if found is None:
         near = difflib.get_close_matches(name or text, names, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
-        raise TraceError(f"--column '{what}={text:.80}': there is no such column: {hint}{_there(names)}")
+        raise TraceError(f"--column '{what}={text:.80}': no such column: {hint}{_there(names)}")
     if size is None and when_missing is not None:
         size = when_missing(found)
     if size is None:
         size = _unit_in(found, what) if what in PARTS else _time_in(found)
     if size is None:
-        raise TraceError(
-            f"--column '{what}={text:.80}': its unit is not told: write '{what}={found}:UNIT', {_of(what)}"
-        )
+        raise TraceError(f"--column '{what}={text:.80}': missing unit: write '{what}={found}:UNIT', {_of(what)}")
     return Column(found, size)
 
 

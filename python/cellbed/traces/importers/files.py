@@ -36,7 +36,7 @@ def settle(made: Draft, draft: Draft) -> None:
     moved: dict[Part, Series] = {}
     for part, series in made.parts.items():
         if part in draft.parts:
-            raise TraceError(f"the draft has a series of the {part} already")
+            raise TraceError(f"the draft already has a series of the {part}")
         moved[part] = replace(series, path=draft.folder / series.path.name)
     for path in made.folder.iterdir():
         path.rename(draft.folder / path.name)
@@ -57,6 +57,6 @@ def each_file(paths: Sequence[Path], draft: Draft, options: Options) -> Iterator
             yield path, own, towards
             for part in own.parts:
                 if part in draft.parts:
-                    raise TraceError(f"{path}: it is of the {part}, as another of the files is: add them one by one")
+                    raise TraceError(f"{path}: contains the {part}, as another of the files does: add them one by one")
             own.notes[:] = [f"{path.name}: {note}" for note in own.notes]
             settle(own, draft)

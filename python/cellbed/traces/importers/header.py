@@ -52,7 +52,7 @@ def _date(draft: Draft, date: str) -> None:
             # Who says the time of day knows it better.
             date = date[: len("2021-04-30")]
         _say(draft, date=date)
-        draft.notes.append(f"it was begun {date}, as it says; if not: --date")
+        draft.notes.append(f"started {date} according to the file; correct with --date")
 
 
 def _say(draft: Draft, **values: str) -> None:

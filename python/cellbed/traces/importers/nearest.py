@@ -28,14 +28,14 @@ def nearest(head: bytes) -> str | None:
     """What the file is that begins so, or is nearest to, in words; null if nothing comes near."""
     for magic, what in _OTHERS.items():
         if head.startswith(magic):
-            return f"it is {what}, no recording"
+            return f"it is {what}, not a recording"
     if b"\0" in head:
-        return "it is binary, and begins like none of pcap, pcapng and Parquet"
+        return "it is a binary file of an unknown format (not pcap, pcapng or Parquet)"
     text = head.removeprefix(_BOM).decode("utf-8", errors="replace").splitlines()[:_LINES]
     lines = [(number, line.strip()) for number, line in enumerate(text, 1) if line.strip()]
     lines = [(number, line) for number, line in lines if not line.startswith("#")]
     if not lines:
-        return "it has nothing but comments and blank lines"
+        return "it contains only comments and blank lines"
     return _trace(lines, marked=head.startswith(_BOM)) or _table(lines)
 
 
@@ -48,7 +48,7 @@ def _trace(lines: list[tuple[int, str]], *, marked: bool) -> str | None:
         if not (line.isascii() and line.isdigit()):
             return f"{near}, but line {number} is '{line:.40}'"
     if marked:
-        return f"{near}, but line 1 begins with a byte order mark (U+FEFF): save it without"
+        return f"{near}, but line 1 begins with a byte order mark (U+FEFF): save it without one"
     return None
 
 

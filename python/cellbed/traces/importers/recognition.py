@@ -78,7 +78,7 @@ class Importer:
         for name in options.said():
             if name not in self.format.options:
                 shown = _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
-                raise TraceError(f"{_named(paths)}: {shown} does not concern {self.format.title}: leave it out")
+                raise TraceError(f"{_named(paths)}: {shown} does not apply to {self.format.title}: omit it")
 
 
 def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
@@ -101,7 +101,7 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
     if not found:
         raise TraceError(f"{_named(paths)}: {_unknown(paths, formats)}")
     guesses = " or ".join(f"{format.title} ({why}; --as {format.name})" for format, why in found)
-    raise TraceError(f"{_named(paths)}: it may be {guesses}: say which by --as FORMAT")
+    raise TraceError(f"{_named(paths)}: ambiguous format: {guesses}: choose one with --as FORMAT")
 
 
 def _evidence(format: Format, paths: tuple[Path, ...]) -> str | None:
@@ -120,7 +120,7 @@ def _called(name: str, formats: Sequence[Format]) -> Format:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    raise TraceError(f"'{name:.40}' is no format: {hint}they are {', '.join(known)}")
+    raise TraceError(f"unknown format '{name:.40}': {hint}formats: {', '.join(known)}")
 
 
 def _require_readable(path: Path, *, allow_folder: bool) -> None:
@@ -152,17 +152,17 @@ def _head(path: Path) -> bytes:
 
 
 def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
-    advice = f": if it is one of {', '.join(format.name for format in formats)}, say so by --as FORMAT"
+    advice = f": if it is one of {', '.join(format.name for format in formats)}, write --as FORMAT"
     if len(paths) > 1:
-        return "the files are not of one known format" + advice
+        return "the files are not all of one known format" + advice
     if paths[0].is_dir():
-        return "no recording is in this folder"
+        return "no recording in this folder"
     head = _head(paths[0])
     if head.lstrip()[:1] in (b"{", b"["):
         return "its JSON is neither a report of iperf3 nor a configuration of netem-trace" + advice
     if len(head) == _HEAD:
         head = head[: head.rfind(b"\n") + 1] or head
-    return nearest(head) or "its beginning is like no known format" + advice
+    return nearest(head) or "unknown format" + advice
 
 
 def _named(paths: Sequence[Path]) -> str:

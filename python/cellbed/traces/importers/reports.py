@@ -32,7 +32,7 @@ class Iperf3:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
         """Rates of each direction that was tested."""
         if options.device not in (None, "client", "server"):
-            raise TraceError(f"--device '{options.device:.40}': of a report of iperf3 it is client or server")
+            raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
         for path, own, _ in each_file(paths, draft, options):
             request = {
                 "format": "iperf3",

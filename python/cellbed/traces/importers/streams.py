@@ -27,7 +27,7 @@ def kept(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Callable[[str], st
         yield list(paths), str
         return
     if len(piped) < sum(path in piped for path in paths):
-        raise TraceError(f"{min(piped)}: it is named twice, and can be read once")
+        raise TraceError(f"{min(piped)}: named twice, but can be read only once")
     with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
         copies = {path: _copied(path, Path(folder) / str(number)) for number, path in enumerate(sorted(piped))}
 
@@ -65,5 +65,5 @@ def _open(path: Path) -> BinaryIO:
     if str(path) != _STDIN:
         return path.open("rb")
     if sys.stdin is None or os.isatty(0):
-        raise TraceError("-: nothing is piped into standard input")
+        raise TraceError("-: standard input is not a pipe")
     return os.fdopen(os.dup(0), "rb")

@@ -62,7 +62,7 @@ class Csv:
                 head = file.read(_HEAD)
             shape = _shape(head)
             if shape is None:
-                why = "its first lines are no rows of a table: cells between commas, semicolons or tabs"
+                why = "its first lines are not table rows with cells between commas, semicolons or tabs"
                 raise TraceError(f"{path}: {nearest(head) or why}")
             first = dict(zip(shape.names, shape.first, strict=False))
             moments = {name for name, cell in first.items() if _is_moment(cell)}
@@ -114,11 +114,11 @@ def _columns(path: Path) -> dict[str, tuple[str, str]]:
 def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: Mapped) -> None:
     kind, type_name = columns[mapped.time.name]
     if kind != "moment" and (kind, mapped.time.unit is None) not in (("text", True), ("number", False)):
-        raise TraceError(f"{path}: the column '{mapped.time.name}' holds {type_name}, which is no time")
+        raise TraceError(f"{path}: the column '{mapped.time.name}' contains {type_name}, which is not a time")
     for column in mapped.values.values():
         kind, type_name = columns[column.name]
         if kind != "number":
-            raise TraceError(f"{path}: the column '{column.name}' holds {type_name}, which is no number")
+            raise TraceError(f"{path}: the column '{column.name}' contains {type_name}, which is not a number")
 
 
 def _mapped(path: Path, names: list[str], options: Options, moments: Set[str], only: Part | None) -> Mapped:

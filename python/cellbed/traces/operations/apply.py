@@ -68,9 +68,11 @@ def apply_steps(bundle: Bundle, steps: Sequence[Step], lookup: Lookup) -> Bundle
 def _cut(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     start, end = step.told["from"], step.told["to"]
     if start >= end:
-        raise StepError(f"'{step.text}' keeps nothing: write the earlier time first")
+        raise StepError(f"'{step.text}' keeps nothing: the earlier time must come first")
     if end > bundle.duration:
-        raise StepError(f"'{step.text}' goes on after the end: there are {DURATION.format(bundle.duration)}")
+        raise StepError(
+            f"'{step.text}' ends after the end of the entry: its duration is {DURATION.format(bundle.duration)}"
+        )
     return bundle.each(lambda line: line.cut(start, end))
 
 
@@ -95,9 +97,13 @@ def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     until = step.told["until"]
     _require_even(bundle, step)
     if until < bundle.duration:
-        raise StepError(f"'{step.text}' is shorter than it is: there are {DURATION.format(bundle.duration)}; cut it")
+        raise StepError(
+            f"'{step.text}' is shorter than the entry: its duration is {DURATION.format(bundle.duration)}; use cut"
+        )
     if until > _MOST_ROUNDS * bundle.duration:
-        raise StepError(f"'{step.text}' repeats it more than {_MOST_ROUNDS} times: a scenario loops by itself")
+        raise StepError(
+            f"'{step.text}' repeats the entry more than {_MOST_ROUNDS} times: a scenario loops traces automatically"
+        )
     period = bundle.duration
     return bundle.each(lambda line: (line if line.duration == period else line.cut(0, period)).repeated(until))
 
@@ -105,9 +111,7 @@ def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 def _scale(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     factor = step.told["factor"]
     if factor > _MOST_AT_ONCE and any(line.content is Content.OPPORTUNITIES for line in bundle.parts.values()):
-        raise StepError(
-            f"'{step.text}' makes more than {_MOST_AT_ONCE} opportunities of each: resample first, rates have no limit"
-        )
+        raise StepError(f"'{step.text}' makes more than {_MOST_AT_ONCE} opportunities of each: resample first")
     return bundle.each(lambda line: line.scaled(factor))
 
 
@@ -127,14 +131,16 @@ def _splice(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
 def _outage(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     start, end = step.told["at"], step.told["at"] + step.told["for"]
     if start >= bundle.duration:
-        raise StepError(f"'{step.text}' begins after the end: there are {DURATION.format(bundle.duration)}")
+        raise StepError(
+            f"'{step.text}' begins after the end of the entry: its duration is {DURATION.format(bundle.duration)}"
+        )
     return bundle.each(lambda line: line.without(start, min(end, line.duration)))
 
 
 def _resample(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     width = step.told["width"]
     if width > bundle.duration:
-        raise StepError(f"'{step.text}' is wider than it is long: there are {DURATION.format(bundle.duration)}")
+        raise StepError(f"'{step.text}' is wider than the entry: its duration is {DURATION.format(bundle.duration)}")
     return bundle.each(lambda line: line.resampled(width))
 
 
@@ -170,7 +176,7 @@ def _require_even(bundle: Bundle, step: Step) -> None:
     if max(lengths.values()) - min(lengths.values()) > max(10**9, max(lengths.values()) // 100):
         told = ", ".join(f"{part} {DURATION.format(length)}" for part, length in lengths.items())
         raise StepError(
-            f"'{step.text}' would bring its parts out of step, which differ in length ({told}): "
+            f"'{step.text}' would shift its parts against each other, which differ in length ({told}): "
             f"first write 'cut 0s {DURATION.format(min(lengths.values())).replace(' ', '')}'"
         )
 
@@ -178,7 +184,7 @@ def _require_even(bundle: Bundle, step: Step) -> None:
 def _matching(bundle: Bundle, other: Bundle, step: Step) -> Bundle:
     for part, line in bundle.parts.items():
         if part not in other.parts:
-            raise StepError(f"'{step.text}': that entry has no {part}")
+            raise StepError(f"'{step.text}': the other entry has no {part}")
         if other.parts[part].content is not line.content:
             raise StepError(
                 f"'{step.text}': its {part} holds {other.parts[part].content}, this one {line.content}: "

@@ -47,7 +47,7 @@ def edit(
         return bundle_of(_series(archive, used[other]))
 
     if not source.parts:
-        raise StepError(f"'{name}' holds no series: there is nothing to edit")
+        raise StepError(f"'{name}' contains no series: nothing to edit")
     bundle = apply_steps(bundle_of(_series(archive, source)), steps, lookup)
     recorded = all(step.kind in _STILL_RECORDED for step in steps)
     recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))

@@ -37,7 +37,7 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
     """
     findings, doubts = [], []
     if uplink.content is Content.ROUND_TRIP or downlink.content is Content.ROUND_TRIP:
-        return Pairing(None, None, [], ["round-trip times are no direction"])
+        return Pairing(None, None, [], ["round-trip times are not a direction"])
     lengths = sorted((uplink.duration, downlink.duration))
     if (apart := drift(uplink.duration, downlink.duration)) is not None:
         doubts.append(apart)
@@ -47,7 +47,7 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
     means = [float(each.mean()) for each in rates]
     if min(means) > 0:
         ratio = means[1] / means[0]
-        over = "" if lengths[0] == lengths[1] else f", over the {DURATION.format(shared)} that they share"
+        over = "" if lengths[0] == lengths[1] else f", over their common {DURATION.format(shared)}"
         findings.append(f"the downlink has {ratio:.2f} times the uplink's mean rate{over}")
         if ratio < 1:
             doubts.append("the uplink is faster than the downlink: are they exchanged?")

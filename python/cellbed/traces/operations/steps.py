@@ -52,7 +52,7 @@ def _time(text: str) -> int:
 def _span(text: str) -> int:
     span = _time(text)
     if span == 0:
-        raise StepError("a span of nothing")
+        raise StepError("an empty span")
     return span
 
 
@@ -68,7 +68,7 @@ def _factor(text: str) -> Fraction:
     if not Fraction(1, 10**6) <= factor <= 10**6:
         raise StepError(f"{text} is not from 0.000001 to 1000000")
     if factor.denominator > 10**9:
-        raise StepError(f"{text} is finer than is kept: write at most nine decimals")
+        raise StepError(f"{text} has too many decimals: write at most nine")
     return factor
 
 
@@ -136,7 +136,7 @@ def parse_step(text: str) -> Step:
     if not words or words[0] not in STEPS:
         near = difflib.get_close_matches(words[0], STEPS, n=1) if words else []
         hint = f"did you mean '{near[0]}'?" if near else f"write one of {', '.join(STEPS)}"
-        raise StepError(f"{text!r} begins with no step: {hint}")
+        raise StepError(f"{text!r} is not a step: {hint}")
     kind = STEPS[words[0]]
     told = words[1:]
     fewest = sum(not argument.optional for argument in kind.arguments)
@@ -150,5 +150,5 @@ def parse_step(text: str) -> Step:
         except (StepError, UnitError) as error:
             raise StepError(f"{text!r}: {error}, as in '{kind.example}'") from None
         except (ValueError, ZeroDivisionError):
-            raise StepError(f"{text!r}: '{word[:40]}' is no number, as in '{kind.example}'") from None
+            raise StepError(f"{text!r}: '{word[:40]}' is not a number, as in '{kind.example}'") from None
     return Step(words[0], found, " ".join(words))
