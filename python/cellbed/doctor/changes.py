@@ -1,7 +1,7 @@
 """Changes that make the machine usable for an ordinary user: planned, done and undone for `cellbed grant`.
 
-First everything is planned as a list of changes, each of which knows how to tell, do and undo itself. What is needed to
-undo them is written down before any of them is done.
+First everything is planned as a list of changes, each of which can describe, do and undo itself. A journal gets what is
+needed to undo a change before the change is done, so an interrupted grant can be undone, too.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Setting:
         machine.path(setting_path(self.name)).write_text(self.value, encoding="utf-8")
 
     def undo(self, machine: Machine) -> None:
-        """Write the value from before."""
-        with contextlib.suppress(FileNotFoundError):
+        """Write the value from before, unless it is there: a kernel that refused the change refuses this, too."""
+        if machine.read(setting_path(self.name)) not in (None, self.before):
             machine.path(setting_path(self.name)).write_text(self.before, encoding="utf-8")
 
 
@@ -126,6 +126,8 @@ class Folder:
             for process in (
                 (path / "cgroup.procs").read_text(encoding="utf-8").split() if (path / "cgroup.procs").exists() else ()
             ):
+                if process == "0":  # of another PID namespace; writing 0 would move this process
+                    continue
                 # Only the machine's own root group holds processes beside limited children, that of a container
                 # does not: there they go back to where `divide` put them.
                 for above in (folder.parent, folder.parent / ASIDE):
@@ -159,7 +161,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program of the system that takes note of a change."""
+    """A program of the system that makes a change known."""
 
     command: tuple[str, ...]
 
@@ -170,8 +172,8 @@ class Command:
         """Run it."""
         outcome = subprocess.run(self.command, capture_output=True, check=False)
         if outcome.returncode != 0:
-            said = outcome.stderr.decode(errors="replace").strip()
-            raise OSError(0, said or f"status {outcome.returncode}", self.command[0])
+            reason = outcome.stderr.decode(errors="replace").strip()
+            raise OSError(0, reason or f"status {outcome.returncode}", self.command[0])
 
     def undo(self, machine: Machine) -> None:
         """Run it again, now that the change is undone."""
@@ -200,40 +202,86 @@ def plan(machine: Machine, caller: int | None = None) -> list[Change]:
 
 
 def do(changes: Sequence[Change], machine: Machine) -> None:
-    """Make the changes. Errors: :class:`GrantError`; what was done until then can be undone."""
+    """Make all of the changes, or none. Errors: :class:`GrantError`, after what was done is undone."""
     journal = _read_journal(machine)
     mine = journal.setdefault(str(machine.user), [])
+    before = len(mine)
+    mine += [[type(change).__name__, asdict(change)] for change in changes]
+    try:
+        _write_journal(machine, journal)
+    except OSError as error:
+        raise GrantError(f"cannot write the journal of grants: {_reason(error)}; nothing was granted") from error
     for change in changes:
-        mine.append([type(change).__name__, asdict(change)])
-        _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
         try:
             change.do(machine)
         except OSError as error:
-            raise GrantError(f"cannot do this: {change}\n  {error.filename or ''}: {error.strerror}") from error
+            _, failed = _undo(machine, journal, down_to=before)
+            rest = "\n  ".join(["this could not be undone:", *failed]) if failed else "nothing was granted"
+            raise GrantError(f"cannot do this: {change}\n  {_reason(error)}\n  {rest}") from error
+        except KeyboardInterrupt:
+            _undo(machine, journal, down_to=before)
+            raise
 
 
 def undo(machine: Machine) -> list[Change]:
-    """Take back what was granted to the user, the last first; returns the changes that were undone."""
-    journal = _read_journal(machine)
-    mine = journal.get(str(machine.user), [])
+    """Take back what was granted to the user, the last first; returns the changes that were undone.
+
+    Errors: :class:`GrantError` where something could not be undone; everything else is undone then.
+    """
+    undone, failed = _undo(machine, _read_journal(machine))
+    if failed:
+        problems = "\n  ".join(failed)
+        raise GrantError(
+            f"{len(undone)} changes were undone, but not these, which --undo will try again:\n  {problems}"
+        )
+    return undone
+
+
+def _undo(machine: Machine, journal: dict[str, list[Any]], down_to: int = 0) -> tuple[list[Change], list[str]]:
+    """Undo the entries of the user from `down_to` on; returns what was undone, and a line for each that was not."""
+    mine = journal.setdefault(str(machine.user), [])
     undone: list[Change] = []
-    commands: list[Command] = []
-    while mine:
-        kind, values = mine[-1]
-        change = _KINDS[kind](**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+    failed: list[str] = []
+    for entry in reversed(mine[down_to:]):
         try:
-            if isinstance(change, Command):
-                commands.insert(0, change)  # to take note of the changes that are undone after it
-            else:
+            kind, values = entry
+            change = _KINDS[kind](**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        except (AttributeError, KeyError, TypeError, ValueError):
+            failed.append(
+                f"{machine.path(_JOURNAL)}: unknown entry, by another version of cellbed: {json.dumps(entry)}"
+            )
+            continue
+        try:
+            # Commands follow at the end: they make known the changes that are undone after them.
+            if not isinstance(change, Command):
                 change.undo(machine)
         except OSError as error:
-            raise GrantError(f"cannot undo this: {change}\n  {error.filename or ''}: {error.strerror}") from error
+            failed.append(f"{change}: {_reason(error)}")
+            continue
+        mine.remove(entry)
         undone.append(change)
-        mine.pop()
-        _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
-    for command in commands:
-        command.undo(machine)
-    return undone
+    for change in reversed(undone):
+        if isinstance(change, Command):
+            change.undo(machine)
+    if undone:
+        try:
+            _write_journal(machine, journal)
+        except OSError as error:
+            failed.append(_reason(error))
+    return undone, failed
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+
+
+def lifts_limits(changes: Sequence[Change], machine: Machine) -> bool:
+    """Whether changes let the user move processes out of an administrator's control groups.
+
+    On version 1 it is enough that the user may write to the group that a process comes to; on version 2 the group above
+    both must be the user's, too (cgroup-v2.rst, "Delegation Containment").
+    """
+    return "cpu" in version_1(machine) and any(isinstance(change, Folder) for change in changes)
 
 
 def shell_of(user: int, process: int) -> int | None:
@@ -266,8 +314,8 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
     mounts = version_1(machine)
     name = f"cellbed-{machine.user}"
     if "cpu" in mounts and "memory" in mounts:
-        wanted = dict.fromkeys(mounts[controller] for controller in (*VERSION_1, "pids") if controller in mounts)
-        for mount in wanted:
+        # Not "pids": no run needs it, and its folder would let the user leave an administrator's limit of processes.
+        for mount in dict.fromkeys(mounts[controller] for controller in VERSION_1 if controller in mounts):
             yield from _folder(machine, Folder(f"{mount}/{name}", machine.user))
         return
     unified = version_2(machine)
@@ -320,9 +368,17 @@ def _file(machine: Machine, path: str, text: str) -> File:
 def _read_journal(machine: Machine) -> dict[str, list[Any]]:
     try:
         journal = json.loads(machine.path(_JOURNAL).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return {}
-    return journal if isinstance(journal, dict) else {}
+    except (OSError, ValueError) as error:
+        raise GrantError(f"{machine.path(_JOURNAL)}: cannot read the journal of grants: {error}") from error
+    if not isinstance(journal, dict) or not all(isinstance(each, list) for each in journal.values()):
+        raise GrantError(f"{machine.path(_JOURNAL)}: not a journal of grants; remove it to begin a new one")
+    return journal
+
+
+def _write_journal(machine: Machine, journal: dict[str, list[Any]]) -> None:
+    _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
 
 
 def _write(path: Path, text: str) -> None:

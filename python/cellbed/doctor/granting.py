@@ -1,4 +1,4 @@
-"""Who is granted what: from the command line's words to changes of the machine, told line by line."""
+"""`cellbed grant`: from its arguments to changes of the machine, reported line by line."""
 
 from __future__ import annotations
 
@@ -8,46 +8,57 @@ import pwd
 from cellbed.doctor import changes
 from cellbed.doctor.machine import Machine, executable
 
+_NOBODY = 2**32 - 1
+"""No user has this identifier or a larger one (credentials(7))."""
+
 
 def grant_to(name: str | None, *, dry_run: bool = False, take_back: bool = False) -> list[str]:
-    """Grant a user what cellbed needs, or take it back, and say what was done.
+    """Grant a user what cellbed needs, or take it back; returns a line for each change.
 
-    name: login name; ``None`` for the user who called sudo. Errors: :class:`cellbed.doctor.changes.GrantError`.
+    name: login name or numeric identifier; ``None`` for the user who called sudo.
+    Errors: :class:`cellbed.doctor.changes.GrantError`.
     """
-    user = _user(name, dry_run)
-    machine = Machine(user=user.pw_uid)
+    machine = Machine(user=_user(name, dry_run))
     if os.geteuid() != 0 and not dry_run:
-        raise changes.GrantError(f"this needs root:\n  {_sudo(user.pw_name, take_back)}")
+        raise changes.GrantError(f"this needs root:\n  {_sudo(machine.user_name, take_back)}")
     if take_back:
         if dry_run:
             return ["--dry-run has nothing to show with --undo"]
         undone = [f"undone: {change}" for change in changes.undo(machine)]
-        return undone or [f"nothing was granted to {user.pw_name}"]
-    planned = changes.plan(machine, caller=changes.shell_of(user.pw_uid, os.getppid()))
+        return undone or [f"nothing was granted to {machine.user_name}"]
+    planned = changes.plan(machine, caller=changes.shell_of(machine.user, os.getppid()))
     if not planned:
-        return [f"nothing to do: {user.pw_name} may do everything already"]
+        return [f"nothing to do: {machine.user_name} may do everything already"]
     if not dry_run:
         changes.do(planned, machine)
     lines = [f"{'would do' if dry_run else 'done'}: {change}" for change in planned]
+    if changes.lifts_limits(planned, machine):
+        lines.append(
+            f"note: with control groups of version 1, processes of {machine.user_name} can leave CPU and memory limits "
+            "that an administrator has set for them (not limits of processes)"
+        )
     if any(isinstance(change, changes.Command) for change in planned):
-        lines.append(f"should `cellbed doctor` still find no limits, {user.pw_name} has to log out and in again")
+        lines.append(f"should `cellbed doctor` still find no limits, {machine.user_name} has to log out and in again")
     if not dry_run:
-        lines.append(f"to take it back: {_sudo(user.pw_name, True)}")
+        lines.append(f"to take it back: {_sudo(machine.user_name, True)}")
     return lines
 
 
-def _user(name: str | None, dry_run: bool) -> pwd.struct_passwd:
+def _user(name: str | None, dry_run: bool) -> int:
+    """The numeric identifier of the user. In a container a user may have no login name."""
     if name is None:
-        name = os.environ.get("SUDO_USER") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        name = os.environ.get("SUDO_UID") if os.geteuid() == 0 else str(os.geteuid())
     if name is None:
         raise changes.GrantError(f"say to whom: {executable()} grant USER")
     try:
-        found = pwd.getpwnam(name)
+        user = pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise changes.GrantError(f"this machine has no user called '{name}'") from None
-    if found.pw_uid == 0 and not dry_run:
+        if not (name.isascii() and name.isdecimal() and int(name) < _NOBODY):
+            raise changes.GrantError(f"this machine has no user called '{name}'") from None
+        user = int(name)
+    if user == 0 and not dry_run:
         raise changes.GrantError("root needs no grant; name an ordinary user")
-    return found
+    return user
 
 
 def _sudo(name: str, take_back: bool) -> str:
