@@ -187,17 +187,50 @@ def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: 
     script = 'trap "echo hung up; exit" HUP; echo $$; sleep 1000 & wait'
     process = start(world, "mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", "sh", "-c", script)
     inhabitant = int(first_line(process))
+    # What `pkill mm-delay` and `killall mm-delay` look for.
+    assert Path(f"/proc/{process.pid}/comm").read_text() == "mm-delay\n"
     process.send_signal(number)
     assert process.communicate(timeout=60)[0] == "hung up\n"
     assert process.returncode == 128 + number
     assert not Path(f"/proc/{inhabitant}").exists()
 
 
-def test_a_log_goes_where_it_is_told_even_if_that_is_no_file(world: World) -> None:
-    done = run(world, "mm-link", "12mbit", "12mbit", "--uplink-log=/dev/stderr", "sleep", "0.2")
+@BOTH_USERS
+def test_logs_go_to_pipes_devices_and_fifos(world: World, user: int) -> None:
+    fifo, seen = world.home(user) / "log.fifo", world.home(user) / "fifo.log"
+    os.mkfifo(fifo)
+    os.chown(fifo, user, user)
+    outer = ["mm-link", "12mbit", "12mbit", "--uplink-log=/dev/null", "--downlink-log=/dev/stderr", "--"]
+    inner = ["mm-link", "12mbit", "12mbit", f"--downlink-log={fifo}", "--uplink-log=/dev/fd/1", "--"]
+    # The reader of the FIFO comes after the link; it gets the whole log, then the end of the file.
+    script = f"{shlex.join(inner)} sh -c 'sleep 0.2; cat {fifo} > {seen} & sleep 0.2'; wait"
+    done = run(world, *outer, "sh", "-c", script, user=user)
     assert done.returncode == 0
-    assert done.stderr.startswith("# mahimahi mm-link (Uplink) [12mbit] > /dev/stderr\n")
-    assert "\n1 # 1504\n2 # 1504\n" in done.stderr
+    wait_until(lambda: seen.exists() and seen.read_text().count(" # ") > 100)
+    for text, name in (
+        (seen.read_text(), f"Downlink) [12mbit] > {fifo}"),
+        (done.stdout, "Uplink) [12mbit] > /dev/fd/1"),
+    ):
+        assert text.startswith(f"# mahimahi mm-link ({name}\n")
+        assert "\n1 # 1504\n2 # 1504\n" in text
+    assert done.stderr.startswith("# mahimahi mm-link (Downlink) [12mbit] > /dev/stderr\n")
+    # The null device is still one.
+    assert world.run(["test", "-c", "/dev/null"]).returncode == 0
+
+
+def test_a_log_without_a_reader_keeps_nobody_waiting(world: World) -> None:
+    fifo = world.folder / "unread.fifo"
+    os.mkfifo(fifo)
+    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={fifo}", "echo", "done")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@BOTH_USERS
+def test_standard_streams_may_be_closed(world: World, user: int) -> None:
+    done = run(world, "sh", "-c", "mm-delay 1 mm-link 12mbit 12mbit echo ok <&-", user=user)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+    done = run(world, "sh", "-c", "mm-delay 1 sh -c 'echo seen > $HOME/closed' <&- >&- 2>&-", user=user)
+    assert (done.returncode, (world.home(user) / "closed").read_text()) == (0, "seen\n")
 
 
 def test_the_environment_of_other_pythons_is_not_read(world: World) -> None:
@@ -327,12 +360,15 @@ def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) ->
     assert world.run(cellbed("clean")).returncode == 0
 
 
-def test_once_ends_with_the_uplinks_trace(world: World) -> None:
-    log = world.folder / "once.log"
+def test_once_ends_with_the_longer_trace(world: World) -> None:
+    up, down = world.folder / "once.up.log", world.folder / "once.down.log"
     (world.folder / "once.up").write_text("100\n250\n")
-    done = run(world, "mm-link", f"{world.folder}/once.up", "12mbit", "--once", f"-u{log}", "sleep", "1000")
+    (world.folder / "once.down").write_text("400\n")
+    traces = [f"{world.folder}/once.up", f"{world.folder}/once.down"]
+    done = run(world, "mm-link", *traces, "--once", f"-u{up}", f"-d{down}", "sleep", "1000")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert events(log) == [(100, "#", (1504,)), (250, "#", (1504,))]
+    assert events(up) == [(100, "#", (1504,)), (250, "#", (1504,))]
+    assert events(down) == [(400, "#", (1504,))]
 
 
 def test_a_trace_comes_from_a_pipe(world: World) -> None:

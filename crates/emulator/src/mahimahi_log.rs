@@ -3,7 +3,14 @@
 //! The engine tells [events](Event) in the order in which they happen; the thread that owns the file turns them into
 //! lines, so that the packet path neither formats nor waits.
 
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+
 use cellbed_link::{Bytes, Duration, Time};
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
 use crate::config::Stage;
@@ -26,8 +33,11 @@ const MILLISECOND: u64 = 1_000_000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Its file.
-    path: std::path::PathBuf,
+    /// Its file: a FIFO is opened as soon as it has a reader.
+    path: PathBuf,
+    /// Descriptor that the caller has opened for it, in place of a file at that path.
+    #[serde(default)]
+    descriptor: Option<RawFd>,
     /// Lines of the header in front of the two time stamps, without `# `.
     heading: Vec<String>,
     /// Lines of the header behind them.
@@ -36,10 +46,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Creates the file for a direction with these stages, whose first trace the log's opportunities are those of.
+    /// Creates the file for a direction with these stages; the log has the opportunities of their first trace.
     pub fn create(&self, stages: &[Stage]) -> Result<RecordFile> {
         let name = self.path.display().to_string();
-        let mut file = Pieces::create(&self.path)?;
+        let mut output = self.open()?;
         let mut transcript = Transcript::new(self.clone(), Opportunities::of(stages)?);
         let mut text = Vec::new();
         RecordFile::create_with(name, move |block| {
@@ -48,8 +58,61 @@ impl Wanted {
             for event in events {
                 transcript.tell(Event::from_bytes(event), &mut text);
             }
-            file.append(&text)
+            output.append(&text)
         })
+    }
+
+    fn open(&self) -> Result<Output> {
+        if let Some(descriptor) = self.descriptor {
+            // SAFETY: the caller has opened this descriptor for the log and names it once; nothing else here uses it.
+            return Ok(Output::Stream(unsafe { File::from_raw_fd(descriptor) }));
+        }
+        Ok(match std::fs::metadata(&self.path) {
+            Ok(found) if found.file_type().is_fifo() => Output::Fifo(self.path.clone(), Vec::new()),
+            _ => Output::File(Pieces::create(&self.path)?),
+        })
+    }
+}
+
+/// Bytes of a log that wait for the reader of a FIFO.
+const MOST_WAITING: usize = 64 << 20;
+
+/// Where the lines go.
+enum Output {
+    File(Pieces),
+    /// A terminal, a pipe, a device: nothing written can be taken back.
+    Stream(File),
+    /// A FIFO without a reader so far, and the lines that wait for one: to open it would wait, and with it the end of the link.
+    Fifo(PathBuf, Vec<u8>),
+}
+
+impl Output {
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.append(text),
+            Self::Stream(file) => file.write_all(text),
+            Self::Fifo(path, waiting) => {
+                waiting.extend_from_slice(text);
+                match rustix::fs::open(
+                    &*path,
+                    OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+                    Mode::empty(),
+                ) {
+                    Ok(descriptor) => {
+                        rustix::fs::fcntl_setfl(&descriptor, OFlags::empty())?;
+                        let mut file = File::from(descriptor);
+                        let written = file.write_all(waiting);
+                        *self = Self::Stream(file);
+                        written
+                    }
+                    Err(rustix::io::Errno::NXIO) if waiting.len() <= MOST_WAITING => Ok(()),
+                    Err(problem) => {
+                        waiting.truncate(waiting.len() - text.len());
+                        Err(problem.into())
+                    }
+                }
+            }
+        }
     }
 }
 

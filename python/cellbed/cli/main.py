@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import io
 import os
 import sys
 
@@ -12,6 +11,7 @@ import typer
 
 from cellbed.cli.verbs import group
 from cellbed.interruption import keep_interruptions, was_interrupted
+from cellbed.standard_streams import open_standard_streams
 
 VERBS = {
     "run": "Run a scenario and report where the time of each request went.",
@@ -71,7 +71,7 @@ def main() -> None:
     # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
     atexit.register(gc.freeze)
     keep_interruptions()
-    _open_standard_streams()
+    open_standard_streams()
     try:
         try:
             app(prog_name="cellbed")
@@ -101,21 +101,6 @@ def main() -> None:
             raise
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def _open_standard_streams() -> None:
-    """Lead those that were closed nowhere, so that no file that is opened later gets their number."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    while nowhere <= 2:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-    os.close(nowhere)
-    # Not None where they were closed, whatever the types say.
-    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
-    # Text that the terminal has no characters for, such as a file name that is not UTF-8, is escaped.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _is_interruption(end: SystemExit) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getopt
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -47,7 +48,7 @@ def read(
     mm-link has it; else the first word ends them.
     Errors: :class:`UsageError`; its text is empty where help was asked for.
     """
-    parse = getopt.gnu_getopt if anywhere else getopt.getopt
+    parse = _permuting if anywhere else getopt.getopt
     letters = {letter: f"{letter}:" if f"{name}=" in long else letter for letter, name in short.items()}
     try:
         found, rest = parse(list(arguments), "".join(letters.values()), [*long, *OURS])
@@ -69,6 +70,16 @@ def read(
     if command[:1] == ["--"]:
         command = command[1:]
     return CommandLine(tuple(rest[:words]), tuple(command), options, tuple(publish))
+
+
+def _permuting(arguments: list[str], letters: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """:func:`getopt.gnu_getopt` without POSIXLY_CORRECT: the original clears its environment before it parses."""
+    before = os.environ.pop("POSIXLY_CORRECT", None)
+    try:
+        return getopt.gnu_getopt(arguments, letters, long)
+    finally:
+        if before is not None:
+            os.environ["POSIXLY_CORRECT"] = before
 
 
 def number(text: str, what: str, usage: str, *, most: float = math.inf) -> float:

@@ -8,6 +8,7 @@ tool leaves in places: packets may have any size, both directions count time fro
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,11 +56,15 @@ Way = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True)
 class Cellular:
-    """What a command line asks for. command: empty for the user's shell. packet_log: file for ``cellbed log``."""
+    """A parsed command line.
+
+    command: empty for the user's shell. packet_log: file for ``cellbed log``. remarks: as of :class:`LinkQueue`.
+    """
 
     link: ShellLink
     command: tuple[str, ...]
     packet_log: Path | None
+    remarks: tuple[str, ...]
 
 
 def parse(arguments: Sequence[str], folder: Path) -> Cellular:
@@ -81,6 +86,8 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
     playing = Playing(_whole(options, "start-timestamp") * _MS, "once" not in options)
     loss = _probability(options.get("loss-rate", "0"))
 
+    remarks: list[str] = []
+
     def direction(way: Way, light: str, heavy: str) -> ShellDirection:
         offsets = options.get(f"psize-latency-offset-{way}")
         recording = Replay.model_construct(
@@ -95,22 +102,23 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
         for _, file in recording.files:
             _ = file.content
         _ = recording.heavy.trace
-        stages = [
-            bottleneck_stage(Parameters(recording), playing, lambda _: _SEED)
-            | {"queue": dict(_queue(options, way).config)}
-        ]
+        queue = _queue(options, way)
+        remarks.extend(queue.remarks)
+        stages = [bottleneck_stage(Parameters(recording), playing, lambda _: _SEED) | {"queue": dict(queue.config)}]
         if loss > 0:
             stages.insert(0, chance_stage("loss", loss, derived_seed(_SEED, f"{way}link.loss")))
         return ShellDirection(tuple(stages), words(stages))
 
     link = ShellLink(direction("up", files[0], files[2]), direction("down", files[1], files[3]))
     log_folder = options.get("packet-log-folder")
-    return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin")
+    return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin", tuple(remarks))
 
 
 def cellular(arguments: Sequence[str]) -> int:
     """``mm-cellular``: packets meet a network that depends on their load."""
     asked = parse(arguments, Path.cwd())
+    for remark in asked.remarks:
+        print(f"mm-cellular: {remark}", file=sys.stderr)
     return run_shell(asked.link, asked.command, packet_log=asked.packet_log)
 
 

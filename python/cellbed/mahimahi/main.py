@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cellbed.errors import CellbedError
 from cellbed.mahimahi.errors import UsageError
+from cellbed.standard_streams import open_standard_streams
 
 COMMANDS = (
     "mm-link",
@@ -24,6 +25,7 @@ COMMANDS = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command that the first argument names with the others; its exit status, 1 after an error."""
+    open_standard_streams()
     name, *rest = arguments or ("",)
     if name not in COMMANDS:
         print(f"error: there is no command '{name}'; there are {', '.join(COMMANDS)}", file=sys.stderr)

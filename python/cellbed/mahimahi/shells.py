@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,8 @@ INTERFACE = "ingress"
 _PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
 _SECOND = 1e9
 _MILLISECOND = 1e6
+_MOST_LINKS = 40
+"""Symbolic links that the kernel follows in one path (path_resolution(7))."""
 _WAYS = ("uplink", "downlink")
 _METERS = {
     "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
@@ -40,7 +44,7 @@ Usage: mm-link UPLINK DOWNLINK [OPTION]... [COMMAND]
 
 UPLINK, DOWNLINK: a file of packet delivery opportunities (ms, one a line), or a rate such as 12mbit.
 
-  --once                                     end when the uplink's trace has ended
+  --once                                     end when both traces have ended
   --uplink-log=FILE --downlink-log=FILE      log every packet and opportunity
   --uplink-queue=TYPE --downlink-queue=TYPE  infinite, droptail, drophead, codel or pie
   --uplink-queue-args=ARGS --downlink-queue-args=ARGS
@@ -79,21 +83,28 @@ def link(arguments: Sequence[str]) -> int:
         )
         for way in _WAYS
     ]
+    for remark in dict.fromkeys(remark for queue in queues for remark in queue.remarks):
+        print(f"mm-link: {remark}", file=sys.stderr)
     command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
-    directions = [
-        ShellDirection(
-            ({
-                "kind": "bottleneck",
-                "schedule": {"kind": "trace", "path": trace.path, "looped": not once},
-                "queue": dict(queue.config),
-                "mahimahi": True,
-            },),
-            f"{trace.name}, {queue.words}",
-            mahimahi_log=_log(line.options.get(f"{way}-log"), way.capitalize(), trace, queue, command_line),
+    directions = []
+    for way, trace, queue in zip(_WAYS, traces, queues, strict=True):
+        stage = {
+            "kind": "bottleneck",
+            "schedule": {"kind": "trace", "path": trace.path, "looped": not once},
+            "queue": dict(queue.config),
+            "mahimahi": True,
+        }
+        log = _log(line.options.get(f"{way}-log"), way.capitalize(), trace, queue, command_line)
+        descriptors = (trace.descriptor, None if log is None else log["descriptor"])
+        directions.append(
+            ShellDirection(
+                (stage,),
+                f"{trace.name}, {queue.words}",
+                mahimahi_log=log,
+                descriptors=tuple(it for it in descriptors if it is not None),
+            )
         )
-        for way, trace, queue in zip(_WAYS, traces, queues, strict=True)
-    ]  # fmt: skip
-    return _run(line, ShellLink(*directions), "[link] ", seconds=traces[0].duration_s if once else None)
+    return _run(line, ShellLink(*directions), "[link] ", seconds=max(it.duration_s for it in traces) if once else None)
 
 
 def delay(arguments: Sequence[str]) -> int:
@@ -180,22 +191,17 @@ def _seed(line: CommandLine) -> int:
 
 
 def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_line: str) -> Mapping[str, Any] | None:
-    """The log that the emulator is to write. Errors: :class:`MahimahiError` where there is no place for it."""
+    """A log for the emulator to write. Errors: :class:`MahimahiError` where it cannot be written."""
     if not name:
         return None
     try:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        descriptor = _opened(Path(name))
     except OSError as error:
-        raise MahimahiError(f"{name}: cannot be written: {error.strerror}; log to another place") from None
-    path = str(Path(name).absolute())
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-    else:
-        # What the emulator would find at a path such as /dev/stderr is its own.
-        path = f"/proc/{os.getpid()}/fd/{descriptor}"
+        raise MahimahiError(f"{name}: cannot write the log: {error.strerror}; name another file") from None
     around = os.environ.get(PREFIX_VARIABLE)
     return {
-        "path": path,
+        "path": str(Path(name).absolute()),
+        "descriptor": descriptor,
         "heading": [
             f"mahimahi mm-link ({way}) [{trace.name}] > {name}",
             f"command line: {command_line}",
@@ -203,6 +209,39 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
         ],
         "remarks": [f"mahimahi config: {around}"] if around else [],
     }
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
+
+    /dev/stdout and the like are descriptors of this process, a device may be open to its user alone. Opening a FIFO
+    would wait for its reader, which may be started by the command. Errors: ``OSError``.
+    """
+    own = _own_descriptor(path)
+    if own is not None:
+        return os.dup(own)
+    if path.is_fifo():
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return None
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/63 leads to."""
+    descriptors = Path("/proc/self/fd").resolve()
+    for _ in range(_MOST_LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        if path.parent == descriptors and path.name.isdecimal():
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _quoted(word: str) -> str:

@@ -14,11 +14,16 @@ from cellbed.mahimahi.rates import constant_trace, parse_rate
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """name: as it was written. path: of a regular file with the trace, as long as this process lives."""
+    """A trace. name: as it was written. path: a regular file with the trace.
+
+    descriptor: where the trace is in memory alone, the descriptor in `path`, which is valid for processes that
+    inherit the descriptor.
+    """
 
     name: str
     path: str
     duration_s: float
+    descriptor: int | None = None
 
 
 def replayed(text: str) -> Replayed:
@@ -30,18 +35,24 @@ def replayed(text: str) -> Replayed:
     from cellbed._core import TraceFormatError, parse_trace
 
     path = str(Path(text).absolute())
+    descriptor = None
     try:
         if not stat.S_ISREG(Path(text).stat().st_mode):
-            # A pipe can be read once only, and the trace is read by several.
-            path = _kept(Path(text).read_bytes())
+            # A pipe can be read once only, and several processes read the trace.
+            descriptor = _in_memory(Path(text).read_bytes())
     except OSError as error:
         rate = parse_rate(text)
-        path = _archived(text, error) if rate is None else _kept(constant_trace(rate).encode())
+        if rate is None:
+            path = _archived(text, error)
+        else:
+            descriptor = _in_memory(constant_trace(rate).encode())
+    if descriptor is not None:
+        path = f"/proc/self/fd/{descriptor}"
     try:
         trace = parse_trace(path)
     except (TraceFormatError, OSError) as error:
         raise MahimahiError(str(error).replace(path, text)) from None
-    return Replayed(text, path, trace.duration_ns / 1e9)
+    return Replayed(text, path, trace.duration_ns / 1e9, descriptor)
 
 
 def _archived(text: str, error: OSError) -> str:
@@ -56,9 +67,9 @@ def _archived(text: str, error: OSError) -> str:
         raise MahimahiError(str(refused)) from None
 
 
-def _kept(content: bytes) -> str:
-    """A path of this process's memory with that content: it leaves nothing behind, however the process ends."""
+def _in_memory(content: bytes) -> int:
+    """A descriptor of memory with that content: nothing is left behind, however the processes end."""
     descriptor = os.memfd_create("trace")
     with contextlib.closing(os.fdopen(descriptor, "wb", closefd=False)) as file:
         file.write(content)
-    return f"/proc/{os.getpid()}/fd/{descriptor}"
+    return descriptor

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,8 +171,8 @@ def inhabitants(namespace: int) -> list[int]:
 
 def _terminal_group() -> int | None:
     try:
-        return os.tcgetpgrp(sys.stdin.fileno())
-    except (OSError, ValueError):
+        return os.tcgetpgrp(0)
+    except OSError:
         return None
 
 
@@ -182,6 +181,6 @@ def _give_terminal_to(group: int | None) -> None:
     if group is None or _terminal_group() == group:
         return
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    with contextlib.suppress(OSError, ValueError):
-        os.tcsetpgrp(sys.stdin.fileno(), group)
+    with contextlib.suppress(OSError):
+        os.tcsetpgrp(0, group)
     signal.signal(signal.SIGTTOU, before)

@@ -25,13 +25,14 @@ class ShellDirection:
 
     stages: what a packet meets, in this order; none: it passes at once. description: the same in words.
     trace: that the bottleneck replays, if it replays one; the packet log names it. mahimahi_log: a log as mm-link's, as
-    the emulator takes it.
+    the emulator takes it. descriptors: those that the configuration names; the emulator must inherit them.
     """
 
     stages: tuple[Stage, ...] = ()
     description: str = "unlimited"
     trace: TraceSource | None = None
     mahimahi_log: Mapping[str, Any] | None = None
+    descriptors: tuple[int, ...] = ()
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
         """The direction as the emulator takes it."""

@@ -133,7 +133,8 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
         pair = choose_pair(used)
         outside: Literal["current", "new"] = "current" if way.kind == "direct" else "new"
         emulator = Emulator.start(
-            link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log, control=control)
+            link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log, control=control),
+            descriptors=(*link.uplink.descriptors, *link.downlink.descriptors),
         )
         stack.callback(emulator.kill)
     around = _Surroundings(record.identifier, link, emulator, pair, control, packet_log)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import IO, Any
 
 from cellbed.errors import CellbedError
@@ -35,10 +36,15 @@ class Emulator:
 
     @classmethod
     def start(
-        cls, config: dict[str, Any], environment: dict[str, str] | None = None, timeout: float = 30.0
+        cls,
+        config: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        timeout: float = 30.0,
+        descriptors: Sequence[int] = (),
     ) -> Emulator:
         """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
 
+        descriptors: those that `config` names; the emulator inherits them.
         Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
         """
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the emulator
@@ -49,6 +55,7 @@ class Emulator:
             stderr=errors,
             start_new_session=True,
             env={**os.environ, **(environment or {})},
+            pass_fds=descriptors,
         )
         emulator = cls(process, errors)
         try:

@@ -139,6 +139,7 @@ mod tests {
         let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
         let wanted = Wanted {
             path: "log".into(),
+            descriptor: None,
             heading: vec!["mahimahi mm-link (Uplink) [up] > log".into()],
             remarks: vec!["mahimahi config: [delay 20 ms] ".into()],
         };
