@@ -172,7 +172,9 @@ def test_show_an_entry(shared: Archive) -> None:
     told = json.loads(run("show", "car-1", "--json").stdout)
     assert told["parts"]["uplink"]["statistics"]["mean_bit_s"] == 3e6
     assert told["folder"] == str(shared.folder / "car-1")
-    assert "recorded, 1 s, mean" in run("show", "car-1.up").output
+    shown = run("show", "car-1.up").output
+    assert "recorded, 1 s, mean" in shown
+    assert f"SHA-256 {told['parts']['uplink']['sha256']}" in shown
     for wrong, told in (("CAR-1", "did you mean 'car-1'?"), ("/nowhere/car", "/nowhere/car")):
         assert told in str(run("show", wrong).exception)
     assert "synthetic: made by a model" in run("show", "lte-suburban").output

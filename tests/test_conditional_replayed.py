@@ -141,8 +141,8 @@ def test_a_scenario_says_how_it_is_played(folder: Path) -> None:
     [stage] = [each for each in up.stages if each["kind"] == "conditional"]
     assert (stage["offset_ns"], stage["looped"], stage["queue"]["bytes"]) == (500 * MS, False, 60_000)
     assert stage["seed"] != next(each["seed"] for each in down.stages if each["kind"] == "conditional")
-    assert "conditional walk.uplink.conditional-model from 500 ms, once, drop-tail queue of 60 kB" in up.description
-    assert {"walk uplink", "walk uplink model"} <= up.recordings().keys()
+    assert "walk uplink by conditional (synthetic) from 500 ms, once, drop-tail queue of 60 kB" in up.description
+    assert {"walk uplink by conditional", "walk uplink by conditional model"} <= up.recordings().keys()
     assert Scenario.model_validate(scenario.resolved(), context={"folder": folder}) == scenario
 
 

@@ -105,7 +105,7 @@ def test_settings_that_forbid_user_namespaces(tmp_path: Path, files: dict[str, s
     [
         ("reno cubic", "reno cubic", USER, "ok", ""),
         ("reno bbr cubic", "reno bbr", USER, "warn", "grant"),
-        ("reno bbr cubic", "reno bbr", 0, "ok", ""),
+        ("reno bbr cubic", "reno bbr", 0, "warn", 'allowed_congestion_control="reno bbr cubic"'),
         ("reno", "reno", USER, "warn", "modprobe tcp_cubic"),
     ],
 )

@@ -16,6 +16,7 @@ from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
+from cellbed.report.timeline import timeline
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, status_of
 
 
@@ -207,6 +208,26 @@ def test_nodes_say_processor_time_memory_and_throttling(simulated: tuple[Path, S
     assert edge["throttled_s"].sum() == pytest.approx(0.8)
     assert edge["throttled_share"].max() == pytest.approx(1.0, abs=0.5)
     assert [node.node for node in Summary.read(simulated[0]).nodes] == ["endpoint-0", "edge-0"]
+
+
+def test_the_run_counts_neither_the_kill_of_the_proof_nor_the_end_of_the_programs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=4, outages=()))
+    path = run / "raw" / "nodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        after = line["time_ns"] - T0 - 4e9
+        line["oom_kills"] += 1 + (after > -1e9)  # one of the proof, one in the last second
+        line["cpu_ns"] += 10**9 if after > 1e8 else 0
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = collect(run)
+    nodes = pl.read_parquet(run / "nodes.parquet")
+    assert nodes["oom_kills"][0] == 0
+    assert [node.oom_kills for node in summary.nodes] == [1, 1]
+    requests, links = requests_of(run), pl.read_parquet(run / "links.parquet")
+    drawn = timeline(json.loads((run / "run.json").read_bytes()), requests, links, nodes)["nodes"]
+    for node, shown in zip(drawn, summary.nodes, strict=True):
+        assert max(filter(None, node["cpu"])) <= shown.cpu_cores_peak + 0.001  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

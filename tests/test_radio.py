@@ -65,8 +65,10 @@ def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
     loss, up, _ = stages(scenario, "uplink")
     assert (loss["probability"], up["queue"]["kind"], up["offset_ns"]) == (0.01, "codel", 5_000_000_000)
     assert "queue" not in stages(scenario, "downlink")[1]
-    description = make_plan(scenario).directions[0].description
-    assert description.startswith("radio lowband-driving from 5 s, CoDel queue")
+    direction = make_plan(scenario).directions[0]
+    assert direction.description.startswith("radio lowband-driving (synthetic) from 5 s, CoDel queue")
+    assert direction.played is not None
+    assert (direction.played.name, direction.played.synthetic) == ("radio lowband-driving", True)
 
 
 def test_a_resolved_scenario_says_the_same() -> None:
@@ -105,7 +107,7 @@ def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
     assert kinds == ["loss", "radio", "delay"]
     assert "queue" not in link.downlink.stages[1]
     assert link.uplink.stages[1]["seed"] == link.downlink.stages[1]["seed"]
-    assert link.downlink.description == "radio midband-crowded"
+    assert link.downlink.description == "radio midband-crowded (synthetic)"
     waiting = parse_link(radio="midband-crowded", queue=EachWay("100 packets"), folder=Path())
     assert waiting.uplink.stages[1]["queue"]["packets"] == 100
 
@@ -202,7 +204,7 @@ def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
     stages = list(parse_link(radio="lowband-good", folder=Path()).uplink.stages)
     [(index, after)] = changed(stages, read_settings(["queue=codel"], Path()), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (1, "radio", "codel")
-    assert words([after]) == "radio lowband-good, CoDel queue of 1 MB at 5 ms"
+    assert words([after]) == "radio lowband-good (synthetic), CoDel queue of 1 MB at 5 ms"
     with pytest.raises(RateChangeError, match="neither into nor from a radio link"):
         changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")
     with pytest.raises(ValueError, match="neither into nor from a radio link"):

@@ -64,6 +64,14 @@ def stages(scenario: Scenario, way: str) -> dict[str, dict[str, Any]]:
     return {stage["kind"]: stage for stage in direction.stages}
 
 
+def test_a_run_names_the_recording_and_not_the_files_that_were_made_of_it(folder: Path) -> None:
+    uplink = make_plan(read(MOBILE + 'idle = { uplink = "2.488203 ms", downlink = "1 ms" }\n', folder)).directions[0]
+    assert uplink.played is not None
+    assert (uplink.played.name, uplink.played.synthetic) == ("walk uplink by cellreplay", True)
+    words = "walk uplink by cellreplay (synthetic), looped, idle after 2.49 ms, drop-tail queue of 60 kB"
+    assert uplink.description.startswith(words)
+
+
 def test_a_train_of_the_recorded_length_fares_as_it_did(folder: Path) -> None:
     live = Link(rate="8 Mbit/s", delay="20 ms")
     times = [SECOND] * 4
@@ -128,8 +136,8 @@ def test_a_scenario_names_a_recording(folder: Path) -> None:
     assert played["queue"] == {"kind": "droptail", "packets": None, "bytes": 60_000}
     assert down["workload-dependent"]["heavy"] != played["heavy"]
     uplink = make_plan(scenario).directions[0]
-    assert "walk.uplink.cellreplay-light" in uplink.description
-    assert "walk uplink" in uplink.recordings()
+    assert uplink.description.startswith("walk uplink by cellreplay (synthetic) from 500 ms, looped, idle after 24 ms")
+    assert "walk uplink by cellreplay" in uplink.recordings()
 
 
 def test_a_scenario_says_more(folder: Path) -> None:

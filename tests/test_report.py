@@ -261,7 +261,7 @@ def test_the_page_says_what_its_data_are_where_one_looks(browser: Any, tmp_path:
     assert page.page.inner_text("#traces") == "traces: simulated (synthetic)"
     heads = {head.split("\n")[0] for head in page.page.locator("#charts .head").all_inner_texts()}
     (uplink,) = [head for head in heads if head.startswith("Uplink capacity")]
-    assert "simulated.up, a synthetic trace" in uplink
+    assert "simulated.up (synthetic)" in uplink
     assert "lost at random" in uplink
     assert not any("lost" in head or "dropped" in head for head in heads if head.startswith("Uplink queue"))
     text = page.page.inner_text("#decomposition")
@@ -326,6 +326,12 @@ def test_traces_are_named_once_with_their_origin() -> None:
 
     both = [direction("lte.up", True), direction("lte.down", True), direction("drive.up"), direction(None)]
     assert origin.traces({"directions": both}) == "lte (synthetic), drive"
+    radio = {"trace": None, "played": {"name": "radio lowband-good", "synthetic": True, "sha256": None}}
+    walk = [
+        {"trace": None, "played": {"name": f"walk {way} by cellreplay", "synthetic": False}}
+        for way in ("uplink", "downlink")
+    ]
+    assert origin.traces({"directions": [radio, *walk]}) == "radio lowband-good (synthetic), walk by cellreplay"
     assert origin.traces({"directions": [direction(None)]}) is None
     assert origin.traces({}) is None
 
@@ -365,9 +371,14 @@ def printed(run: Path) -> str:
 
 
 def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
-    make_run(tmp_path / "run", Shape(duration=60, rate=7))
+    control = {"congestion_control": {"name": "bbr", "asked": False}}
+    make_run(tmp_path / "run", Shape(duration=60, rate=7, description=control))
     summary = collect(tmp_path / "run")
     text = printed(tmp_path / "run")
+    assert "transport: TCP bbr, the default of this machine" in text.splitlines()[3]
+    assert "mobile-0.uplink (synthetic)" in text
+    assert "core-edge-0.uplink (synthetic)" not in text
+    assert [each.synthetic for each in summary.directions] == [True, True, False, False]
     for at in summary.percentiles:
         assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
     assert "traces: simulated (synthetic)" in text.splitlines()[2]

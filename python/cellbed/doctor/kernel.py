@@ -81,7 +81,11 @@ def tun(machine: Machine) -> Check:
 
 
 def congestion_control(machine: Machine) -> Check:
-    """Which TCP congestion controls there are, and whether programs of ordinary users may choose CUBIC."""
+    """Which TCP congestion controls there are, and whether a node may have CUBIC.
+
+    A network namespace but the first takes only what is allowed there, root's too (net/ipv4/tcp_cong.c,
+    ``tcp_set_default_congestion_control``).
+    """
     name = "congestion control"
     available = (machine.read("/proc/sys/net/ipv4/tcp_available_congestion_control") or "").split()
     allowed = (machine.read("/proc/sys/net/ipv4/tcp_allowed_congestion_control") or "").split()
@@ -89,10 +93,11 @@ def congestion_control(machine: Machine) -> Check:
     found = f"{' '.join(available) or 'none'}; default {default}"
     if "cubic" not in available:
         return Check(name, "warn", found, "cubic is missing: sudo modprobe tcp_cubic")
-    if "cubic" not in allowed and machine.user != 0:
-        return Check(
-            name, "warn", f"{found}; programs of users may choose only {' '.join(allowed)}", machine.grant_command
-        )
+    if "cubic" not in allowed and default != "cubic":
+        remedy = machine.grant_command
+        if machine.user == 0:
+            remedy = f'sysctl -w net.ipv4.tcp_allowed_congestion_control="{" ".join([*allowed, "cubic"])}"'
+        return Check(name, "warn", f"{found}; nodes may have only {' '.join(allowed)}", remedy)
     return Check(name, "ok", found)
 
 

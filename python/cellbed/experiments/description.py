@@ -58,6 +58,10 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
             "no_limits": not limits,
             "first_request_s": state.first_request_s,
             "seed": scenario.seed,
+            "congestion_control": {
+                "name": scenario.transport.congestion_control or folder.host_congestion_control(),
+                "asked": scenario.transport.congestion_control is not None,
+            },
             "workload": scenario.resolved()["workload"],
             "notes": workload(scenario.workload.kind).notes(scenario.workload),
             "nodes": [
@@ -88,6 +92,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                     }
                     if isinstance(direction.capacity, TraceSource)
                     else None,
+                    "played": asdict(direction.played) if direction.played else None,
                     "round_trips": asdict(direction.round_trips) if direction.round_trips else None,
                 }
                 for index, direction in enumerate(plan.directions)

@@ -26,7 +26,7 @@ def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     Columns: ``time_s`` (since the start of the schedule), ``node``, ``cpu_cores`` (processor time per time
     since the sample before), ``memory_bytes``, ``throttled_share`` (of the scheduler's periods since the
     sample before, those in which the limit stopped the node), ``throttled_s`` (time stopped since the sample
-    before), ``oom_kills`` (since the start). Null where unknown.
+    before), ``oom_kills`` (since the first sample, which is taken after the proof of the limits). Null where unknown.
     """
     samples = read_lines(run / "raw" / "nodes.jsonl", _SAMPLE).sort("node", "time_ns")
     t0 = description.get("t0_ns")
@@ -45,5 +45,5 @@ def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         .then(since_before("throttled_periods") / periods)
         .otherwise(pl.when(periods == 0).then(0.0)),
         throttled_s=since_before("throttled_ns") / 1e9,
-        oom_kills=pl.col("oom_kills"),
+        oom_kills=pl.col("oom_kills") - pl.col("oom_kills").drop_nulls().first().over("node"),
     ).select("time_s", "node", "cpu_cores", "memory_bytes", "throttled_share", "throttled_s", "oom_kills")

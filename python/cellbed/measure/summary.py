@@ -72,7 +72,7 @@ class DirectionSummary:
     those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
     capacity, and when it began. dropped_congestion: by a managed queue before it was full; marked, duplicated,
     corrupted: packets; ``None`` where the emulator did not live to tell, and then `dropped_queue` is all that queues
-    dropped.
+    dropped. synthetic: it plays a synthetic trace or recording, or a model.
     """
 
     direction: str
@@ -87,6 +87,7 @@ class DirectionSummary:
     marked: int | None = None
     duplicated: int | None = None
     corrupted: int | None = None
+    synthetic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,8 @@ def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
     told = (description.get("emulator") or {}).get("directions") or {}
     found = []
-    for name in (str(direction["name"]) for direction in description.get("directions") or []):
+    for planned in description.get("directions") or []:
+        name, played = str(planned["name"]), planned.get("played") or planned.get("trace") or {}
         # Before the schedule begins the links are proved, with packets that are not the workload's.
         since = links.filter((pl.col("direction") == name) & (pl.col("time_s") >= 0))
         during = since.filter(pl.col("time_s") < duration)
@@ -290,6 +292,7 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
                 longest_gap_at_s=during["time_s"][0] + begin * BIN_NS / 1e9 if limited and length else None,
                 dropped_congestion=congestion,
+                synthetic=bool(played.get("synthetic")),
                 **{what: counted.get(what) for what in ("marked", "duplicated", "corrupted")},
             )
         )
@@ -301,7 +304,7 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
     found = []
     for (node,), series in during.group_by("node", maintain_order=True):
         throttled = series["throttled_s"]
-        memory = _number(series["memory_bytes"].max())
+        memory, kills = _number(series["memory_bytes"].max()), _number(series["oom_kills"].max())
         found.append(
             NodeSummary(
                 node=str(node),
@@ -309,17 +312,11 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
                 cpu_cores_peak=_number(series["cpu_cores"].max()),
                 memory_peak_bytes=None if memory is None else int(memory),
                 throttled_s=float(throttled.sum()) if throttled.null_count() < len(throttled) else None,
-                oom_kills=_growth(series["oom_kills"]),
+                oom_kills=None if kills is None else int(kills),
             )
         )
     order = [node["name"] for node in description.get("nodes") or []]
     return sorted(found, key=lambda each: order.index(each.node) if each.node in order else len(order))
-
-
-def _growth(counter: pl.Series) -> int | None:
-    """By how much a counter grew; what it counted before the first sample (the proof of the limit) is not the run's."""
-    low, high = _number(counter.min()), _number(counter.max())
-    return None if low is None or high is None else int(high - low)
 
 
 def _warnings(counts: Counts, residual: Residual | None) -> list[str]:

@@ -10,6 +10,7 @@ from cellbed.packetlog.log import LogError, PacketLog
 from cellbed.packetlog.mahimahi import Opportunities
 from cellbed.testbed.by_hand import manual_changes
 from cellbed.traces import TraceError, resolve
+from cellbed.traces.soundness import sha256
 from cellbed.units import DURATION
 
 
@@ -30,7 +31,8 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
         try:
             source = resolve(name, place)
             found.append(source.path)
-            if digest in (None, source.sha256):
+            # Earlier runs have the digest of the text that was made of the series.
+            if digest in (None, source.sha256) or digest == sha256(source.path):
                 return Opportunities(source.trace, *_playing(described, log.folder))
         except TraceError:
             continue

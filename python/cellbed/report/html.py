@@ -63,6 +63,8 @@ def render(run: Path) -> str:
         run=description,
         folder=run.resolve().name,
         traces=origin.traces(description),
+        transport=origin.transport(description),
+        played=[origin.played(direction) for direction in description.get("directions") or []],
         notes=[
             {"text": note, "weights": origin.is_about_weights(note)}
             for note in origin.notes(description, summary.seeded_weights)

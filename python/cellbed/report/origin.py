@@ -1,5 +1,6 @@
 """What a run was made of, in words, from the content of ``run.json``: its traces, notes and proofs."""
 
+import re
 from typing import Any, Literal
 
 State = Literal["holds", "not reached", "not proved", "off"]
@@ -8,20 +9,34 @@ MARKS: dict[State, str] = {"holds": "âœ“", "not reached": "!", "not proved": "â€
 
 
 def traces(description: dict[str, Any]) -> str | None:
-    """``"lte-suburban (synthetic)"``: every trace and record once, both directions of a link as one; None without."""
+    """``"lte-suburban (synthetic)"``: all traces, recordings and models once, the directions of a link as one; None
+    without."""
     found: dict[str, bool] = {}
     for direction in description.get("directions") or []:
-        for trace in filter(None, (direction.get("trace"), direction.get("round_trips"))):
-            name = str(trace["name"]).removesuffix(".up").removesuffix(".down")
-            found[name] = found.get(name, False) or bool(trace.get("synthetic"))
+        for each in filter(None, (played(direction), direction.get("round_trips"))):
+            name = re.sub(r"\.(up|down)$| (uplink|downlink)(?= by |$)", "", str(each["name"]))
+            found[name] = found.get(name, False) or bool(each.get("synthetic"))
     return ", ".join(f"{name} (synthetic)" if synthetic else name for name, synthetic in found.items()) or None
 
 
-def trace_words(trace: dict[str, Any] | None) -> str:
-    """``"lte-suburban.up, a synthetic trace"`` for the title of a chart; empty without a trace."""
-    if not trace:
-        return ""
-    return f"{trace['name']}, a synthetic trace" if trace.get("synthetic") else f"trace {trace['name']}"
+def played(direction: dict[str, Any]) -> dict[str, Any] | None:
+    """The trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None without."""
+    found: dict[str, Any] | None = direction.get("played") or direction.get("trace")
+    return found
+
+
+def played_words(direction: dict[str, Any]) -> str:
+    """``"lte-suburban.up (synthetic)"`` for the title of a chart; empty where a direction plays nothing."""
+    found = played(direction)
+    return "" if not found else f"{found['name']} (synthetic)" if found.get("synthetic") else str(found["name"])
+
+
+def transport(description: dict[str, Any]) -> str | None:
+    """``"TCP bbr, the default of this machine"``; None for a run that was made before runs recorded it."""
+    control = description.get("congestion_control")
+    if not control:
+        return None
+    return f"TCP {control['name']}" + ("" if control.get("asked") else ", the default of this machine")
 
 
 def notes(description: dict[str, Any], seeded_weights: bool) -> list[str]:

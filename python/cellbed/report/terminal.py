@@ -76,6 +76,8 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
     if traces := origin.traces(description):
         console.print(f"[dim]traces:[/] {escape(traces)}")
+    if transport := origin.transport(description):
+        console.print(f"[dim]transport:[/] {escape(transport)}")
     if summary.no_limits:
         console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
@@ -158,7 +160,7 @@ def _links(summary: "Summary") -> Table | None:
             gap = f"{formats.duration(each.longest_gap_s)} at {formats.duration(each.longest_gap_at_s)}"
         limited = each.capacity_mbit_s is not None
         table.add_row(
-            each.direction,
+            f"{each.direction} (synthetic)" if each.synthetic else each.direction,
             formats.number(each.capacity_mbit_s) if limited else "unlimited",
             formats.number(each.used_mbit_s),
             formats.size(each.queue_peak_bytes),

@@ -8,7 +8,7 @@ import polars as pl
 from cellbed.measure.links import BIN_NS
 from cellbed.measure.outages import find_outages, last_miles
 from cellbed.measure.requests import STATUSES
-from cellbed.report.origin import trace_words
+from cellbed.report.origin import played_words
 
 MOST_LINKS = 16
 MOST_REQUESTS = 20_000
@@ -32,6 +32,8 @@ def timeline(
     duration = (description.get("duration_ns") or 0) / 1e9
     end = max(_end(requests, "intended_s"), _end(nodes, "time_s"), _end(links, "time_s"))
     last = _last_reply(requests, duration)
+    # As the table has it: without the end of the programs after the schedule.
+    during = nodes.filter(pl.col("time_s").is_between(0, duration)) if duration else nodes
     return {
         "span": [0.0, min(end, last) if end else duration],
         "links": [
@@ -53,9 +55,9 @@ def timeline(
             for link, endpoint in drawn
         ],
         "left_out": len(mobile) - len(drawn),
-        "nodes": [_node(node, nodes.filter(pl.col("node") == node["name"])) for node in description.get("nodes") or []][
-            : 2 * MOST_LINKS
-        ],
+        "nodes": [
+            _node(node, during.filter(pl.col("node") == node["name"])) for node in description.get("nodes") or []
+        ][: 2 * MOST_LINKS],
     }
 
 
@@ -121,7 +123,7 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
         "name": direction["name"],
         "way": direction["way"],
         "description": direction.get("description", ""),
-        "trace": trace_words(direction.get("trace")),
+        "trace": played_words(direction),
         "bin": BIN_NS / 1e9 * factor,
         "begin": float(joined["time_s"][0]) if len(joined) else 0.0,
         "capacity": joined["capacity_mbit_s"].to_list() if limited else None,
@@ -135,8 +137,7 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
 def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
     factor = max(1, -(-len(samples) // MOST_SAMPLES))
     joined = (
-        samples.filter(pl.col("time_s") >= 0)
-        .with_row_index("row")
+        samples.with_row_index("row")
         .group_by(pl.col("row") // factor, maintain_order=True)
         .agg(
             pl.col("time_s").first(),

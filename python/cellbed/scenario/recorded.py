@@ -97,13 +97,16 @@ def replayed(
     idle: int,
     idle_at: IdleAt = IDLE_AT,
     anchor: Anchor = "base-delay",
+    *,
+    synthetic: bool = False,
 ) -> Replay | Conditional:
     """What one direction of a recording does by files that were derived of it; they are read here.
 
-    name: of the recording and its direction. idle, idle_at and anchor concern light rows only.
-    Raises TraceError for files that cannot be read.
+    name: of the recording, its direction and the method. idle, idle_at and anchor concern light rows only.
+    synthetic: whether the recorded network was a model. Raises TraceError for files that cannot be read.
     """
     heavy = TraceSource(name, files.heavy)
+    heavy.synthetic = synthetic
     if files.light is None:
         assert files.model is not None, "a method has light rows or a model"
         conditional = Conditional(name, files.model, heavy, packet_bytes)
@@ -188,7 +191,9 @@ class _Replayed(Table):
         except RecordingError as error:
             raise TraceError(_with_place(str(error), source.path)) from None
         packet_bytes = source.description.packet_bytes
-        return replayed(files, f"{source.name} {way}", packet_bytes, idle or 0, self.idle_at, self.anchor)
+        how = (packet_bytes, idle or 0, self.idle_at, self.anchor)
+        name = f"{source.name} {way} by {method}"
+        return replayed(files, name, *how, synthetic=source.description.synthetic)
 
 
 def _with_place(text: str, path: File) -> str:

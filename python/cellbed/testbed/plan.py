@@ -51,6 +51,15 @@ class Node:
     ipv6: IPv6Address
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a direction plays. name: in words; synthetic: made by a model, not recorded; sha256: of a file, or None."""
+
+    name: str
+    synthetic: bool
+    sha256: str | None = None
+
+
 @dataclass(frozen=True)
 class Direction:
     """One direction of a link: what carries packets from one vertex to the next.
@@ -76,6 +85,20 @@ class Direction:
     def capacity(self) -> LinkCapacity | Radio | Conditional:
         """What limits the rate at the start."""
         return self.parameters.capacity
+
+    @property
+    def played(self) -> Played | None:
+        """The trace, recording or model that it plays at the start, if any."""
+        match self.capacity:
+            case TraceSource() as trace:
+                return Played(trace.name, trace.synthetic, trace.sha256)
+            case Replay() as replay:
+                return Played(replay.heavy.name, replay.heavy.synthetic, replay.heavy.sha256)
+            case Conditional() as conditional:
+                return Played(conditional.name, conditional.heavy.synthetic, conditional.sha256)
+            case Radio() as radio:
+                return Played(f"radio {radio.profile}", synthetic=True)
+        return None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -137,9 +160,19 @@ class Direction:
 
     @cached_property
     def _trace_names(self) -> dict[str, str]:
-        each = [self.parameters, *(parameters for _, parameters in self.changes)]
-        traces = [parameters.capacity for parameters in each if isinstance(parameters.capacity, TraceSource)]
-        return {str(trace.path): trace.name + (" (synthetic)" if trace.synthetic else "") for trace in traces}
+        found: dict[str, str] = {}
+        for parameters in (self.parameters, *(parameters for _, parameters in self.changes)):
+            match parameters.capacity:
+                case TraceSource() as trace:
+                    path = trace.path
+                case Replay(heavy=trace) if trace.name != str(trace.path):
+                    path = trace.path
+                case Conditional(model=path, heavy=trace):
+                    pass
+                case _:
+                    continue
+            found[str(path)] = trace.name + (" (synthetic)" if trace.synthetic else "")
+        return found
 
     def _stage_seed(self, purpose: str) -> int:
         # Both directions of a radio link have the same surroundings.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.readable import duration_unit, significant
+from cellbed.readable import duration_unit, duration_words, significant
 from cellbed.units import BIT_RATE, DURATION, SIZE
 
 _QUEUES = {
@@ -62,13 +62,12 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
         case "workload-dependent":
             return f"{_replay_words(stage, names)}, {queue_words(stage['queue'])}"
         case "conditional":
-            replay = (
-                f"conditional {Path(stage['model']).name}{_offset(stage)}, {'looped' if stage['looped'] else 'once'}"
-            )
+            name = (names or {}).get(stage["model"]) or f"conditional {Path(stage['model']).name}"
+            replay = f"{name}{_offset(stage)}, {'looped' if stage['looped'] else 'once'}"
             return f"{replay}, {queue_words(stage['queue'])}"
         case "radio":
             queue = f", {queue_words(stage['queue'])}" if stage.get("queue") else ""
-            return f"radio {stage['profile']}{_offset(stage)}{queue}"
+            return f"radio {stage['profile']} (synthetic){_offset(stage)}{queue}"
         case "delay":
             return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
         case "jitter":
@@ -132,9 +131,10 @@ def _offset(schedule: Mapping[str, Any]) -> str:
 
 def _replay_words(stage: Stage, names: Mapping[str, str] | None) -> str:
     heavy = schedule_words({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
-    text = (
-        f"light {Path(stage['light']).name} and heavy {heavy}, idle after {DURATION.format(stage.get('idle_ns') or 0)}"
-    )
+    idle = duration_words((stage.get("idle_ns") or 0) / 1e9)
+    text = f"light {Path(stage['light']).name} and heavy {heavy}, idle after {idle}"
+    if stage["heavy"] in (names or {}):  # the light file was derived of the same recording
+        text = f"{heavy}, idle after {idle}"
     return text + (" at the queue" if stage.get("idle_at") == "queue" else "")
 
 

@@ -89,8 +89,10 @@ class TraceSource:
 
     @cached_property
     def sha256(self) -> str:
-        """Hexadecimal digest of the file's bytes. Raises TraceError."""
-        return sha256(self.path)
+        """Hexadecimal digest of what it is: of an entry's series as the archive has it, else of the file. Raises
+        TraceError."""
+        found = self.entry()
+        return sha256(self.path) if found is None else found[0].parts[found[1]].sha256
 
     @cached_property
     def trace(self) -> "Trace":
