@@ -200,7 +200,7 @@ class TestLimits:
         program(tmp_path, "/usr/bin/systemd-run")
         check = limits.limits(here)
         assert check.status == "missing"
-        assert "does not hand cpu" in check.found
+        assert "does not delegate cpu" in check.found
         planned = list(map(str, grant_plan(here)))
         assert planned == [
             f"{changes.DELEGATE_FILE}: [Service] / Delegate=cpu cpuset io memory pids",

@@ -282,7 +282,7 @@ def test_an_emulator_that_is_gone_is_told(registry: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rate"], "'rate' is no setting: write KEY=VALUE"),
+        (["rate"], "'rate' is not a setting: write KEY=VALUE"),
         (["rate=1 Mbit/s", "rate=2 Mbit/s"], "rate: given twice"),
         (["rate=5"], "rate: '5' has no unit: write '5 Mbit/s'"),
         (["rate=none.up"], "rate: unknown trace 'none.up'"),

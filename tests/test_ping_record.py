@@ -96,7 +96,7 @@ def test_a_record_goes_on_after_a_kill_and_becomes_a_core_network(tmp_path: Path
     assert again.returncode == 0
     assert str(path) in printed
     assert refused.returncode == 2
-    assert "another cellbed ping-record writes this" in refused.stderr
+    assert "another cellbed ping-record writes to this file" in refused.stderr
     after = lines(path)
     assert after[: len(before)] == before
     times = [float(line.split(",")[0]) for line in after]
@@ -114,9 +114,9 @@ def test_a_record_goes_on_after_a_kill_and_becomes_a_core_network(tmp_path: Path
     ("words", "complaint"),
     [
         (("nobody.invalid",), "nobody.invalid: "),
-        (("x" * 300,), "write a host's name or address"),
+        (("x" * 300,), "write a host name or address"),
         (("127.0.0.1", "--interval", "1 ms"), "floods"),
-        (("127.0.0.1", "--family", "5"), "no IPv5"),
+        (("127.0.0.1", "--family", "5"), "unknown IP version 5"),
         (("127.0.0.1", "--interval", "soon"), "soon"),
     ],
 )
@@ -138,7 +138,7 @@ HEADER = Header("example.org", "192.0.2.7", "icmp", STARTED, 1.0)
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("something of the user's\n", "not overwritten"),
+        ("something of the user's\n", "not a record of cellbed ping-record"),
         (HEADER.text().replace("icmp", "tcp:443"), "has by 'tcp:443'"),
         (HEADER.text().replace("host: example.org", "host: other"), "has host 'other'"),
         (HEADER.text().replace("interval_s: 1", "interval_s: 0.1"), "has interval_s '0.1' and not '1'"),

@@ -107,7 +107,7 @@ def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> 
         ({"path": "~nobody-of-this-name/x"}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": ""}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": "empty"}, r"rate: .*empty: no recording: there is no recording\.json in it"),
-        ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: write it as idle"),
+        ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: set idle"),
         ({"path": "walk", "method": "magic"}, "rate.method: 'magic' is not known: write one of .cellreplay., .saturat"),
         ({"path": "walk", "idel": "3 ms"}, "rate.idel: unknown key; did you mean 'idle'"),
         ({"path": "walk", "way": "up"}, "rate.way: 'up' is not known: .*write one of .uplink., .downlink."),
@@ -171,7 +171,7 @@ def test_a_scenario_with_a_recording_is_valid_by_the_schema() -> None:
         (MOBILE.replace("walk", "plain"), r"links\.mobile\.path: .*F of the uplink was not calibrated"),
         (MOBILE.replace("walk", "nowhere"), r"links\.mobile\.path: there is no directory 'nowhere'"),
         (MOBILE + 'up = "5 Mbit/s"\n', r"links\.mobile\.up: unknown key"),
-        (MOBILE + 'start = "1 h"\nloop = false\n', r"links\.mobile\.start: the recording is over after 2"),
+        (MOBILE + 'start = "1 h"\nloop = false\n', r"links\.mobile\.start: the recording ends after 2"),
     ],
 )
 def test_a_wrong_recording_is_told_with_its_line(folder: Path, mobile: str, message: str) -> None:

@@ -39,7 +39,7 @@ MISTAKES = {
         'start = "0 s"', '"my own" = 1', 19, 'links.mobile."my own"', ("unknown key", "base_delay")
     ),
     "key twice by typo": Mistake(
-        'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' is there already",)
+        'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' already exists",)
     ),
     "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
     "duration without unit": Mistake(
@@ -52,8 +52,8 @@ MISTAKES = {
     "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
     "size in letters of rate": Mistake('"512 MiB"', '"512 mib"', 8, "nodes.endpoint.memory", ("'512 MiB'",)),
     "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
-    "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too little", "'1 ms'")),
-    "zero rate": Mistake('"2 /s"', '"0 /s"', 27, "workload.rate", ("too little", "more than '0 /s'")),
+    "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too small", "'1 ms'")),
+    "zero rate": Mistake('"2 /s"', '"0 /s"', 27, "workload.rate", ("too small", "more than '0 /s'")),
     "rate in other words": Mistake('"2 /s"', '"2 Hz"', 27, "workload.rate", ("'2 /s'",)),
     "bit rate in other words": Mistake('"12 Mbit/s"', '"12 Mbps"', 15, "links.mobile.up", ("'12 Mbit/s'",)),
     "zero nodes": Mistake("count = 1", "count = 0", 6, "nodes.endpoint.count", ("0 is too small", "at least 1")),
@@ -62,7 +62,7 @@ MISTAKES = {
     "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "more than 0")),
     "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
     "CPUs as truth": Mistake("cpus = 1.0", "cpus = true", 7, "nodes.endpoint.cpus", ("true is not a number",)),
-    "little memory": Mistake('"512 MiB"', '"1 MiB"', 8, "nodes.endpoint.memory", ("too little", "'64 MiB'")),
+    "little memory": Mistake('"512 MiB"', '"1 MiB"', 8, "nodes.endpoint.memory", ("too small", "'64 MiB'")),
     "no endpoint": Mistake(
         '[nodes.endpoint]\ncount = 1\ncpus = 1.0\nmemory = "512 MiB"\n',
         "",
@@ -99,7 +99,7 @@ MISTAKES = {
         '[transport]\ncongestion_control = "bbrr"\n[links.core]',
         22,
         "transport.congestion_control",
-        ("'bbrr' is no congestion control", "did you mean 'bbr'?"),
+        ("'bbrr' is not a congestion control", "did you mean 'bbr'?"),
     ),
     "no workload": Mistake(GOOD[GOOD.index("[workload]") :], "", 1, "workload", ("missing", "kind, on, rate")),
     "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
@@ -109,7 +109,7 @@ MISTAKES = {
         'up = "5g-midband.up"\ndown = "unlimited"\nloop = false\nstart = "120 s"',
         18,
         "links.mobile.start",
-        ("'5g-midband.up' is over after 120 s", "loop = true"),
+        ("'5g-midband.up' ends after 120 s", "loop = true"),
     ),
     "unknown queue": Mistake('"droptail"', '"drop-tail"', 18, "links.mobile.queue.kind", ("did you mean 'droptail'",)),
     "queue without kind": Mistake(
@@ -272,10 +272,10 @@ def test_pipe_with_a_scenario() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("vegas", "'vegas' is not available: this kernel has reno bbr now; sudo modprobe tcp_vegas may add it"),
+        ("vegas", "'vegas' is not available: this kernel has reno bbr now; try: sudo modprobe tcp_vegas"),
         ("bbrr", "did you mean 'bbr'? this kernel has reno bbr now"),
         ("vegass", "did you mean 'vegas'? this kernel has reno bbr now"),
-        ("xyzzy", "'xyzzy' is no congestion control of Linux: this kernel has reno bbr now"),
+        ("xyzzy", "'xyzzy' is not a congestion control of Linux: this kernel has reno bbr now"),
     ],
 )
 def test_congestion_control_that_the_kernel_lacks(name: str, words: str) -> None:

@@ -97,7 +97,7 @@ def test_directions_may_differ_and_have_any_queue_delay_and_loss(tmp_path: Path)
         ({"downlink": "lte-suburban.don"}, "did you mean 'lte-suburban.down'"),
         ({"start": "soon"}, "--start"),
         ({"queue": EachWay("codle")}, "--queue: kind: 'codle' is not known: did you mean 'codel'"),
-        ({"queue": EachWay("")}, "--queue: no queue: write '1 MB'"),
+        ({"queue": EachWay("")}, "--queue: not a queue: write '1 MB'"),
         ({"queue": EachWay("codel tarket=3ms")}, "--queue: tarket: unknown key; did you mean 'target'"),
         ({"queue": EachWay("1 MB", uplink="codel target=x")}, "--uplink-queue: target: 'x' is not a duration"),
         ({"delay": EachWay("0 ms", downlink="no.csv")}, "--downlink-delay: file: there is no file 'no.csv'"),

@@ -399,7 +399,7 @@ def test_more_values_than_are_held_are_rounded_by_a_twentieth_of_a_percent() -> 
         ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing somewhere"),
         ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
         ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 2, "a row at 3 ns lies behind the end at 2 ns"),
-        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "at most 400 days"),
+        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "the limit is 400 days"),
         ({"at_ns": [1.0, 3.0]}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),
         ({"at_ns": [1, 3]}, Content.RATE, 10, "has a column bit_s of numbers in floating point"),
         ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "negative, above"),

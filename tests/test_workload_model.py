@@ -122,7 +122,7 @@ def test_a_model_that_takes_no_photograph_is_refused(
 def test_what_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "own.onnx"
     spec = SimpleNamespace(model=path, images=1)
-    with pytest.raises(CellbedError, match=r"workload\.model: .*there is no such model file"):
+    with pytest.raises(CellbedError, match=r"workload\.model: .*no such model file"):
         image_classification.prepare(spec, tmp_path, lambda _: None)
     path.write_bytes(b"this is not a model")
     with pytest.raises(CellbedError, match="ONNX Runtime cannot load this model"):

@@ -230,13 +230,13 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
         found.setdefault(slot, chance_stage(slot, 0.0, derived_seed(seed, slot)))
     if mahimahi:
         if isinstance(settings.rate, Replay):
-            raise ValueError(
-                "mahimahi: a cellreplay recording accounts by its keys opportunity and overhead: give those"
-            )
+            raise ValueError("mahimahi: not allowed with a cellreplay recording: set its keys opportunity and overhead")
         if isinstance(settings.rate, Conditional):
-            raise ValueError("mahimahi: a recording's opportunities are those of its own packets: leave it out")
+            raise ValueError(
+                "mahimahi: not allowed with a recording, whose opportunities have the size of its packets: remove it"
+            )
         if isinstance(settings.rate, Radio):
-            raise ValueError("mahimahi: a radio link has no delivery opportunities to account for: leave it out")
+            raise ValueError("mahimahi: not allowed with a radio link, which has no delivery opportunities: remove it")
         found["bottleneck"] |= {"mahimahi": True}
     asked = {
         slot
@@ -268,12 +268,12 @@ def _json(config: Any) -> str:
     try:
         return json.dumps(config)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a stage holds what JSON cannot tell: {error}") from None
+        raise ValueError(f"a stage contains a value that JSON cannot represent: {error}") from None
 
 
 def _number(stage: int) -> int:
     if stage < 0:
-        raise ValueError(f"there is no stage {stage}: stages count from 0")
+        raise ValueError(f"no stage {stage}: stages count from 0")
     return stage
 
 
@@ -283,9 +283,9 @@ def _time(at: str | int) -> int:
     try:
         nanos = whole(at)
     except TypeError:
-        raise ValueError(f"{at!r} is no time: write text such as '30 s', or whole nanoseconds") from None
+        raise ValueError(f"{at!r} is not a time: write text such as '30 s', or whole nanoseconds") from None
     if not 0 <= nanos < 2**63:
-        raise ValueError(f"{nanos} ns is no time of a link: they count from 0 at its start")
+        raise ValueError(f"{nanos} ns is not a time of a link: times count from 0 at its start")
     return nanos
 
 
@@ -309,7 +309,7 @@ def _column(
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is no array of numbers ({error}): give {hint}") from None
+        raise ValueError(f"{name} is not an array of numbers ({error}): give {hint}") from None
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name} has dtype {array.dtype}: give {hint}")
     if array.ndim == 0 and length is not None:

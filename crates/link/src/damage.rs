@@ -18,7 +18,7 @@ use crate::units::Bytes;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DuplicationConfig {
-    /// Probability that a packet comes twice.
+    /// Probability that a packet is duplicated.
     pub probability: Probability,
     /// Seed of this stage's generator.
     pub seed: Seed,

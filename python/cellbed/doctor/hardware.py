@@ -15,7 +15,7 @@ def processors(count: int | None = None) -> Check:
     """CPUs that this process may use."""
     count = len(os.sched_getaffinity(0)) if count is None else count
     if count < ENOUGH_CPUS:
-        return Check("CPUs", "warn", str(count), "the nodes of a scenario will contend for it: use small CPU limits")
+        return Check("CPUs", "warn", str(count), "the nodes of a scenario share it: use small CPU limits")
     return Check("CPUs", "ok", str(count))
 
 

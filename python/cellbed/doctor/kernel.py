@@ -20,7 +20,7 @@ RESTRICTIONS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
         "1",
         "0",
-        "AppArmor takes the rights from the user namespaces of ordinary users (Ubuntu 23.10 and later)",
+        "AppArmor restricts the user namespaces of ordinary users (Ubuntu 23.10 and later)",
     ),
 }
 """Settings that keep an ordinary user from user namespaces: the value that does, the value that does not, in words."""
@@ -116,5 +116,10 @@ def timers(late: Sequence[float]) -> Check:
     median, worst = statistics.median(late), max(late)
     found = f"{len(late)} short sleeps ended {1e6 * median:.0f} µs late in the median, {1e6 * worst:.0f} µs at worst"
     if median > 0.001:
-        return Check("timers", "warn", found, "the machine is busy or a coarse virtual machine: latencies will show it")
+        return Check(
+            "timers",
+            "warn",
+            found,
+            "the machine is busy or a virtual machine with coarse timers: latencies are affected",
+        )
     return Check("timers", "ok", found)

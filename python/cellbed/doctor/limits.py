@@ -43,7 +43,7 @@ def limits(machine: Machine) -> Check:
         name,
         "missing",
         "no control groups with the cpu and memory controllers are mounted",
-        "mount them, or go without: cellbed run --no-limits",
+        "mount them, or run without limits: cellbed run --no-limits",
     )
 
 
@@ -64,21 +64,21 @@ def _version_1(machine: Machine, name: str, mounts: dict[str, str]) -> Check:
         if closed:
             found = f"version 1, but {closed[0]} is read-only"
             return Check(
-                name, "missing", found, "a container needs --privileged; or go without: cellbed run --no-limits"
+                name, "missing", found, "a container needs --privileged; or run without limits: cellbed run --no-limits"
             )
         return Check(name, "ok", "version 1, as root")
     folders = {f"{mounts.get(controller, mounts['cpu'])}/cellbed-{machine.user}" for controller in VERSION_1}
     if all(os.access(machine.path(folder), os.W_OK) for folder in folders):
         return Check(name, "ok", f"version 1, folders cellbed-{machine.user} granted")
-    found = f"version 1, not divided by user {machine.user_name}"
-    return Check(name, "missing", found, f"{machine.grant_command}; or go without: cellbed run --no-limits")
+    found = f"version 1, not delegated to user {machine.user_name}"
+    return Check(name, "missing", found, f"{machine.grant_command}; or run without limits: cellbed run --no-limits")
 
 
 def _version_2(machine: Machine, name: str, unified: str) -> Check:
     own = (machine.read("/proc/self/cgroup") or "").splitlines()[-1:] or ["0::/"]
     current = own[0].split("::", 1)[-1].strip("/")
     granted = f"cellbed-{machine.user}"
-    without = "or go without: cellbed run --no-limits"
+    without = "or run without limits: cellbed run --no-limits"
     if machine.user == 0:
         if os.access(machine.path(f"{unified}/cgroup.procs"), os.W_OK):
             return Check(name, "ok", "version 2, as root")
@@ -94,15 +94,15 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
     delegated = systemd_delegates(machine, unified)
     if delegated is None and machine.path("/run/systemd/system").exists():
         # A shell made by su or cron: there is a session manager only for who has logged in, or lingers.
-        found = f"version 2, but user {machine.user_name} has no systemd session, whose groups could be divided"
+        found = f"version 2, but user {machine.user_name} has no systemd session with delegated groups"
         remedy = f"log in as {machine.user_name}, or: sudo loginctl enable-linger {machine.user_name}"
         return Check(name, "missing", found, f"{remedy}; {without}")
     if delegated is None:
-        found = f"version 2, but this session's group /{current} is not the user's to divide, and there is no systemd"
+        found = f"version 2, but this session's group /{current} is not delegated to the user, and there is no systemd"
         return Check(name, "missing", found, f"{machine.grant_command}; {without}")
     lacking = sorted({"cpu", "memory"} - delegated)
     if lacking:
-        found = f"version 2; systemd does not hand {' and '.join(lacking)} to user {machine.user_name}"
+        found = f"version 2; systemd does not delegate {' and '.join(lacking)} to user {machine.user_name}"
         return Check(name, "missing", found, f"{machine.grant_command}; {without}")
     refused = _refused(machine, unified)
     if refused is not None:

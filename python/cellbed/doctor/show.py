@@ -12,7 +12,7 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "b
 
 def show(checks: Sequence[Check], output: TextIO) -> None:
     """Print the checks and what they come to."""
-    verdict = "cellbed run will work here." if can_run(checks) else "cellbed run will not work here yet: see ✗ above."
+    verdict = "cellbed run works here." if can_run(checks) else "cellbed run does not work here yet: see ✗ above."
     if not output.isatty():
         for check in checks:
             remedy = f" -> {check.remedy}" if check.remedy else ""

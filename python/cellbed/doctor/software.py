@@ -38,7 +38,12 @@ def address_translation(machine: Machine) -> Check:
         path = machine.find(name)
         if path is not None:
             return Check("nft", "ok", path)
-    return Check("nft", "warn", "neither nft nor iptables; a shell has no way out", "sudo apt install nftables")
+    return Check(
+        "nft",
+        "warn",
+        "neither nft nor iptables: a shell has no access to the host's network",
+        "sudo apt install nftables",
+    )
 
 
 def way_out(machine: Machine) -> Check:
@@ -50,7 +55,9 @@ def way_out(machine: Machine) -> Check:
             return Check(name, "ok", path)
     if machine.user == 0:
         return Check(name, "ok", "not installed, not needed by root")
-    return Check(name, "warn", "neither; an ordinary user's shell has no way out", "sudo apt install passt")
+    return Check(
+        name, "warn", "neither: an ordinary user's shell has no access to the host's network", "sudo apt install passt"
+    )
 
 
 def browser(machine: Machine) -> Check:
@@ -67,7 +74,9 @@ def traces(folder: Path, names: tuple[str, ...]) -> Check:
     there = [name for name in names if list(folder.glob(f"{name}*"))] if folder.is_dir() else []
     if len(there) == len(names):
         return Check("trace archive", "ok", f"{len(there)} traces in {folder}")
-    return _writable("trace archive", folder, f"{len(there)} of {len(names)} traces; the others are made at first use")
+    return _writable(
+        "trace archive", folder, f"{len(there)} of {len(names)} traces; the others are created at first use"
+    )
 
 
 def cache(folder: Path) -> Check:
@@ -76,7 +85,7 @@ def cache(folder: Path) -> Check:
     if len(there) == len(_CACHED):
         return Check("cache", "ok", f"{' and '.join(there)}, in {folder}")
     absent = " and no ".join(name for name in _CACHED if name not in there)
-    return _writable("cache", folder, f"no {absent} yet in {folder}; made at the first run, once")
+    return _writable("cache", folder, f"no {absent} yet in {folder}; created once at the first run")
 
 
 def _writable(name: str, folder: Path, found: str) -> Check:

@@ -37,7 +37,7 @@ def ping_record(
     if timeout < 1_000_000:
         raise PingError("a timeout below 1 ms loses every answer: write --timeout '2 s'")
     if family not in (None, 4, 6):
-        raise PingError(f"there is no IPv{family}: write --family 4 or --family 6")
+        raise PingError(f"unknown IP version {family}: write --family 4 or --family 6")
     if len(hosts) > _MOST_HOSTS:
         raise PingError(f"{len(hosts)} hosts are too many for one process: write at most {_MOST_HOSTS}")
     options = Options(out, interval, timeout, lasting, tcp, family)

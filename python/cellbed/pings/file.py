@@ -67,7 +67,7 @@ class RecordFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise FileError(f"{path}: another cellbed ping-record writes this; choose another --out") from error
+            raise FileError(f"{path}: another cellbed ping-record writes to this file; choose another --out") from error
         self.samples: list[tuple[int, int | None]] = []
         self.header = header
         try:
@@ -87,7 +87,9 @@ class RecordFile:
         for number, line in _lines(whole):
             sample = _sample(self.path, number, line)
             if self.samples and sample[0] < self.samples[-1][0]:
-                raise FileError(f"{self.path}:{number}: its time is before the one above it: choose another --out")
+                raise FileError(
+                    f"{self.path}:{number}: its time is before that of the previous line: choose another --out"
+                )
             self.samples.append(sample)
         if len(whole) < len(content):
             # A line that a crash cut short is taken away.
@@ -127,9 +129,7 @@ def _same(path: Path, lines: list[str], header: Header) -> Header:
     """The header that the file has, if it is a record of the same host in the same way."""
     said = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
     if not lines or lines[0] != _FIRST:
-        raise FileError(
-            f"{path}: this is no record of cellbed ping-record, and it is not overwritten: choose another --out"
-        )
+        raise FileError(f"{path}: exists and is not a record of cellbed ping-record: choose another --out")
     interval = f"{header.interval_s:g}"
     for key, wanted in (("host", header.host), ("by", header.by), ("interval_s", interval)):
         if said.get(key) != wanted:
@@ -140,9 +140,11 @@ def _same(path: Path, lines: list[str], header: Header) -> Header:
             raise ValueError
         started = started.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise FileError(f"{path}: the line '# started: …' is missing or no time: choose another --out") from error
+        raise FileError(
+            f"{path}: the line '# started: …' is missing or has no valid time: choose another --out"
+        ) from error
     if header.started + timedelta(seconds=1) < started:
-        raise FileError(f"{path}: it begins in the future: set the clock right, or choose another --out")
+        raise FileError(f"{path}: starts in the future: correct the clock, or choose another --out")
     return Header(header.host, header.address, header.by, started, header.interval_s)
 
 

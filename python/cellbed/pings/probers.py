@@ -208,7 +208,7 @@ def resolve(host: str, family: int | None) -> tuple[int, str]:
     try:
         found = socket.getaddrinfo(host, None, wanted, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "this is no name of a host"
-        raise PingError(f"{host}: {reason}: write a host's name or address") from error
+        reason = getattr(error, "strerror", None) or "not a valid host name"
+        raise PingError(f"{host}: {reason}: write a host name or address") from error
     domain, _, _, _, address = found[0]
     return (4 if domain == socket.AF_INET else 6), str(address[0])

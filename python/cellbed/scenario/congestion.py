@@ -39,7 +39,7 @@ def objection(name: str, present: Sequence[str] | None) -> str | None:
         return None
     now = f"this kernel has {' '.join(present)} now"
     if name in _MODULES:
-        return f"'{name}' is not available: {now}; sudo modprobe tcp_{name} may add it"
+        return f"'{name}' is not available: {now}; try: sudo modprobe tcp_{name}"
     near = difflib.get_close_matches(name, sorted({*present, *_BUILT_IN, *_MODULES}), n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"'{name}' is no congestion control of Linux: {hint}{now}"
+    return f"'{name}' is not a congestion control of Linux: {hint}{now}"

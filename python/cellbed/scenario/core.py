@@ -59,15 +59,15 @@ class CoreTable(Table):
     """What core links that are more than a delay have in common."""
 
     split: float = Field(
-        0.5, ge=0, le=1, description="Share of a round trip that is the uplink's; nobody can measure it by echoes."
+        0.5, ge=0, le=1, description="Share of a round trip spent on the uplink; echoes cannot measure it."
     )
     rate: Annotated[int, _RATE] | None = Field(
-        None, description="Bottleneck of each direction; left out: none.", examples=["1 Gbit/s"]
+        None, description="Bottleneck of each direction. Default: none.", examples=["1 Gbit/s"]
     )
     queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
-        written(_QUEUE), description="Queue in front of the bottleneck, if there is one."
+        written(_QUEUE), description="Queue before the bottleneck, if there is one."
     )
-    loss: LossEachWay = Field(written(0.0), description="Loss of packets on the way.")
+    loss: LossEachWay = Field(written(0.0), description="Packet loss.")
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
         """The delay of each direction over a workload of `duration` ns."""
@@ -106,10 +106,10 @@ class CoreRoundTrips(CoreTable):
 
     kind: Literal["round-trips"]
     record: Annotated[RoundTripRecord, round_trip_record()] = Field(
-        description="A record of the archive, or a CSV file with a column of times and one of round-trip times."
+        description="Entry of the archive, or CSV file with a column of times and one of round-trip times."
     )
     start: Annotated[int, quantity(DURATION, "0 s", "8760 h")] = Field(
-        written("0 s"), description="Offset into the record at which the workload begins; it starts again at its end."
+        written("0 s"), description="Start offset into the record, which repeats when it ends."
     )
 
     @property
@@ -150,7 +150,7 @@ def _read(text: str, _folder: Any) -> CoreDelay:
         raise UnitError(f"{plainly(text)} is not a preset: write {_hint()}")
     one_way = DURATION.parse(text)
     if one_way > 60 * 10**9:
-        raise UnitError(f"'{text}' is too much: write at most '60 s'")
+        raise UnitError(f"'{text}' is too large: write at most '60 s'")
     return CoreDelay(int(one_way))
 
 

@@ -19,7 +19,7 @@ class DelaySeries(Table):
     """A recorded delay: linear between its points."""
 
     kind: Literal["series"]
-    points: Annotated[Points, _POINTS] | None = Field(None, description="Pairs of a time and the delay then.")
+    points: Annotated[Points, _POINTS] | None = Field(None, description="Pairs of time and delay.")
     file: Annotated[Recording, recording(DELAY)] | None = Field(
         None, description="A CSV file with a column of times and one of delays, in place of `points`."
     )
@@ -39,10 +39,10 @@ class Drawn(Table):
     """A delay that is drawn for each packet; what would be less than nothing is nothing."""
 
     correlation: Probability = Field(
-        0.0, description="How much each draw depends on the one before, as netem defines it.", examples=[0.25]
+        0.0, description="Correlation of successive draws, as netem defines it.", examples=[0.25]
     )
     reorder: bool = Field(
-        False, description="Whether a packet with a shorter delay may overtake; else it leaves with the one before."
+        False, description="Whether a packet with a shorter delay may overtake. If not, it leaves with the one before."
     )
 
 

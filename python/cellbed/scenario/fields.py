@@ -83,9 +83,9 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
     def read(text: str, _folder: Path) -> int | float:
         number = kind.parse(text)
         if number < bottom or (above and number == bottom):
-            raise UnitError(f"'{text}' is too little: write {'more than' if above else 'at least'} '{low}'")
+            raise UnitError(f"'{text}' is too small: write {'more than' if above else 'at least'} '{low}'")
         if number > top:
-            raise UnitError(f"'{text}' is too much: write at most '{high}'")
+            raise UnitError(f"'{text}' is too large: write at most '{high}'")
         return number
 
     schema = {"pattern": kind.pattern(), "examples": list(kind.examples)}
@@ -131,7 +131,7 @@ class Unlimited:
 
 
 Capacity = TraceSource | ConstantRate | Unlimited
-"""What one direction of a mobile link can carry over time."""
+"""Capacity of one direction of a mobile link over time."""
 
 
 # A number alone, or with what can only be meant as a unit of bit rate; "5g" may be a mistyped trace.
@@ -183,7 +183,7 @@ def _read_limit(text: str, _folder: Path) -> QueueLimit:
         return QueueLimit(packets=int(count))
     size = int(SIZE.parse(text))
     if size < 1500:
-        raise UnitError(f"'{text}' does not hold one packet: write at least '1500 B'")
+        raise UnitError(f"'{text}' is smaller than one packet: write at least '1500 B'")
     return QueueLimit(bytes=size)
 
 

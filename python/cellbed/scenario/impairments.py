@@ -14,10 +14,10 @@ LossEachWay = Annotated[Ways[Loss], EachWay(Annotated[Any, LOSS_FORM], 0.0), Fie
 DuplicationEachWay = Annotated[
     Ways[float],
     EachWay(Probability, 0.0),
-    Field(description="Probability that a packet comes twice.", examples=EXAMPLES),
+    Field(description="Probability that a packet is duplicated.", examples=EXAMPLES),
 ]
 CorruptionEachWay = Annotated[
     Ways[float],
     EachWay(Probability, 0.0),
-    Field(description="Probability that one bit of a packet is turned round.", examples=EXAMPLES),
+    Field(description="Probability that one bit of a packet is flipped.", examples=EXAMPLES),
 ]

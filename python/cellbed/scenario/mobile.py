@@ -66,14 +66,14 @@ class MobileLink(Table):
         written("10 ms"), description="One-way delay of the radio access network, each direction.", examples=["10 ms"]
     )
     queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
-        written(_QUEUE), description="Bottleneck queue, each direction its own.", examples=_QUEUES
+        written(_QUEUE), description="Bottleneck queue, one per direction.", examples=_QUEUES
     )
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the bottleneck.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
-    start: Offset = Field(written("0 s"), description="Offset into traces and series at which the workload begins.")
-    loop: bool = Field(True, description="Whether the traces start again when they end.")
-    changes: list[Change] = Field([], description="What changes while the workload runs, in order of time.")
+    start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
+    loop: bool = Field(True, description="Whether traces repeat when they end.")
+    changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
 
     def completed(self) -> Self:
         """The link with no base delay beside that of a replayed recording, unless one was asked for."""
@@ -91,13 +91,15 @@ class MobileLink(Table):
         for index, change in enumerate(self.changes):
             at: Path = ("changes", index, "at")
             if all(value is None for key, value in change if key != "at"):
-                text = 'nothing changes: add what is different from then on, such as base_delay = "40 ms"'
+                text = 'no change given: add a setting such as base_delay = "40 ms"'
                 found.append((("changes", index), text))
             if change.at >= duration:
-                text = f"the workload is over after {DURATION.format(duration)}: write an earlier time"
+                text = f"the workload ends after {DURATION.format(duration)}: write an earlier time"
                 found.append((at, text))
             if change.at <= before:
-                text = f"not after the change before, at {DURATION.format(before)}: write changes in order of time"
+                text = (
+                    f"not later than the previous change, at {DURATION.format(before)}: write changes in order of time"
+                )
                 found.append((at, text))
             before = change.at
         for way in ("up", "down"):

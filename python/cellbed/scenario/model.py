@@ -29,15 +29,15 @@ Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
 class NodeClass(Table):
     """Nodes of one class. Each gets these CPUs and this memory for itself."""
 
-    count: int = Field(1, ge=1, le=1000, description="How many nodes of this class there are.")
-    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half of one.", examples=[1.0])
+    count: int = Field(1, ge=1, le=1000, description="Number of nodes of this class.")
+    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
     memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
 
 
 class Nodes(Table):
     """The node classes of the SPEC-RG reference architecture."""
 
-    endpoint: NodeClass = Field(description="Devices on the mobile network, where requests come from.")
+    endpoint: NodeClass = Field(description="Devices on the mobile network, which send the requests.")
     edge: NodeClass | None = Field(None, description="Nodes near the tower.")
     cloud: NodeClass | None = Field(None, description="Nodes in a data centre.")
 
@@ -73,7 +73,7 @@ class Transport(Table):
     congestion_control: str | None = Field(
         None,
         pattern="^[a-z][a-z0-9_-]{0,14}$",
-        description="TCP congestion control of every node; left out: the kernel's default.",
+        description="TCP congestion control of every node. Default: the kernel's.",
         examples=["cubic", "bbr"],
     )
 
@@ -98,27 +98,25 @@ class ImageClassification(Table):
     )
 
     kind: Literal["image-classification"]
-    on: Literal["edge", "cloud"] = Field(description="The node class that classifies.")
+    on: Literal["edge", "cloud"] = Field(description="Node class that runs the service.")
     arrivals: Literal["periodic", "poisson", "closed"] = Field(
         "periodic",
-        description="Open loop at fixed distances or as a Poisson process; or closed: the next after the reply.",
+        description="Open loop with fixed intervals or as a Poisson process; closed loop: a request follows a reply.",
     )
     rate: Rate | None = Field(None, description="Requests per second of each endpoint.", examples=["8 /s"])
-    timeout: Timeout = Field(
-        written("10 s"), description="A reply that takes longer counts as late, none at all as timed out."
-    )
-    drain: Wait = Field(written("5 s"), description="How long replies are awaited after the last request.")
+    timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
+    drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
     model: Annotated[pathlib.Path, FILE] | None = Field(
-        None, description="ONNX model to run; left out: MobileNetV2 with seeded weights."
+        None, description="ONNX model to run. Default: MobileNetV2 with seeded weights."
     )
     workers: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="Worker processes of each remote node; left out: one per whole CPU of it.",
+        description="Worker processes of each remote node. Default: one per whole CPU.",
         examples=[2],
     )
-    images: int = Field(100, ge=1, le=10000, description="Photographs in the data bank.")
+    images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
 
 
 class Scenario(Table):
@@ -126,15 +124,15 @@ class Scenario(Table):
 
     name: str = Field(
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Name of the scenario; run folders begin with it.",
+        description="Name of the scenario, also the prefix of run folders.",
         examples=["offload-lte"],
     )
-    duration: RunTime = Field(description="How long the workload runs.", examples=["60 s"])
+    duration: RunTime = Field(description="Duration of the workload.", examples=["60 s"])
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: Nodes = Field(description="Node classes, their number and size.")
     links: Links = Field(description="Links between the nodes.")
     transport: Transport = Field(written({}), description="Settings of the transport layer.")
-    workload: ImageClassification = Field(description="The application and the load on it.")
+    workload: ImageClassification = Field(description="The application and its load.")
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
@@ -154,7 +152,7 @@ class Scenario(Table):
         found: list[tuple[Path, str]] = []
         for remote in ("edge", "cloud"):
             if getattr(self.nodes, remote) is not None and getattr(self.links.core, remote) is None:
-                found.append((("links", "core", remote), f"missing, though [nodes.{remote}] is there: {_CORE_HINT}"))
+                found.append((("links", "core", remote), f"missing, but [nodes.{remote}] exists: {_CORE_HINT}"))
         workload = self.workload
         if getattr(self.nodes, workload.on) is None:
             other = "edge" if workload.on == "cloud" else "cloud"
@@ -162,7 +160,7 @@ class Scenario(Table):
             text = f"'{workload.on}' has no nodes: add [nodes.{workload.on}] with cpus and memory{instead}"
             found.append((("workload", "on"), text))
         if workload.arrivals == "closed" and workload.rate is not None:
-            found.append((("workload", "rate"), "a closed loop has no rate, replies set it: remove this key"))
+            found.append((("workload", "rate"), "a closed loop has no rate: remove this key"))
         if workload.arrivals != "closed" and workload.rate is None:
             text = f'missing: {workload.arrivals} arrivals need one; write rate = "8 /s"'
             found.append((("workload", "rate"), text))

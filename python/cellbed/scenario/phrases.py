@@ -26,7 +26,7 @@ def written(key: str, text: str) -> Any:
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except ValueError as error:
-            raise UnitError(f'{text} is no inline table of TOML: write {{ kind = "…", … }}') from error
+            raise UnitError(f'{text} is not an inline table of TOML: write {{ kind = "…", … }}') from error
     head, *rest = _KEY.split(text)
     keys = {name: _value(value.strip()) for name, value in zip(rest[::2], rest[1::2], strict=True)}
     if key == "queue":
@@ -42,7 +42,7 @@ def written(key: str, text: str) -> Any:
 
 def _queue(head: str, keys: dict[str, Any]) -> dict[str, Any]:
     if not head:
-        raise UnitError("no queue: write '1 MB', '100 packets', 'infinite' or a kind such as 'codel'")
+        raise UnitError("not a queue: write '1 MB', '100 packets', 'infinite' or a kind such as 'codel'")
     kind, _, limit = head.partition(" ") if head[0].isalpha() else ("droptail", "", head)
     return {"kind": kind, **({"limit": limit.strip()} if limit.strip() else {}), **keys}
 

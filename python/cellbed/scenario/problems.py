@@ -157,7 +157,7 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
         if kind is not None:
             return (
                 "",
-                f"unknown key, since kind = {plainly(kind)} has none of this name: remove it or choose another kind",
+                f"unknown key for kind = {plainly(kind)}: remove it or choose another kind",
             )
     near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.65)
     present = keys.value(table)
@@ -165,7 +165,7 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
     if free:
         return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:
-        return "", f"unknown key; '{near[0]}' is there already: remove one of the two"
+        return "", f"unknown key; '{near[0]}' already exists: remove one of the two"
     homes = [place for place in places if place[:-1] != plain_table]
     if homes:
         right = f"[{_dotted(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"
@@ -200,7 +200,7 @@ def _sentence(path: Path, error: ErrorDetails, keys: _Keys) -> str:
         case "float_type" | "finite_number":
             return f"{value} is not a number: {example}"
         case "bool_type":
-            return f"{value} is neither true nor false: write true or false, without quotes"
+            return f"{value} is not a boolean: write true or false, without quotes"
         case "string_type":
             return f"{value} is not text: {example}"
         case "greater_than_equal":

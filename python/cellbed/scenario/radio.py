@@ -39,7 +39,7 @@ class Radio(Table):
 
     kind: Literal["radio"]
     profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.")
-    way: Way = Field(description="Which direction of the radio link it is.")
+    way: Way = Field(description="Direction of the radio link.")
 
 
 class RadioLink(Table):
@@ -49,13 +49,13 @@ class RadioLink(Table):
     profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.", examples=[PROFILES[-1]])
     queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
         None,
-        description="Queue in front of the radio link, each direction its own; left out: the profile's.",
+        description="Queue before the radio link, one per direction. Default: the profile's.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the radio link.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
-    start: Offset = Field(written("0 s"), description="Where in the course of the surroundings the workload begins.")
+    start: Offset = Field(written("0 s"), description="Start offset into the radio conditions.")
 
     @property
     def up(self) -> Radio:

@@ -60,7 +60,7 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(_malformed(source, text, error)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
-        raise ScenarioError(f"{source}:1: too long or too deeply nested a value to be a scenario: remove it") from error
+        raise ScenarioError(f"{source}:1: value too long or too deeply nested for a scenario: remove it") from error
     try:
         scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
     except ValidationError as error:
@@ -81,7 +81,7 @@ def _content(path: Path) -> bytes:
     with path.open("rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise ScenarioError(f"{path}: larger than 1 MiB: this is no scenario file")
+        raise ScenarioError(f"{path}: larger than 1 MiB: not a scenario file")
     return content
 
 
@@ -100,7 +100,7 @@ def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
             yield Problem(("links", "mobile", *path), str(error))
             continue
         if mobile.start >= end and not mobile.loop:
-            text = f"'{capacity.name}' is over after {DURATION.format(end)}: write an earlier start, or loop = true"
+            text = f"'{capacity.name}' ends after {DURATION.format(end)}: write an earlier start, or loop = true"
             yield Problem(("links", "mobile", "start"), text)
             return
 

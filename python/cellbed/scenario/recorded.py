@@ -86,7 +86,7 @@ def calibrated_idle(description: Description, way: Way, path: File) -> int:
     """F of a direction, ns. path: of the recording. Raises TraceError where it was not calibrated."""
     found = calibrated(description, way)
     if found is None or found.idle_ns is None:
-        raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: write it as idle, such as '24 ms'")
+        raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: set idle, such as '24 ms'")
     return found.idle_ns
 
 
@@ -203,7 +203,7 @@ def _with_place(text: str, path: File) -> str:
 class RecordedDirection(_Replayed):
     """One direction of a recording, for a link in virtual time and for changing a live one."""
 
-    way: Way = Field(description="Which direction of the recording it is.", examples=["uplink", "downlink"])
+    way: Way = Field(description="Direction of the recording.", examples=["uplink", "downlink"])
     idle: Annotated[int, _IDLE] | None = Field(
         None, description="F, how long the link must be empty to be cold; left out: the calibrated time."
     )
@@ -223,14 +223,14 @@ class RecordedLink(_Replayed):
     )
     queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
         None,
-        description="Bottleneck queue, each direction its own; left out: drop-tail as long as calibrated, or 1 MB.",
+        description="Bottleneck queue, one per direction. Default: drop-tail with the calibrated limit, or 1 MB.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
-    start: Offset = Field(written("0 s"), description="Where in the recording the workload begins.")
-    loop: bool = Field(True, description="Whether the recording starts again when it ends.")
+    start: Offset = Field(written("0 s"), description="Start offset into the recording.")
+    loop: bool = Field(True, description="Whether the recording repeats when it ends.")
 
     @cached_property
     def up(self) -> Replay | Conditional:
@@ -264,7 +264,7 @@ class RecordedLink(_Replayed):
         except TraceError as error:
             return [(("path",), str(error))]
         if self.start >= end and not self.loop:
-            return [(("start",), f"the recording is over after {DURATION.format(end)}: write an earlier time")]
+            return [(("start",), f"the recording ends after {DURATION.format(end)}: write an earlier time")]
         return []
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:

@@ -41,9 +41,7 @@ class Replay(Table):
     latency_offset: Annotated[RecordedFile[Offsets], _OFFSETS] | None = Field(
         None, description="How much later than the recorder's packets those of other sizes arrive: lines `BYTES MS`."
     )
-    idle: _IDLE = Field(
-        written("0 ms"), description="How long the link must be empty until it serves like the light workload again: F."
-    )
+    idle: _IDLE = Field(written("0 ms"), description="F: time for which the link must be empty to become inactive.")
     idle_at: Literal["link", "queue"] = Field(
         "link",
         description="Where that time is told: from leaving to coming to the link or, as F is calibrated, its queue.",

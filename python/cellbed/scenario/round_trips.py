@@ -95,6 +95,6 @@ def _archived(archive: Archive, name: str) -> RoundTripRecord:
     answered = series.scan().drop_nulls().unique("at_ns", keep="first", maintain_order=True)
     samples = cast("tuple[tuple[int, int], ...]", tuple(answered.select("at_ns", "round_trip_ns").collect().rows()))
     if not samples:
-        raise UnitError(f"'{name}' has no round trip that was answered: choose another record")
+        raise UnitError(f"'{name}' contains no answered round trip: choose another record")
     synthetic = entry.about.origin == "synthetic"
     return RoundTripRecord(name, series.path, entry.parts["round-trip"].sha256, samples, series.duration_ns, synthetic)

@@ -216,7 +216,7 @@ class Pairs:
     def _validate(self, written: object, info: ValidationInfo) -> Points:
         right = f"write pairs of time and value, [{str(self._example[0]).replace(chr(39), chr(34))}, …]"
         if not isinstance(written, list) or not written:
-            raise refusal(f"this is not a list of pairs: {right}")
+            raise refusal(f"not a list of pairs: {right}")
         points: list[tuple[int, Any]] = []
         for number, pair in enumerate(written, 1):
             if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):

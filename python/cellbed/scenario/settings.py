@@ -58,7 +58,7 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
         key, equals, text = word.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise ScenarioError(f"'{word}' is no setting: write KEY=VALUE, such as rate='5 Mbit/s'")
+            raise ScenarioError(f"'{word}' is not a setting: write KEY=VALUE, such as rate='5 Mbit/s'")
         if key in texts:
             raise ScenarioError(f"{key}: given twice: remove one of the two")
         texts[key] = text

@@ -46,7 +46,7 @@ class Classifier:
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if not path.is_file():
-            raise ModelError(f"{path}: there is no such model file")
+            raise ModelError(f"{path}: no such model file")
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         # ONNX Runtime has a class of its own for each kind of failure, and no common one.

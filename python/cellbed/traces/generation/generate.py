@@ -72,7 +72,7 @@ def fill(draft: Draft, model: Model, order: Order, progress: Progress) -> Result
     import cellbed
 
     if not 0 < order.duration_ns <= LONGEST_NS:
-        raise TraceError("--duration: a series lasts more than nothing and at most 31 days")
+        raise TraceError("--duration: must be above 0 and at most 31 days")
     try:
         generated = model.make(order)
     except ValueError as error:

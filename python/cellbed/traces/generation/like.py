@@ -39,7 +39,7 @@ def like(name: str, folder: Path) -> Like:
         entry = archive.entry(name)
         ways = [part for part in ENDINGS.values() if part in entry.parts]
         if not ways:
-            raise TraceError(f"'{name}' has neither uplink nor downlink: there is nothing that a rate could be like")
+            raise TraceError(f"'{name}' has neither uplink nor downlink: no rate to fit")
         parts = {part: Recorded(times(archive.series(name, part)), entry.parts[part].duration_ns) for part in ways}
         return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
     source = resolve(name, folder)

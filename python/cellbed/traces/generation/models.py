@@ -29,7 +29,7 @@ from cellbed.traces.series import Content, Part
 from cellbed.units import BIT_RATE, DURATION
 
 OWN: Final = "cellbed's own model"
-_YOURS: Final = "Nothing of it is published: the figures are those that you give."
+_YOURS: Final = "Not published: all figures are set by the user."
 
 PROFILES: Final = tuple(
     f"{band}-{condition}"
@@ -55,7 +55,7 @@ def _markov(order: Order) -> dict[Part, Generated]:
         try:
             model = fit(recorded, outage_ns)
         except ValueError as error:
-            raise TraceError(f"'{like.name}' cannot be fitted: its {part} {error}") from None
+            raise TraceError(f"'{like.name}' cannot be fitted: {part} {error}") from None
         parts |= each_way(
             model if part == "uplink" else None, model if part == "downlink" else None, model.grain
         )(order)  # fmt: skip
@@ -91,10 +91,10 @@ def _radio(order: Order) -> dict[Part, Generated]:
     if what != "none":
         times = tuple(values["obstacle-at"])
         if any(later - at < values["obstacle-for"] for at, later in pairwise(times)):
-            raise TraceError("--obstacle-at: one obstacle comes before the other has gone: see --obstacle-for")
+            raise TraceError("--obstacle-at: obstacles overlap: see --obstacle-for")
         if min(times) >= order.duration_ns:
             lasts = DURATION.format(order.duration_ns)
-            raise TraceError(f"--obstacle-at: none comes within the {lasts} that it lasts: see --duration")
+            raise TraceError(f"--obstacle-at: no obstacle within the duration of {lasts}: see --duration")
         behind = Obstacle(*OBSTACLES[what], times, values["obstacle-for"])
     if values["profile"] == "mmwave":
         seen = LINE_OF_SIGHT
@@ -146,12 +146,12 @@ GENERAL: Final = (
         about={},
         citation="Markov-modulated rates after Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) "
         "cookbook, Performance Evaluation 18, 1993; the two chains and the fit are cellbed's own",
-        cited="Fitted; how close it comes is measured and told.",
+        cited="Fitted; the closeness of the fit is measured and printed.",
         duration="",
         make=_markov,
         parameters=(
-            Parameter("like", "text", "", "The recording: a name of the archive, or a file.", required=True),
-            Parameter("outage", "duration", "200 ms", "A time without opportunities from this on is an outage.",
+            Parameter("like", "text", "", "Recording to fit: an entry of the archive, or a file.", required=True),
+            Parameter("outage", "duration", "200 ms", "Minimum time without opportunities that counts as an outage.",
                 least=MILLISECOND_NS, most=3600 * SECOND_NS),
         ),
     ),
@@ -170,13 +170,13 @@ GENERAL: Final = (
                 {"uplink-low": "5 Mbit/s", "uplink-high": "20 Mbit/s", "downlink-low": "10 Mbit/s",
                  "downlink-high": "80 Mbit/s"},
             ),
-            Parameter("uplink-mean", "rate", "", "Uplink: where the rate is pulled to; left out, the middle."),
-            Parameter("downlink-mean", "rate", "", "Downlink: where the rate is pulled to; left out, the middle."),
-            Parameter("deviation", "number", "0.25", "Standard deviation, in parts of the range.", most=10),
-            Parameter("memory", "duration", "2 s", "Time constant with which the rate forgets.",
+            Parameter("uplink-mean", "rate", "", "Uplink: mean to which the rate reverts. Default: the middle."),
+            Parameter("downlink-mean", "rate", "", "Downlink: mean to which the rate reverts. Default: the middle."),
+            Parameter("deviation", "number", "0.25", "Standard deviation as a share of the range.", most=10),
+            Parameter("memory", "duration", "2 s", "Time constant of the reversion.",
                 least=MILLISECOND_NS, most=LONGEST_NS),
             Parameter("outages", "number", "2", "Outages per minute.", most=1000),
-            Parameter("outage-length", "duration", "125 ms", "Their mean length.", most=3600 * SECOND_NS),
+            Parameter("outage-length", "duration", "125 ms", "Mean length of outages.", most=3600 * SECOND_NS),
         ),
     ),
     Model(
@@ -190,7 +190,7 @@ GENERAL: Final = (
         duration="120 s",
         make=_radio,
         parameters=(
-            Parameter("profile", "choice", "midband-good", "Of docs/radio.md, or mmwave.", (*PROFILES, "mmwave")),
+            Parameter("profile", "choice", "midband-good", "Profile: see docs/radio.md.", (*PROFILES, "mmwave")),
             Parameter(
                 "mobility", "choice", "profile",
                 "Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.", ("profile", *MOBILITY),
@@ -201,8 +201,8 @@ GENERAL: Final = (
                 "obstacle", "choice", "none",
                 "26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave.", ("none", *OBSTACLES),
             ),
-            Parameter("obstacle-at", "durations", "20 s, 40 s", "When it comes.", most=LONGEST_NS),
-            Parameter("obstacle-for", "duration", "10 s", "How long it stays.",
+            Parameter("obstacle-at", "durations", "20 s, 40 s", "Time of the obstacle.", most=LONGEST_NS),
+            Parameter("obstacle-for", "duration", "10 s", "Duration of the obstacle.",
                 least=MILLISECOND_NS, most=LONGEST_NS),
         ),
     ),
@@ -223,7 +223,7 @@ GENERAL: Final = (
             Parameter("busiest-hour", "number", "21", "Hour of the day, 0 to 24.", most=24),
             Parameter("quietest-hour", "number", f"{QUIETEST_HOUR:g}", "Hour of the day, 0 to 24.", most=24),
             Parameter("begins", "number", "0", "Hour of the day at which the series begins.", most=24),
-            Parameter("spread", "number", "0.2", "Standard deviation around the hour's mean, in parts of it.", most=10),
+            Parameter("spread", "number", "0.2", "Deviation around the hour's mean, as a share of it.", most=10),
         ),
         begins=lambda order: float(order.values["begins"]),
     ),
@@ -238,5 +238,5 @@ def generator(name: str) -> Model:
     if name not in GENERATORS:
         near = difflib.get_close_matches(name.lower(), GENERATORS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`cellbed traces generate` lists them"
-        raise TraceError(f"there is no generator '{name}': {hint}")
+        raise TraceError(f"unknown generator '{name}': {hint}")
     return GENERATORS[name]

@@ -59,7 +59,9 @@ def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, p
     number = capacity.opportunities()
     if content is not Content.RATE and number > MOST:
         what = purpose.rpartition(" ")[2]
-        raise ValueError(f"{number:.2g} opportunities of the {what} are more than {MOST:.0g}: write --as rate, or less")
+        raise ValueError(
+            f"{number:.2g} opportunities of the {what} are more than {MOST:.0g}: write --as rate, or reduce it"
+        )
 
     def rates() -> Iterator[pl.DataFrame]:
         yield pl.DataFrame({"at_ns": capacity.at_ns, "bit_s": capacity.bit_s.astype(float)})

@@ -38,10 +38,7 @@ class Mahimahi:
         for path, own, said in each_file(paths, draft, options):
             direction = said.part()
             if direction is None:
-                raise TraceError(
-                    f"{path}: its name does not tell which direction it is of: "
-                    "write --direction uplink or --direction downlink"
-                )
+                raise TraceError(f"{path}: unknown direction: write --direction uplink or --direction downlink")
             read_by_core(path, own, {"format": "mahimahi", "direction": direction}, tell)
 
 

@@ -46,16 +46,16 @@ def open_address(address: str, headers: dict[str, str], silence_s: float = SILEN
         response.close()
         following = urljoin(at, onward)
         if urlsplit(at).scheme == "https" and urlsplit(following).scheme != "https":
-            raise TraceError(f"{address}: the server sends us on to {following}, where nobody vouches for the bytes")
+            raise TraceError(f"{address}: redirected to {following}, which cannot vouch for the files")
         at = following
-    raise TraceError(f"{address}: the server sends us on more than {_MOST_REDIRECTIONS} times")
+    raise TraceError(f"{address}: more than {_MOST_REDIRECTIONS} redirections")
 
 
 def _proxy(address: str) -> str | None:
     """The proxy that the environment names for an address (``https_proxy``, ``no_proxy``…)."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise TraceError(f"{address}: this is not an address of HTTP or HTTPS")
+        raise TraceError(f"{address}: not an HTTP or HTTPS address")
     if proxy_bypass(parts.hostname):
         return None
     known = getproxies()
@@ -91,10 +91,10 @@ def in_words(error: Exception) -> str:
     import urllib3
 
     kinds = (
-        (urllib3.exceptions.ProxyError, "the proxy that the environment names cannot be reached"),
-        (urllib3.exceptions.NameResolutionError, "the name of the server cannot be resolved, as without a network"),
+        (urllib3.exceptions.ProxyError, "the proxy named in the environment cannot be reached"),
+        (urllib3.exceptions.NameResolutionError, "the name of the server cannot be resolved; is there a network?"),
         (urllib3.exceptions.NewConnectionError, "the server cannot be reached"),
         (urllib3.exceptions.ConnectTimeoutError, "the server does not answer"),
-        (urllib3.exceptions.ReadTimeoutError, "the server has gone silent"),
+        (urllib3.exceptions.ReadTimeoutError, "the server stopped responding"),
     )
     return next((words for kind, words in kinds if isinstance(error, kind)), "the connection broke")

@@ -83,7 +83,7 @@ def analyse(
     names the file, for one that is damaged or holds no such series.
     """
     if series.duration_ns > LONGEST_NS:
-        raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; at most 400 days are looked at")
+        raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; the limit is 400 days")
     silences = Silences(definition.outage_ns)
     batches = _batches(series, told or (lambda rows: None), threads)
     base: Statistics = {"definition": VERSION}

@@ -23,9 +23,9 @@ assert set(_SCALES) == set(SCALES_NS)
 
 _COMMON: Final = {
     "definition": Figure("", "version of these definitions"),
-    "outage_from_ms": Figure("ms", "from which length on a silence is an outage"),
+    "outage_from_ms": Figure("ms", "minimum length of a silence that counts as an outage"),
     "outages": Figure("", "number of outages"),
-    "outage_share": Figure("", "share of the time that is in an outage"),
+    "outage_share": Figure("", "share of time in outages"),
     "outage_mean_ms": Figure("ms", "mean length of an outage"),
     "outage_p50_ms": Figure("ms", "median length of an outage"),
     "outage_p95_ms": Figure("ms", "P95 of the lengths of outages"),
@@ -45,7 +45,7 @@ _COMMON: Final = {
 }
 
 _CAPACITY: Final = (
-    {"mean_bit_s": Figure("bit/s", "all bits over the whole duration")}
+    {"mean_bit_s": Figure("bit/s", "all bits divided by the whole duration")}
     | {
         f"p{at}_bit_s_{scale}": Figure("bit/s", f"P{at} of the rates over {words} each")
         for scale, words in _SCALES.items()
@@ -54,7 +54,7 @@ _CAPACITY: Final = (
     | {f"cv_{scale}": Figure("", f"coefficient of variation of the rates over {_SCALES[scale]}") for scale in _SCALES}
     | {
         "autocorrelation_100ms": Figure("", "autocorrelation of the rates over 100 ms at a lag of 100 ms"),
-        "longest_silence_ms": Figure("ms", "longest time without an opportunity, be it an outage or not"),
+        "longest_silence_ms": Figure("ms", "longest time without an opportunity, outage or not"),
         "burst_mean": Figure("", "mean number of opportunities in a millisecond that has one"),
         "burst_p50": Figure("", "median of that number"),
         "burst_p99": Figure("", "P99 of that number"),
@@ -80,7 +80,7 @@ _ROUND_TRIPS: Final = {
     "probes": Figure("", "number of probes"),
     "lost": Figure("", "probes without an answer"),
     "loss": Figure("", "their share"),
-    "loss_longest_run": Figure("", "most probes lost one after the other"),
+    "loss_longest_run": Figure("", "longest sequence of lost probes"),
     "interval_ms": Figure("ms", "median time between one probe and the next"),
     "pause_longest_ms": Figure("ms", "longest time between one probe and the next, for which a replay holds one value"),
     "pause_longest_at_s": Figure("s", "when it begins"),
