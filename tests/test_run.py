@@ -16,6 +16,7 @@ import pytest
 from cellbed.testbed import cgroups
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.state import RUN_VARIABLE, records
+from cellbed.user_folders import cache_folder
 from in_process import cellbed
 
 SCENARIO = """
@@ -117,8 +118,15 @@ def groups_of(identifier: str) -> list[Path]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """One complete run with two endpoints, shared by the tests that only look."""
     folder = tmp_path_factory.mktemp("finished")
-    outcome = run("run", write_scenario(folder, count=2), "--out", folder / "runs")
+    cache, temporary = folder / "cache", folder / "temporary"
+    for made in (cache, temporary, cache_folder()):
+        made.mkdir(parents=True, exist_ok=True)
+    (cache / "cellbed").symlink_to(cache_folder())  # making the model and the photographs takes seconds
+    env = {"XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary)}
+    outcome = run("run", write_scenario(folder, count=2), "--out", folder / "runs", env=env)
     assert outcome.returncode == 0, outcome.stderr
+    # ONNX Runtime's telemetry would leave files in both.
+    assert [path.name for path in [*cache.iterdir(), *temporary.iterdir()]] == ["cellbed"]
     return only_folder(folder / "runs"), outcome
 
 

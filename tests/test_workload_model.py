@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from cellbed.errors import CellbedError
 from cellbed.workloads import image_classification, mobilenet
-from cellbed.workloads.classifier import Classifier, ModelError, check_model
+from cellbed.workloads.classifier import Classifier, ModelError, check_model, load_onnx_runtime
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_the_graph_is_valid_and_has_the_size_of_the_paper() -> None:
 
 
 def test_it_runs_and_depends_on_the_picture(seeded: Path) -> None:
-    session = onnxruntime.InferenceSession(str(seeded), providers=["CPUExecutionProvider"])
+    session = load_onnx_runtime().InferenceSession(str(seeded), providers=["CPUExecutionProvider"])
     (entry,) = session.get_inputs()
     assert (entry.shape, entry.type) == ([1, 3, 224, 224], "tensor(float)")
     pictures = np.random.default_rng(1).standard_normal((2, 1, 3, 224, 224)).astype(np.float32)

@@ -1,6 +1,7 @@
 """An image classifier in ONNX Runtime: from the bytes of a JPEG to a class."""
 
 import io
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,13 +34,24 @@ class Input:
     width: int
 
 
+def load_onnx_runtime() -> Any:
+    """The module ``onnxruntime``, imported without its vendor's telemetry.
+
+    Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
+    vendor's host: lookups that would be part of what is measured.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # noqa: TID251 - here, after the setting
+
+    return onnxruntime
+
+
 class Classifier:
     """A loaded model, on one thread that sleeps when it has nothing to do."""
 
     def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
-        import onnxruntime
-
+        onnxruntime = load_onnx_runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
