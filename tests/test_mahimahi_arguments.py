@@ -202,7 +202,7 @@ def test_launchers_are_installed_listed_and_taken_away(tmp_path: Path) -> None:
     assert "another program" in call("ls")[1]
     status, text = call("install")
     assert status != 0
-    assert f"{folder / 'mm-link'} is there and is not cellbed's" in text
+    assert f"{folder / 'mm-link'} exists and was not installed by cellbed" in text
     assert call("uninstall")[0] == 0
     assert [path.name for path in folder.iterdir()] == ["mm-link"]
     assert call("install", "--force")[0] == 0
@@ -213,4 +213,4 @@ def test_launchers_are_installed_listed_and_taken_away(tmp_path: Path) -> None:
 def test_launchers_that_cannot_be_put_there_are_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "bin").write_text("")
     done = CliRunner().invoke(app, ["install", "--prefix", str(tmp_path)])
-    assert "cannot be written" in str(done.exception)
+    assert "cannot write" in str(done.exception)

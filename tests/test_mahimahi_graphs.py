@@ -159,24 +159,24 @@ def test_a_log_without_capacity_has_no_utilisation() -> None:
     [
         (
             LOG.replace("20 # 1504", "20 # x"),
-            "log, line 11: is no event; expected TIME KIND BYTES, as in '17 + 1504': '20 # x'",
+            "log, line 11: malformed event; expected TIME KIND BYTES, as in '17 + 1504': '20 # x'",
         ),
         (
             LOG.replace("12 d 1 104", "12 x 1 104"),
-            "log, line 10: has an unknown kind of event; there are +, #, - and d",
+            "log, line 10: unknown kind of event; expected +, #, - or d",
         ),
-        (LOG.replace("20 - 1504 8", "20 - 1504"), "log, line 12: lacks a field, the delay in ms: '20 - 1504'"),
-        (LOG.replace("20 - 1504 8", "20 - 1504 21"), "log, line 12: departed earlier than its delay allows"),
-        (LOG.replace("25 + 1504\n", "\n"), "log, line 13: is no event"),
-        (LOG.replace("1010 - 1504 985\n", "1010 - 15"), "log, line 17: lacks a field, the delay in ms: '1010 - 15'"),
-        (LOG.replace("# base timestamp: 10\n", ""), "log: is no log of mm-link: no line '# base timestamp: MS'"),
-        (LOG + HEADER, "log, line 22: a second base timestamp; give one log at a time"),
-        (HEADER, "log: has no departure, so there is nothing to draw"),
-        (HEADER + "12 + 1504\n", "log: has no departure, so there is nothing to draw"),
-        (HEADER + "12 + 1504\n12 - 1504 0\n", "log: all of its events are in one millisecond, so there are no rates"),
-        (LOG + "999999999999 # 1504\n", "log: spans 277,778 hours, more than can be drawn; is one of its times wrong?"),
-        ("\x89PNG\r\n\x1a\n\x00\xff\n", "log, line 1: is no event"),
-        ("", "log: has no departure, so there is nothing to draw"),
+        (LOG.replace("20 - 1504 8", "20 - 1504"), "log, line 12: missing field, the delay in ms: '20 - 1504'"),
+        (LOG.replace("20 - 1504 8", "20 - 1504 21"), "log, line 12: delay longer than the time of the departure"),
+        (LOG.replace("25 + 1504\n", "\n"), "log, line 13: malformed event"),
+        (LOG.replace("1010 - 1504 985\n", "1010 - 15"), "log, line 17: missing field, the delay in ms: '1010 - 15'"),
+        (LOG.replace("# base timestamp: 10\n", ""), "log: not a log of mm-link: no line '# base timestamp: MS'"),
+        (LOG + HEADER, "log, line 22: second base timestamp; write one log at a time"),
+        (HEADER, "log: no departures, nothing to draw"),
+        (HEADER + "12 + 1504\n", "log: no departures, nothing to draw"),
+        (HEADER + "12 + 1504\n12 - 1504 0\n", "log: all events in one millisecond, no rates to draw"),
+        (LOG + "999999999999 # 1504\n", "log: the log spans 277,778 hours, too long to draw; check its times"),
+        ("\x89PNG\r\n\x1a\n\x00\xff\n", "log, line 1: malformed event"),
+        ("", "log: no departures, nothing to draw"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
@@ -198,7 +198,7 @@ def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr().err.startswith("Usage: mm-throughput-graph MS_PER_BIN [FILENAME]")
     assert graphs.delay_graph(["a", "b"]) == 2
     assert graphs.delay_graph([str(tmp_path / "none")]) == 2
-    assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
+    assert "none: cannot read the log: No such file or directory" in capsys.readouterr().err
     (tmp_path / "up.log").write_text(LOG)
     assert graphs.throughput_graph(["5000", str(tmp_path / "up.log")]) == 2
     assert "bins of 5000 ms are too wide for the length of this log" in capsys.readouterr().err

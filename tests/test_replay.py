@@ -157,9 +157,9 @@ def test_mm_cellular_reads_the_command_line_of_the_tool(recording: Path) -> None
         ([], "NUM_ARGS"),
         (["x", *FOUR], "NUM_ARGS"),
         (["5", *FOUR], "3 files among the first 5 words"),
-        (["7", *FOUR, "--bogus"], "there is no option --bogus"),
-        (["7", *FOUR, "--long-to-short-timer-up=soon"], "no whole number of milliseconds"),
-        (["7", *FOUR, "--loss-rate=2"], "no probability"),
+        (["7", *FOUR, "--bogus"], "unknown option --bogus"),
+        (["7", *FOUR, "--long-to-short-timer-up=soon"], "invalid time soon"),
+        (["7", *FOUR, "--loss-rate=2"], "invalid probability 2"),
         (["7", *FOUR, "--start-timestamp"], "needs a value"),
     ],
 )

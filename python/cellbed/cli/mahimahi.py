@@ -1,4 +1,4 @@
-"""`cellbed mahimahi`: put the commands that stand in for Mahimahi's where scripts find them."""
+"""`cellbed mahimahi`: install replacements of Mahimahi's commands where scripts find them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 @app.command("install")
 def install_launchers(
     prefix: _Prefix = _DEFAULT,
-    force: Annotated[bool, typer.Option("--force", help="Replace programs of the same names.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace other programs with the same names.")] = False,
 ) -> None:
     """Install mm-link, mm-cellular, mm-delay, mm-loss, mm-onoff, mm-intermittent, mm-meter and graphs under a prefix.
 
@@ -44,7 +44,7 @@ def install_launchers(
 
 @app.command("uninstall")
 def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
-    """Remove what `install` has put there; programs of others stay."""
+    """Remove the commands that `install` installed; other programs stay."""
     from cellbed.mahimahi.install import uninstall
 
     removed = uninstall(prefix.expanduser())
@@ -53,7 +53,7 @@ def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
 
 @app.command("ls")
 def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
-    """Say which of the commands are there, and whose."""
+    """List the commands and the programs that provide them."""
     from cellbed.mahimahi.install import launchers
 
     found: list[Launcher] = launchers(prefix.expanduser())
@@ -61,5 +61,5 @@ def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
         print(json.dumps([{"name": it.name, "path": str(it.path), "state": it.state} for it in found], indent=2))
         return
     for it in found:
-        words = {"installed": "this installation of cellbed", "other": "another program", "absent": "not there"}
+        words = {"installed": "this installation of cellbed", "other": "another program", "absent": "not installed"}
         print(f"{it.name:<20} {words[it.state]}")

@@ -1,4 +1,4 @@
-"""Command lines as Mahimahi's commands read them, with what we allow on top."""
+"""Parsing of command lines as Mahimahi's commands parse them, with the options of cellbed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OURS = ("publish=", "seed=", "help")
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A command line, read. options: value by name without dashes, the last one where an option may stand once.
+    """A parsed command line. options: value by name without dashes, the last one of an option that is given twice.
 
-    words: what the command itself takes. command: what to run behind it; empty for the user's shell.
+    words: arguments of the shell itself. command: the command to run; empty for the user's shell.
     """
 
     words: tuple[str, ...]
@@ -41,12 +41,12 @@ def read(
     short: Mapping[str, str] = MappingProxyType({}),
     anywhere: bool = False,
 ) -> CommandLine:
-    """Read the arguments of a command (getopt_long(3): unambiguous beginnings of options are options, too).
+    """Parse the arguments of a command (getopt_long(3): unambiguous abbreviations of options are accepted).
 
-    words: how many words come before the command. long: names of options, as for :func:`getopt.getopt`. short: the long
-    name of each option of one letter. anywhere: options may stand behind words, as far as a ``--``, which is how
-    mm-link has it; else the first word ends them.
-    Errors: :class:`UsageError`; its text is empty where help was asked for.
+    words: number of words before the command. long: names of options, as for :func:`getopt.getopt`. short: the long
+    name of each option of one letter. anywhere: options may follow words, up to a ``--``, as with mm-link; otherwise
+    the first word ends the options.
+    Errors: :class:`UsageError`; its text is empty where help was requested.
     """
     parse = _permuting if anywhere else getopt.getopt
     letters = {letter: f"{letter}:" if f"{name}=" in long else letter for letter, name in short.items()}
@@ -66,7 +66,7 @@ def read(
     if len(rest) < words:
         raise UsageError("", usage)
     command = rest[words:]
-    # "--" in front of the command ends the options of those who have some; the others may be given it as well.
+    # "--" before the command ends the options; commands without options accept it, too.
     if command[:1] == ["--"]:
         command = command[1:]
     return CommandLine(tuple(rest[:words]), tuple(command), options, tuple(publish))
@@ -83,12 +83,12 @@ def _permuting(arguments: list[str], letters: str, long: Sequence[str]) -> tuple
 
 
 def number(text: str, what: str, usage: str, *, most: float = math.inf) -> float:
-    """A number from 0 to `most`. what: it is, for the message. Errors: :class:`UsageError`."""
+    """A number from 0 to `most`. what: name of the argument, for the message. Errors: :class:`UsageError`."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value <= most or math.isinf(value):
-        bound = f"between 0 and {most:g}" if most < math.inf else "of at least 0"
-        raise UsageError(f"{what} must be a number {bound}, not '{text}'", usage)
+        bound = f"from 0 to {most:g}" if most < math.inf else "of 0 or more"
+        raise UsageError(f"invalid {what} '{text}': write a number {bound}", usage)
     return value

@@ -75,13 +75,13 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
     if arguments and arguments[0] == "--help":
         raise _usage("")
     if not arguments or not _is_number(arguments[0]):
-        raise _usage("the first argument, NUM_ARGS, is the number of words before the command")
+        raise _usage("NUM_ARGS, the first argument, must be the number of words before COMMAND, mm-cellular included")
     own, command = arguments[1 : max(0, int(arguments[0]) - 1)], tuple(arguments[max(1, int(arguments[0]) - 1) :])
     files, options = _sorted(own)
     if len(files) != 4:
         raise _usage(
             f"{len(files)} files among the first {arguments[0]} words; "
-            "there are four, LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN"
+            "expected four: LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN"
         )
     playing = Playing(_whole(options, "start-timestamp") * _MS, "once" not in options)
     loss = _probability(options.get("loss-rate", "0"))
@@ -115,7 +115,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
 
 
 def cellular(arguments: Sequence[str]) -> int:
-    """``mm-cellular``: packets meet a network that depends on their load."""
+    """``mm-cellular``: replay a recording whose delays and rates depend on the load."""
     asked = parse(arguments, Path.cwd())
     for remark in asked.remarks:
         print(f"mm-cellular: {remark}", file=sys.stderr)
@@ -140,7 +140,7 @@ def _sorted(own: Sequence[str]) -> tuple[list[str], dict[str, str]]:
                 raise _usage(f"--{name} needs a value")
             options[name] = given
         else:
-            raise _usage(f"there is no option {shlex.quote(word)}")
+            raise _usage(f"unknown option {shlex.quote(word)}")
     return files, options
 
 
@@ -153,7 +153,7 @@ def _queue(options: Mapping[str, str], way: Way) -> LinkQueue:
 def _whole(options: Mapping[str, str], name: str) -> int:
     text = options.get(name, "0")
     if not _is_number(text):
-        raise _usage(f"--{name}: {shlex.quote(text)} is no whole number of milliseconds")
+        raise _usage(f"--{name}: invalid time {shlex.quote(text)}: write a whole number of ms")
     return int(text)
 
 
@@ -163,7 +163,7 @@ def _probability(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise _usage(f"--loss-rate: {shlex.quote(text)} is no probability from 0 to 1")
+        raise _usage(f"--loss-rate: invalid probability {shlex.quote(text)}: write a number from 0 to 1")
     return value
 
 

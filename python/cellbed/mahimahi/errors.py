@@ -1,16 +1,16 @@
-"""What ends a command of Mahimahi's with exit status 1, as the original does whatever went wrong."""
+"""Errors of Mahimahi's commands: exit status 1, as with the original."""
 
 from cellbed.errors import CellbedError
 
 
 class MahimahiError(CellbedError):
-    """A sentence for the user."""
+    """An error of a command; the text is a message for the user."""
 
     exit_code = 1
 
 
 class UsageError(MahimahiError):
-    """A command line that cannot be read. usage: what to show before the sentence."""
+    """An invalid command line. usage: the usage text to print with the message."""
 
     def __init__(self, text: str, usage: str) -> None:
         super().__init__(text)

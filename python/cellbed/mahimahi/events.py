@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 
 class MahimahiLogError(CellbedError):
-    """A log that cannot be understood: the file, the line and the reason."""
+    """A malformed log: the file, the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Events:
 
 
 def read_events(file: IO[bytes], name: str) -> Iterator[Events]:
-    """The events of a log. name: how errors call it.
+    """The events of a log. name: of the log in errors.
 
     Errors: :class:`MahimahiLogError`.
     """
@@ -64,27 +64,25 @@ def read_events(file: IO[bytes], name: str) -> Iterator[Events]:
 
 
 def _chunk(data: bytes, name: str, number: int, base: int | None) -> tuple[int | None, Events]:
-    """The events of whole lines. number: of the first line. base: the base timestamp if it was told before."""
+    """The events of whole lines. number: of the first line. base: the base timestamp if an earlier line has it."""
     found = _BASE.search(data) if b"# base timestamp" in data else None
     if found is not None:
         if base is not None or _BASE.search(data, found.end()):
             again = _BASE.search(data, found.end()) if base is None else found
             place = number + data.count(b"\n", 0, again.start()) if again else number
-            raise MahimahiLogError(f"{name}, line {place}: a second base timestamp; give one log at a time")
+            raise MahimahiLogError(f"{name}, line {place}: second base timestamp; write one log at a time")
         base = int(found[1])
     columns = _fast(data) or _careful(data, name, number)
     time, kind, size, delay = columns
     if len(time) and base is None:
-        raise MahimahiLogError(
-            f"{name}: is no log of mm-link: no line '# base timestamp: MS' comes before the first event"
-        )
+        raise MahimahiLogError(f"{name}: not a log of mm-link: no line '# base timestamp: MS' before the first event")
     return base, Events(time - (base or 0), kind, size, delay)
 
 
 def _fast(data: bytes) -> tuple[Integers, NDArray[np.uint8], Integers, Integers] | None:
-    """Of lines that are as mm-link writes them; `None` where one is not."""
+    """The columns of lines in the format of mm-link; `None` where a line differs."""
     try:
-        # The line in front tells the reader of all four columns.
+        # The line in front gives the reader all four columns.
         table = pl.read_csv(
             b"0 d 0 0\n" + data, has_header=False, separator=" ", comment_prefix="#", quote_char=None, schema=_SCHEMA
         )[1:]
@@ -111,7 +109,7 @@ def _fast(data: bytes) -> tuple[Integers, NDArray[np.uint8], Integers, Integers]
 
 
 def _careful(data: bytes, name: str, number: int) -> tuple[Integers, NDArray[np.uint8], Integers, Integers]:
-    """Of lines with any white space between the fields; names the line that makes no sense."""
+    """The columns of lines with any white space between the fields; errors name the malformed line."""
     rows: list[tuple[int, int, int, int]] = []
     for place, line in enumerate(data.splitlines(), number):
         if line.startswith(b"#"):
@@ -123,14 +121,14 @@ def _careful(data: bytes, name: str, number: int) -> tuple[Integers, NDArray[np.
 
         match = _EVENT.fullmatch(line)
         if not match:
-            raise refused("is no event; expected TIME KIND BYTES, as in '17 + 1504'")
+            raise refused("malformed event; expected TIME KIND BYTES, as in '17 + 1504'")
         time, kind, value, second = int(match[1]), match[2], match[3], match[4]
         if kind not in (b"+", b"#", b"-", b"d"):
-            raise refused("has an unknown kind of event; there are +, #, - and d")
+            raise refused("unknown kind of event; expected +, #, - or d")
         if value is None or (kind in (b"-", b"d") and second is None):
-            raise refused("lacks a field" + (", the delay in ms" if kind == b"-" else ""))
+            raise refused("missing field" + (", the delay in ms" if kind == b"-" else ""))
         if kind == b"-" and int(second) > time:
-            raise refused("departed earlier than its delay allows")
+            raise refused("delay longer than the time of the departure")
         size, delay = int(value), int(second or 0)
         if kind == b"d":
             size, delay = delay, 0

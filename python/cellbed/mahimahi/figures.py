@@ -89,8 +89,8 @@ class Summary:
         self._end = max(self._end, int(events.time.max()))
         if self._end - self._begin > LONGEST or self._end > 2 * LONGEST:
             raise MahimahiLogError(
-                f"{self._name}: spans {(self._end - self._begin) / 3_600_000:,.0f} hours, more than can be drawn; "
-                "is one of its times wrong?"
+                f"{self._name}: the log spans {(self._end - self._begin) / 3_600_000:,.0f} hours, too long to draw; "
+                "check its times"
             )
         for kind in self._bits:
             of = events.kind == kind
@@ -113,10 +113,10 @@ class Summary:
         """
         count, delays = self._delays.total(), self._delays
         if self._begin is None or not count:
-            raise MahimahiLogError(f"{self._name}: has no departure, so there is nothing to draw")
+            raise MahimahiLogError(f"{self._name}: no departures, nothing to draw")
         span = (self._end - self._begin) / 1000
         if not span:
-            raise MahimahiLogError(f"{self._name}: all of its events are in one millisecond, so there are no rates")
+            raise MahimahiLogError(f"{self._name}: all events in one millisecond, no rates to draw")
         signal = self._signals()
         rates = {kind: bits / span / 1e6 for kind, bits in self._bits.items()}
         return Figures(

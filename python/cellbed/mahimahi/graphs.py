@@ -1,5 +1,4 @@
-"""mm-throughput-graph and mm-delay-graph: a log of mm-link as a picture (SVG, standard output) and statistics (standard
-error)."""
+"""mm-throughput-graph and mm-delay-graph: a log of mm-link as SVG (standard output) and statistics (standard error)."""
 
 from __future__ import annotations
 
@@ -19,8 +18,16 @@ from cellbed.report.plot import LEFT, RIGHT, WIDTH, Floats, Plot, Style
 MOST_COLUMNS = WIDTH - LEFT - RIGHT
 """Bins that a picture has room for."""
 
-_THROUGHPUT_USAGE = "Usage: mm-throughput-graph MS_PER_BIN [FILENAME], where MS_PER_BIN is a whole number above 0"
-_DELAY_USAGE = "Usage: mm-delay-graph [FILENAME]"
+_THROUGHPUT_USAGE = """\
+Usage: mm-throughput-graph MS_PER_BIN [FILENAME]
+
+Draw the rates in a log of mm-link (default: standard input) as SVG on standard output; print statistics on standard
+error. MS_PER_BIN: width of a bin, a whole number of ms above 0."""
+_DELAY_USAGE = """\
+Usage: mm-delay-graph [FILENAME]
+
+Draw the delays in a log of mm-link (default: standard input) as SVG on standard output; print statistics on standard
+error."""
 
 CAPACITY = Style("#c3cfe2", opacity=0.75)
 INGRESS = Style("#1b4a82", width=3.5)
@@ -123,7 +130,7 @@ def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple
     except CellbedError as error:
         return _refuse(f"{command}: {error}")
     except OSError as error:
-        return _refuse(f"{command}: {given[0] if given else 'standard input'}: cannot be read: {error.strerror}")
+        return _refuse(f"{command}: {given[0] if given else 'standard input'}: cannot read the log: {error.strerror}")
     print("\n".join(lines), file=sys.stderr)
     try:
         sys.stdout.write(picture)

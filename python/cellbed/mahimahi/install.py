@@ -1,4 +1,4 @@
-"""Launchers of Mahimahi's names in a folder of the user's."""
+"""Launchers with the names of Mahimahi's commands, in a folder chosen by the user."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MARK = "# Made by: cellbed mahimahi install"
 
 
 class InstallError(CellbedError):
-    """Launchers that cannot be put or taken away."""
+    """Launchers cannot be installed or removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """A command and the file that is called so. state: ``"installed"``, ``"other"`` (a program of somebody else's, or
-    a launcher of another installation of cellbed) or ``"absent"``."""
+    """A command and its file. state: ``"installed"``, ``"other"`` (a foreign program, or a launcher of another
+    installation of cellbed) or ``"absent"``."""
 
     name: str
     path: Path
@@ -29,19 +29,19 @@ class Launcher:
 
 
 def launchers(prefix: Path) -> list[Launcher]:
-    """What ``PREFIX/bin`` has of each command."""
+    """The state of each command in ``PREFIX/bin``."""
     return [Launcher(name, path, _state(path, name)) for name, path in _paths(prefix)]
 
 
 def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
-    """Put a launcher of each command into ``PREFIX/bin``; each calls this installation of cellbed.
+    """Install a launcher of each command in ``PREFIX/bin``; each runs this installation of cellbed.
 
-    force: replace programs of the same names. Errors: :class:`InstallError`, and nothing is changed.
+    force: replace foreign programs with the same names. Errors: :class:`InstallError`, and nothing is changed.
     """
     foreign = [path for _, path in _paths(prefix) if os.path.lexists(path) and not _is_ours(path)]
     if foreign and not force:
         raise InstallError(
-            f"{foreign[0]} is there and is not cellbed's: choose another --prefix, or replace it with --force"
+            f"{foreign[0]} exists and was not installed by cellbed: choose another --prefix, or replace it with --force"
         )
     folder = prefix / "bin"
     try:
@@ -52,12 +52,12 @@ def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
             temporary.chmod(0o755)
             temporary.replace(path)
     except OSError as error:
-        raise InstallError(f"{error.filename}: cannot be written: {error.strerror}; choose another --prefix") from error
+        raise InstallError(f"{error.filename}: cannot write: {error.strerror}; choose another --prefix") from error
     return launchers(prefix)
 
 
 def uninstall(prefix: Path) -> list[Path]:
-    """Take the launchers away that `install` has put there; programs of others stay. Which were taken away.
+    """Remove the launchers that `install` installed; foreign programs stay. Returns the removed files.
 
     Errors: :class:`InstallError`.
     """
@@ -67,13 +67,13 @@ def uninstall(prefix: Path) -> list[Path]:
             try:
                 path.unlink()
             except OSError as error:
-                raise InstallError(f"{path}: cannot be removed: {error.strerror}") from error
+                raise InstallError(f"{path}: cannot remove: {error.strerror}") from error
             removed.append(path)
     return removed
 
 
 def is_on_path(prefix: Path) -> bool:
-    """Whether a shell finds what is in ``PREFIX/bin``."""
+    """Whether ``PREFIX/bin`` is on the PATH."""
     folder = (prefix / "bin").resolve()
     return any(Path(entry).resolve() == folder for entry in os.environ.get("PATH", "").split(":") if entry)
 
@@ -83,7 +83,7 @@ def _paths(prefix: Path) -> list[tuple[str, Path]]:
 
 
 def _script(name: str) -> str:
-    # -I: neither the caller's folder nor what the environment tells other Pythons (PYTHONPATH) gives us modules.
+    # -I: no modules from the caller's folder or from PYTHONPATH.
     command = shlex.join((sys.executable, "-I", "-m", "cellbed.mahimahi", name))
     return f'#!/bin/sh\n{_MARK}\nexec {command} "$@"\n'
 

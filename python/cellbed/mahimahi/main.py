@@ -1,4 +1,4 @@
-"""Which command is called, and what becomes of its errors."""
+"""Runs the command that the first argument names, and reports its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = (
     "mm-throughput-graph",
     "mm-delay-graph",
 )
-"""The commands that there are."""
+"""Names of all commands."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     open_standard_streams()
     name, *rest = arguments or ("",)
     if name not in COMMANDS:
-        print(f"error: there is no command '{name}'; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: unknown command '{name}'; write one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 1
     try:
-        # The pictures need other things than the shells, which are to start at once.
+        # Shells must start quickly and do not need the modules of the graphs.
         if name.endswith("-graph"):
             from cellbed.mahimahi import graphs
 

@@ -1,4 +1,4 @@
-"""Mahimahi's shells: each is a link of ours in the terms of the original's command line."""
+"""Mahimahi's shells: each parses the original's command line and runs a shell behind a link of cellbed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
 BASE_VARIABLE = "MAHIMAHI_BASE"
 """In the command's environment: the address of the outermost gateway, where the host is reached."""
 PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
-"""In the command's environment: what the shells around it say of themselves, which the prompt begins with."""
+"""In the command's environment: descriptions of the shells around it, the beginning of the prompt."""
 
 INTERFACE = "ingress"
-"""The link's device inside is called what it is in the original: scripts capture there."""
+"""Name of the link's device inside, as in the original: scripts capture there."""
 
-# Runs before each prompt of bash; what the caller has there comes after it.
+# Runs before each prompt of bash; the caller's PROMPT_COMMAND follows it.
 _PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
 _SECOND = 1e9
 _MILLISECOND = 1e6
@@ -42,23 +42,25 @@ _METERS = {
 _LINK_USAGE = """\
 Usage: mm-link UPLINK DOWNLINK [OPTION]... [COMMAND]
 
-UPLINK, DOWNLINK: a file of packet delivery opportunities (ms, one a line), or a rate such as 12mbit.
+Run COMMAND (default: the user's shell) behind a link.
 
-  --once                                     end when both traces have ended
-  --uplink-log=FILE --downlink-log=FILE      log every packet and opportunity
-  --uplink-queue=TYPE --downlink-queue=TYPE  infinite, droptail, drophead, codel or pie
+UPLINK, DOWNLINK: trace file (one packet delivery opportunity per line, in ms), or a constant rate such as 12mbit.
+
+  --once                                     stop when both traces have ended
+  --uplink-log=FILE --downlink-log=FILE      log every packet and every opportunity
+  --uplink-queue=TYPE --downlink-queue=TYPE  infinite (default), droptail, drophead, codel or pie
   --uplink-queue-args=ARGS --downlink-queue-args=ARGS
-                                             "NAME=NUMBER, ...": bytes, packets; target, interval (codel),
+                                             "NAME=NUMBER, ...": packets, bytes; target, interval (codel) and
                                              qdelay_ref, max_burst (pie) in ms
   --meter-uplink --meter-uplink-delay --meter-downlink --meter-downlink-delay --meter-all
-                                             show what the link does"""
+                                             show rate, queue and delay in the terminal"""
 _OURS_USAGE = """
-  --publish=[ADDRESS:]PORT[:INSIDE][/udp]    lead a port of the outside to a server inside
-  --seed=NUMBER                              of what is random; else each run differs"""
+  --publish=[ADDRESS:]PORT[:INSIDE][/udp]    make a server inside reachable at a port outside
+  --seed=NUMBER                              seed of random decisions (default: a new one in each run)"""
 
 
 def link(arguments: Sequence[str]) -> int:
-    """``mm-link``: packets wait for the opportunities of a trace."""
+    """``mm-link``: deliver packets at the opportunities of a trace."""
     line = read(
         arguments,
         _LINK_USAGE + _OURS_USAGE,
@@ -108,9 +110,10 @@ def link(arguments: Sequence[str]) -> int:
 
 
 def delay(arguments: Sequence[str]) -> int:
-    """``mm-delay``: every packet takes so long each way."""
-    usage = "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]\n\nFILE: delays over time, as for cellbed shell --delay" + (
-        f"\n{_OURS_USAGE}"
+    """``mm-delay``: delay every packet, in each direction."""
+    usage = (
+        "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]\n\nDelay every packet, in each direction.\n\n"
+        f"FILE: CSV file with the columns time_s,delay_ms\n{_OURS_USAGE}"
     )
     line = read(arguments, usage, 1)
     (text,) = line.words
@@ -118,47 +121,56 @@ def delay(arguments: Sequence[str]) -> int:
         from cellbed.shell.options import EachWay, parse_link
 
         return _run(line, parse_link(delay=EachWay(text), folder=Path.cwd()), f"[delay {text}] ")
-    milliseconds = number(text, "the delay in ms", usage)
+    milliseconds = number(text, "delay (ms)", usage)
     stage = {"kind": "delay", "fixed_ns": round(milliseconds * _MILLISECOND)}
     direction = ShellDirection((stage,), f"{text} ms")
     return _run(line, ShellLink(direction, direction), f"[delay {text} ms] ")
 
 
 def loss(arguments: Sequence[str]) -> int:
-    """``mm-loss``: packets of one direction are lost, each with the same probability."""
-    usage = f"Usage: mm-loss uplink|downlink RATE [COMMAND...]\n{_OURS_USAGE}"
+    """``mm-loss``: lose packets of one direction, each with the same probability."""
+    usage = (
+        "Usage: mm-loss uplink|downlink RATE [COMMAND...]\n\n"
+        f"Lose each packet of one direction with probability RATE (0 to 1).\n{_OURS_USAGE}"
+    )
     line = read(arguments, usage, 2)
     way, text = line.words
-    probability = number(text, "the loss rate", usage, most=1)
+    probability = number(text, "loss rate", usage, most=1)
     stage = {"kind": "loss", "probability": probability, "seed": _seed(line)}
     return _run(line, _one_way(way, [stage], f"loss {text}", usage), f"[loss {_short(way)}={text}] ")
 
 
 def onoff(arguments: Sequence[str]) -> int:
-    """``mm-onoff``: one direction passes packets and loses them by turns, for exponentially distributed times."""
+    """``mm-onoff``: deliver and lose packets of one direction in turn, for exponentially distributed times."""
     return _by_turns("onoff", arguments, exponential=True)
 
 
 def intermittent(arguments: Sequence[str]) -> int:
-    """``mm-intermittent``: one direction passes packets and loses them by turns, for fixed times."""
+    """``mm-intermittent``: deliver and lose packets of one direction in turn, for fixed times."""
     return _by_turns("intermittent", arguments, exponential=False)
 
 
 def meter(arguments: Sequence[str]) -> int:
-    """``mm-meter``: packets pass at once, and are shown."""
-    usage = f"Usage: mm-meter [--meter-uplink] [--meter-downlink] [COMMAND...]\n{_OURS_USAGE}"
+    """``mm-meter``: deliver packets at once and show them."""
+    usage = (
+        "Usage: mm-meter [--meter-uplink] [--meter-downlink] [COMMAND...]\n\n"
+        f"Show rate, queue and delay of the packets in the terminal.\n{_OURS_USAGE}"
+    )
     short = {"u": "meter-uplink", "d": "meter-downlink"}
     line = read(arguments, usage, 0, short=short, long=tuple(short.values()))
     return _run(line, ShellLink(), "[meter] ")
 
 
 def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
-    """A direction that is on and off by turns. exponential: whether the times are means of such distributions."""
-    mean, words = ("MEAN-", " on average") if exponential else ("", "")
-    usage = f"Usage: mm-{name} uplink|downlink {mean}ON-TIME {mean}OFF-TIME [COMMAND...]\n\nTimes in s.\n{_OURS_USAGE}"
+    """A direction that is on and off in turn. exponential: whether the times are means of exponential distributions."""
+    mean, words, drawn = ("MEAN-", " on average", ", exponentially distributed") if exponential else ("", "", "")
+    usage = (
+        f"Usage: mm-{name} uplink|downlink {mean}ON-TIME {mean}OFF-TIME [COMMAND...]\n\n"
+        f"Deliver and lose the packets of one direction in turn; times in s{drawn}.\n{_OURS_USAGE}"
+    )
     line = read(arguments, usage, 3)
     way, on_text, off_text = line.words
-    on, off = number(on_text, "the on-time", usage), number(off_text, "the off-time", usage)
+    on, off = number(on_text, "on-time", usage), number(off_text, "off-time", usage)
     if on == off == 0:
         raise UsageError("on-time and off-time cannot both be 0", usage)
     seed = _seed(line)
@@ -172,7 +184,7 @@ def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
 
 def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
     if way not in _WAYS:
-        raise UsageError(f"the direction is uplink or downlink, not '{way}'", usage)
+        raise UsageError(f"invalid direction '{way}': write uplink or downlink", usage)
     direction = ShellDirection(tuple(stages), description)
     return ShellLink(uplink=direction) if way == "uplink" else ShellLink(downlink=direction)
 
@@ -186,7 +198,7 @@ def _seed(line: CommandLine) -> int:
     if text is None:
         return random.SystemRandom().getrandbits(32)
     if not text.isdecimal() or int(text) >= 2**64:
-        raise MahimahiError(f"--seed: write a whole number, not '{text}'")
+        raise MahimahiError(f"--seed: invalid seed '{text}': write a whole number below 2^64")
     return int(text)
 
 
@@ -245,7 +257,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _quoted(word: str) -> str:
-    """The word as a shell takes it, on one line: the log has one for the whole command."""
+    """The word quoted for a shell, without a line break: the log has one line for the whole command."""
     return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 
 
@@ -258,7 +270,7 @@ def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | N
 
         published = [parse(text) for text in line.publish]
 
-    # The caller's own, without that of cellbed's shell.
+    # The caller's PROMPT_COMMAND, without the part of cellbed's shell.
     before = os.environ.get("PROMPT_COMMAND", "")
 
     def environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What mm-link replays: a file in Mahimahi's format, any readable one, a constant rate, or a trace of the archive."""
+"""Traces for mm-link: a file in Mahimahi's format, a constant rate, or a trace of the archive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Replayed:
 
 
 def replayed(text: str) -> Replayed:
-    """The trace that `text` names, checked. A file comes before a rate of the same name, and that before the archive's.
+    """The trace that `text` names, validated: a file, otherwise a rate, otherwise a name of the archive.
 
     Errors: :class:`MahimahiError`.
     """
@@ -56,11 +56,11 @@ def replayed(text: str) -> Replayed:
 
 
 def _archived(text: str, error: OSError) -> str:
-    """The file of a trace that the archive calls so. error: why there is no such file otherwise."""
+    """The file of the archive's trace with this name. error: the reason why no other file was found."""
     from cellbed.traces import TraceError, is_named, resolve
 
     if not is_named(text):
-        raise MahimahiError(f"{text}: cannot be read: {error.strerror}")
+        raise MahimahiError(f"{text}: cannot read the trace: {error.strerror}")
     try:
         return str(resolve(text, Path()).path)
     except TraceError as refused:
