@@ -18,6 +18,7 @@ import pytest
 
 from cellbed.measure.packets import RECORD
 from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.process import Place, spawn
 from cellbed.testbed.state import process_start
 from emulator_process import EMULATE, EmulatorProcess, bottleneck, delay, line_of_two, packets
 from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
@@ -114,6 +115,19 @@ def test_a_disk_that_fills_under_a_log_of_mahimahis_stops_no_packet(tmp_path: Pa
     assert {line[1] for line in lines} == {"+", "-", "#"}
 
 
+def test_an_error_that_the_end_of_an_emulator_causes_names_the_emulator(tmp_path: Path) -> None:
+    try:
+        emulator = Emulator.start(line_of_two([], [], tmp_path))
+    except EmulatorError as error:
+        pytest.skip(f"this machine runs no emulator for this user: {error}")
+    place = Place(emulator.namespace("endpoint"), emulator.user_namespace)
+    os.kill(emulator.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, emulator.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(EmulatorError, match="emulator ended unexpectedly"), emulator.required():
+        spawn(["true"], place)
+    emulator.kill()
+
+
 @needs_a_world
 def test_a_shell_says_what_its_log_lacks_because_the_disk_was_full(world: World) -> None:
     disk = world.home() / "disk"
@@ -124,6 +138,60 @@ def test_a_shell_says_what_its_log_lacks_because_the_disk_was_full(world: World)
     [line] = done.stderr.splitlines()
     assert "the packet log lacks" in line
     assert "No space left on device" in line
+
+
+def on_a_small_disk(kibibytes: int, folder: Path, script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a shell script for which `folder` is a disk of its own; `cellbed` in it is the command."""
+    folder.mkdir()
+    make = f"mount -t tmpfs -o size={kibibytes}k none {folder}"
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "sh", "-c", make], check=False).returncode:
+        pytest.skip("needs a mount namespace with a disk of its own: unshare, and the right to mount")
+    command = f'{make}; cellbed() {{ "{sys.executable}" -P -m cellbed "$@"; }}; cd {folder}; {script}'
+    words = ["unshare", "-m", "sh", "-c", command, "sh", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.needs_tun
+@pytest.mark.parametrize(
+    "kibibytes", [pytest.param(size, marks=pytest.mark.slow) for size in (100, 300, 420, 480)] + [540]
+)
+def test_a_disk_that_fills_ends_a_run_that_can_be_reported_and_cleaned(tmp_path: Path, kibibytes: int) -> None:
+    scenario = Path(__file__).parent.parent / "scenarios" / "smoke.toml"
+    disk = tmp_path / "disk"
+    script = """
+        export XDG_STATE_HOME="$2"
+        cellbed run "$1" --no-limits --out runs; echo "run: $?"
+        mount -o remount,size=10m .; cellbed clean
+        for folder in runs/*/; do cellbed report $folder --json; echo "report: $?"; done
+    """
+    done = on_a_small_disk(kibibytes, disk, script, scenario, tmp_path)
+    assert "Traceback" not in done.stderr
+    assert "error: " in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "run: 1" in done.stdout or "run: 2" in done.stdout
+    # The folder of a run that measured nothing is removed, any other has a report.
+    assert '"status": "failed"' in done.stdout or "runs/*: not a run folder" in done.stderr
+    assert "report: 0" in done.stdout or "runs/*: not a run folder" in done.stderr
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    script = """
+        export XDG_STATE_HOME=$PWD
+        mount -o remount,ro .; cellbed shell -- true; cellbed clean
+        mount -o remount,rw .; head -c 1M /dev/zero > filler; cellbed shell -- true; cellbed clean
+        XDG_DATA_HOME=$PWD XDG_CACHE_HOME=$PWD cellbed traces ls
+        rm -r *; mount -o remount,size=20m .; export XDG_DATA_HOME=$PWD XDG_CACHE_HOME=$PWD
+        cellbed traces ls; head -c 20M /dev/zero > filler; touch cellbed/traces/*/entry.toml; cellbed traces ls
+    """
+    done = on_a_small_disk(8, tmp_path / "disk", script)
+    assert "Traceback" not in done.stderr
+    read_only, full, archive = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    for line, reason in ((read_only, "Read-only file system"), (full, "No space left on device")):
+        assert f"error: {tmp_path / 'disk' / 'cellbed'}" in line
+        assert "set XDG_STATE_HOME" in line
+        assert reason in line
+    assert "No space left on device" in archive
+    assert done.stdout.count("lte-suburban") == 2  # a table that cannot be stored is made again
 
 
 # Without the vDSO, by way of which clocks are read unseen, strace sees every reading.

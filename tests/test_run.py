@@ -272,6 +272,27 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     return mine[0] if mine else "no-record"
 
 
+@pytest.mark.parametrize("phase", ["measuring", pytest.param("starting", marks=pytest.mark.slow)])
+def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
+    process = subprocess.Popen(
+        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    identifier = wait_for_phase(process, phase)
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if b"import emulate" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(int(child), signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "error: the emulator ended unexpectedly" in errors
+    assert "Traceback" not in errors
+    assert not groups_of(identifier)
+    for folder in (tmp_path / "runs").iterdir():
+        assert cellbed("report", folder).returncode == 0
+
+
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
     scenario = write_scenario(tmp_path, duration="60 s")
     process = subprocess.Popen(

@@ -97,10 +97,21 @@ def main() -> None:
             print(f"error: {OperatingSystemError(error)}", file=sys.stderr)
         sys.exit(OperatingSystemError.exit_code)
     except BaseException as error:
-        if isinstance(error, SystemExit) or not was_interrupted():
+        if isinstance(error, SystemExit):
             raise
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        if was_interrupted():
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
+        if not _is_of_polars(error):
+            raise
+        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        sys.exit(OperatingSystemError.exit_code)
+
+
+def _is_of_polars(error: BaseException) -> bool:
+    """Whether Polars raised an error: it reports a full disk as a failed computation, not as an OSError."""
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(error, polars.exceptions.PolarsError)
 
 
 def _is_interruption(end: SystemExit) -> bool:

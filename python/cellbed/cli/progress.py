@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cellbed.experiments.run import Listener
@@ -27,24 +27,24 @@ class Plain:
 
     def phase(self, text: str) -> None:
         """Print the phase."""
-        print(text, file=sys.stderr, flush=True)
+        _print(text)
 
     def note(self, text: str) -> None:
         """Print the note, indented."""
-        print(f"  {text}", file=sys.stderr, flush=True)
+        _print(f"  {text}")
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Print a line now and then."""
         self._elapsed_s = elapsed_s
         if elapsed_s >= self._next_s:
             self._next_s += 10.0
-            print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s: {_words(counts)}", file=sys.stderr, flush=True)
+            _print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s: {_words(counts)}")
 
     def links(self, readings: Sequence[Reading]) -> None:
         """Print one line a second about all links."""
         if self._elapsed_s >= self._next_links_s:
             self._next_links_s = int(self._elapsed_s) + 1.0
-            print(f"  {self._elapsed_s:.0f} s: {sentence(readings)}", file=sys.stderr, flush=True)
+            _print(f"  {self._elapsed_s:.0f} s: {sentence(readings)}")
 
 
 class Live(Plain):
@@ -65,12 +65,12 @@ class Live(Plain):
     def phase(self, text: str) -> None:
         """Print the phase on a line of its own."""
         self.close()
-        print(f"\x1b[1m{text}\x1b[0m", file=sys.stderr, flush=True)
+        _print(f"\x1b[1m{text}\x1b[0m")
 
     def note(self, text: str) -> None:
         """Print the note, dimmed."""
         self.close()
-        print(f"\x1b[2m  {text}\x1b[0m", file=sys.stderr, flush=True)
+        _print(f"\x1b[2m  {text}\x1b[0m")
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Redraw the bar, ten times a second at most."""
@@ -94,7 +94,7 @@ class Live(Plain):
         # Everything below the bar is cleared and drawn again; the cursor goes back to the bar.
         below = "".join(f"\n{row}" for row in self._links)
         back = f"\x1b[{len(self._links)}A" if self._links else ""
-        print(f"\r\x1b[J{self._bar}{below}{back}", end="", file=sys.stderr, flush=True)
+        _print(f"\r\x1b[J{self._bar}{below}{back}", end="")
         self._open = True
 
     def close(self) -> None:
@@ -102,11 +102,11 @@ class Live(Plain):
         if self._open:
             self._links = []
             self._draw()
-            print(file=sys.stderr, flush=True)
+            _print()
             self._open = False
 
 
-@contextmanager
+@contextlib.contextmanager
 def listener() -> Iterator[Listener]:
     """The listener that suits where standard error goes."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
@@ -117,6 +117,12 @@ def listener() -> Iterator[Listener]:
             live.close()
     else:
         yield Plain()
+
+
+def _print(text: str = "", end: str = "\n") -> None:
+    """Write to the terminal, unless it is closed: the run ends in order all the same."""
+    with contextlib.suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def _words(counts: dict[str, int]) -> str:

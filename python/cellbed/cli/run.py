@@ -63,8 +63,8 @@ def run(
         return
     with listener() as told:
         outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
-        finish(outcome, told)
-    if outcome.folder is not None:
+        reported = finish(outcome, told)
+    if outcome.folder is not None and reported:
         from cellbed.report.terminal import show
 
         if as_json:
@@ -73,6 +73,8 @@ def run(
             show(outcome.folder)
     if outcome.error is not None:
         print(f"error: {outcome.error}", file=sys.stderr)
+        if outcome.folder is not None and not reported:
+            print(f"what was measured is in {outcome.folder}; see it with: cellbed report RUN", file=sys.stderr)
     elif outcome.status == "interrupted":
         where = f"; what was measured is in {outcome.folder}" if outcome.folder else " before anything was measured"
         print(f"interrupted{where}", file=sys.stderr)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cellbed.errors import CellbedError
+from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.cautions import cautions
 from cellbed.experiments.description import Known, describe
 from cellbed.scenario import Scenario
@@ -25,7 +25,7 @@ from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import Place
 from cellbed.testbed.prove import ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
-from cellbed.testbed.signals import Interruption
+from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.user_folders import cache_folder
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S = 30.0
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
+FULL_BYTES = 1 << 16
+"""A disk with less than this free is full."""
 
 
 class Listener(Protocol):
@@ -81,7 +83,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     """
     for line in clean():
         listener.note(f"cleaning up after earlier runs: {line}")
-    with Interruption() as interruption:
+    with Interruption() as interruption, contextlib.ExitStack() as stack:
         path: Path | None = None
         state = Known()
         started = datetime.now(UTC)  # noqa: TID251 - the date of the run
@@ -92,29 +94,47 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
                 listener.note(caution)
             workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
+            record = Record.create("run", path)
+            stack.callback(record.remove)
             (path / "scenario.toml").write_text(text, encoding="utf-8")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
-            _drive(path, scenario, plan, options, listener, state, started, interruption)
+            _drive(path, record, scenario, plan, options, listener, state, started, interruption)
             state.status = "complete"
         except KeyboardInterrupt:
             state.status = "interrupted"
         except CellbedError as problem:
             state.status, error = "failed", problem
+        except OSError as problem:
+            state.status, error = "failed", OperatingSystemError(problem, path)
         interruption.shield()
         if path is None:
             return Outcome(None, state.status, error)
-        by_hand = manual_warning(path, state.t0_ns)
-        state.warnings += [by_hand] if by_hand else []
-        describe(path, scenario, plan, state, started, limits=options.limits)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
             # No request was sent and no proof failed: the folder would only be in the way.
             shutil.rmtree(path)
-            path = None
+            return Outcome(None, state.status, error)
+        by_hand = manual_warning(path, state.t0_ns)
+        state.warnings += [by_hand] if by_hand else []
+        if error is not None:
+            state.warnings.append(f"the run failed: {error}")
+            if shutil.disk_usage(path).free < FULL_BYTES:
+                # A program that fails for this reason cannot write it to its log.
+                state.warnings.append(f"the disk with {path} was full when the run ended")
+                listener.note(state.warnings[-1])
+        folder.release_reserve(path)
+        try:
+            describe(path, scenario, plan, state, started, limits=options.limits)
+        except OSError as problem:
+            # The record stays: `cellbed clean` closes the folder when that is possible again.
+            stack.pop_all()
+            error = error or OperatingSystemError(problem, path)
+            return Outcome(path, "failed", error)
         return Outcome(path, state.status, error)
 
 
 def _drive(
     path: Path,
+    record: Record,
     scenario: Scenario,
     plan: Plan,
     options: Options,
@@ -125,8 +145,6 @@ def _drive(
 ) -> None:
     raw = path / "raw"
     with contextlib.ExitStack() as stack:
-        record = Record.create("run", path)
-        stack.callback(record.remove)
         groups: dict[str, cgroups.Group] = {}
         if options.limits:
             everything = cgroups.open_groups(record.identifier, record.note_cgroup)
@@ -140,6 +158,7 @@ def _drive(
         config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control, control_path(record))
         emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
         stack.callback(_stop_emulator, emulator, plan, state)
+        stack.enter_context(emulator.required())
         folder.write_json(
             path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
         )
@@ -306,22 +325,35 @@ def _since_command(moment_ns: int) -> float:
     return now_s - start_s + (moment_ns - time.monotonic_ns()) / 1e9
 
 
-def finish(outcome: Outcome, listener: Listener) -> None:
-    """Compute the tables and write the report of a run that measured something."""
-    if outcome.folder is None or not (outcome.folder / "run.json").exists():
-        return
-    from cellbed import measure
-    from cellbed.report import html
+def finish(outcome: Outcome, listener: Listener) -> bool:
+    """Compute the tables and write the report of a run that measured something; whether there is a report.
 
-    listener.phase("writing the report")
-    measure.collect(outcome.folder)
-    html.write(outcome.folder)
+    What prevents it is the outcome's error, unless the run itself failed.
+    """
+    if outcome.folder is None or not (outcome.folder / "run.json").exists():
+        return False
+    try:
+        # The run is over: when its terminal closes now, the report is written all the same.
+        with hang_ups_ignored():
+            from cellbed import measure
+            from cellbed.report import html
+
+            listener.phase("writing the report")
+            measure.collect(outcome.folder)
+            html.write(outcome.folder)
+    except CellbedError as problem:
+        outcome.error = outcome.error or problem
+    except OSError as problem:
+        outcome.error = outcome.error or OperatingSystemError(problem, outcome.folder)
+    else:
+        return True
+    return False
 
 
 def exit_code(outcome: Outcome) -> int:
     """Exit status of the command: 0 complete, 130 interrupted, else that of the error."""
-    if outcome.status == "complete":
-        return 0
     if outcome.status == "interrupted":
         return 130
-    return outcome.error.exit_code if outcome.error else 1
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return 0 if outcome.status == "complete" else 1

@@ -164,10 +164,18 @@ def collect(run: Path) -> Summary:
     links = read_links(run, description)
     nodes = read_nodes(run, description)
     for name, table in (("requests", requests), ("links", links), ("nodes", nodes)):
-        replace(run / f"{name}.parquet", table.write_parquet)
+        _write(run / f"{name}.parquet", table)
     summary = summarise(description, requests, links, nodes)
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
+
+
+def _write(path: Path, table: pl.DataFrame) -> None:
+    try:
+        replace(path, table.write_parquet)
+    except pl.exceptions.PolarsError as error:  # also for a full disk, whose reason Polars leaves out
+        reason = str(error).splitlines()[0]
+        raise MeasureError(f"{path}: cannot be written: {reason}; is there room on the disk?") from None
 
 
 def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame) -> Summary:

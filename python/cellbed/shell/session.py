@@ -103,12 +103,13 @@ def run_shell(
         try:
             raise_on_signals()
             around = _set_up(link, way, packet_log, stack)
-            if publish:
-                _publish(around, publish, way, stack)
-            with _metering(around, meter):
-                status = _run(
-                    around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
-                )
+            with around.emulator.required():
+                if publish:
+                    _publish(around, publish, way, stack)
+                with _metering(around, meter):
+                    status = _run(
+                        around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
+                    )
             hold_signals()
             _stop_emulator(around.emulator)
         except Interrupted as interrupted:
@@ -119,12 +120,7 @@ def run_shell(
 
 
 def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack: contextlib.ExitStack) -> _Surroundings:
-    try:
-        record = Record.create("shell")
-    except OSError as error:
-        raise CellbedError(
-            f"{error.filename}: cannot keep the registry of live shells there: {error.strerror}; set XDG_STATE_HOME"
-        ) from error
+    record = Record.create("shell")
     stack.callback(_forget, record)
     control = control_path(record)
     ipv6 = way.kind != "none" and has_ipv6_way_out()

@@ -164,6 +164,7 @@ def _close_folder(record: Record) -> list[str]:
     by_hand = manual_warning(path, content.get("t0_ns"))
     if by_hand is not None:
         warnings.append(by_hand)
+    folder.release_reserve(path)
     folder.write_json(description, content)
     return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]
 

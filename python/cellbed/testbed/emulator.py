@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from cellbed.errors import CellbedError
@@ -90,6 +90,23 @@ class Emulator:
     def is_alive(self) -> bool:
         """Whether the process still runs."""
         return self._process.poll() is None
+
+    @contextlib.contextmanager
+    def required(self) -> Iterator[None]:
+        """Context in which the emulator must run.
+
+        Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
+        """
+        try:
+            yield
+        except EmulatorError:
+            raise
+        except Exception as error:
+            # Its namespaces go a moment before its process is seen to have ended.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)
+                raise self._failure() from error
+            raise
 
     def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
         """Begin all traces and random sequences anew at monotonic time `at_ns`, `offset_ns` further into the traces."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import Any
 from cellbed.errors import CellbedError
 from cellbed.testbed.plan import Plan
 
+RESERVE = Path("raw", "reserve")
+"""A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a
+disk that became full during the run has room for that."""
+RESERVE_BYTES = 1 << 18
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "pydantic")
 
 
@@ -26,13 +31,20 @@ def create(parent: Path, name: str, now: datetime) -> Path:
         try:
             path.mkdir(parents=True)
             (path / "raw").mkdir()
+            (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
             return path
         except FileExistsError:
             if parent.exists() and not parent.is_dir():
                 raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
             number += 1
         except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
             raise CellbedError(f"cannot write to {parent}: {error.strerror}; choose another place with --out") from None
+
+
+def release_reserve(path: Path) -> None:
+    """Make room for the last ``run.json`` of a run; see :data:`RESERVE`."""
+    (path / RESERVE).unlink(missing_ok=True)
 
 
 def is_unstarted(path: Path) -> bool:
@@ -47,8 +59,12 @@ def is_unstarted(path: Path) -> bool:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON whole or not at all: to a temporary file, then renamed."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.rename(path)
+    try:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.rename(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
@@ -96,7 +112,6 @@ def _version(name: str) -> str | None:
 
 
 def _mosquitto_version() -> str | None:
-    import shutil
     import subprocess
 
     path = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,7 +41,18 @@ class Interruption:
         if self.signal is None:
             self.signal = number
         if self._shielded:
-            print("cleaning up, a moment please", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                print("cleaning up, a moment please", file=sys.stderr)
             return
         self._shielded = True
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def hang_ups_ignored() -> Iterator[None]:
+    """Context in which a terminal that closes (SIGHUP) does not end the process."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

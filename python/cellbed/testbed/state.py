@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from cellbed.errors import CellbedError
+
 RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""
 _LARGEST = 1 << 16
@@ -57,7 +59,7 @@ class Record:
 
     @classmethod
     def create(cls, kind: str, folder: Path | None = None) -> Record:
-        """Register the calling process as the supervisor of a new run or shell."""
+        """Register the calling process as the supervisor of a new run or shell. Errors: those of :meth:`save`."""
         record = cls(
             identifier=f"{kind}-{os.getpid()}-{secrets.token_hex(3)}",
             kind=kind,
@@ -92,15 +94,25 @@ class Record:
         self.save()
 
     def save(self) -> None:
-        """Write the record whole: to a temporary file, then renamed."""
+        """Write the record whole: to a temporary file, then renamed.
+
+        Errors: :class:`CellbedError` where the registry cannot be written.
+        """
         path = self._path()
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")
-        temporary.unlink(missing_ok=True)
-        # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(self), indent=1))
-        temporary.rename(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
+            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "w", encoding="utf-8") as record:
+                record.write(json.dumps(asdict(self), indent=1))
+            temporary.rename(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            text = f"{error.filename or path.parent}: the registry of live runs cannot be written: {error.strerror}"
+            raise CellbedError(f"{text}; set XDG_STATE_HOME to another place") from error
 
     def remove(self) -> None:
         """Forget the record: everything is undone. A control socket that its emulator left goes with it."""
