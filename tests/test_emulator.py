@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -127,6 +128,22 @@ def test_a_trace_delivers_exactly_its_bytes(tmp_path: Path) -> None:
     for until in range(first, last):
         delivered = 1500 * int(((position >= first * 1_000_000) & (position < until * 1_000_000)).sum())
         assert delivered == trace.capacity(first * 1_000_000, until * 1_000_000)
+
+
+def test_packets_arrive_from_the_first_on_when_emulators_start_together() -> None:
+    """The kernel acknowledges an IPv6 address before it takes packets to it: later the busier the machine is."""
+    flow = {"bytes": 100, "bit_rate": 8_000_000, "duration_ns": 10_000_000, "family": 6}
+    flows = [flow | {"from": one, "to": other} for one, other in (("endpoint", "edge"), ("edge", "endpoint"))]
+    with contextlib.ExitStack() as stack:
+        emulators = [stack.enter_context(EmulatorProcess(line_of_two([], []))) for _ in range(16)]
+        for emulator in emulators:
+            assert emulator.process.stdin is not None
+            # Before they are ready: nothing is between that and the first packet.
+            emulator.process.stdin.write(json.dumps({"do": "probe", "flows": flows}).encode() + b"\n")
+            emulator.process.stdin.flush()
+        for emulator in emulators:
+            emulator.ready()
+            assert [None in each["received_ns"] for each in emulator.event()["flows"]] == [False, False]
 
 
 def test_log_and_series_tell_the_same(tmp_path: Path) -> None:

@@ -107,6 +107,10 @@ fn serve() -> Result<()> {
         .iter()
         .map(|vertex| Node::bring_up(vertex, config.offload))
         .collect::<Result<_>>()?;
+    // After all are up: meanwhile the kernel has had time for most of it.
+    for node in nodes.iter().flatten() {
+        node.wait_until_reachable()?;
+    }
     let tuns = nodes
         .iter()
         .map(|node| node.as_ref().map(|node| Arc::clone(&node.tun)))

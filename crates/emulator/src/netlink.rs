@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::thread;
 
+use cellbed_link::Duration;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
@@ -21,8 +23,12 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::netdevice::name_to_index;
 
+use crate::clock::now;
 use crate::config::Prefix;
 use crate::error::{Error, Result, Trying};
+
+/// How long the kernel may take to make an address usable.
+const LONGEST_WAIT: Duration = Duration::from_millis(20_000);
 
 /// A netlink socket in the network namespace of the thread that opened it.
 pub struct Netlink {
@@ -119,6 +125,33 @@ impl Netlink {
             || format!("add the address {prefix} to interface {index}"),
             |error| ipv6_remedy(prefix, error),
         )
+    }
+
+    /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
+    ///
+    /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists: a work queue adds
+    /// that, milliseconds later on a busy machine, and until then what arrives is dropped (`Ip6InAddrErrors`).
+    pub fn wait_until_local(&mut self, address: IpAddr) -> Result<()> {
+        let what = || format!("wait until the kernel takes packets to {address}");
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
+        let deadline = now() + LONGEST_WAIT;
+        while now() < deadline {
+            let request = RouteNetlinkMessage::GetRoute(message.clone());
+            if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(found)) =
+                self.exchange(request, NLM_F_REQUEST, what)?
+                && found.header.kind == RouteType::Local
+            {
+                return Ok(());
+            }
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Err(Error::Netlink {
+            what: what(),
+            problem: "its route did not appear within 20 s".into(),
+        })
     }
 
     /// Sends what goes to `prefix` out through an interface.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{Placement, Vertex};
@@ -31,6 +32,7 @@ pub struct Node {
     /// A way to ask the namespace.
     netlink: Mutex<Netlink>,
     index: u32,
+    addresses: Vec<IpAddr>,
 }
 
 /// The kernel's account of a device.
@@ -58,7 +60,15 @@ impl Node {
             tun: Arc::new(tun),
             netlink: Mutex::new(netlink),
             index,
+            addresses: vertex.addresses.iter().map(|it| it.address).collect(),
         }))
+    }
+
+    /// Waits until packets to all its addresses reach its programs.
+    pub fn wait_until_reachable(&self) -> Result<()> {
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.iter();
+        addresses.try_for_each(|address| netlink.wait_until_local(*address))
     }
 
     /// Reads the device's counters.
