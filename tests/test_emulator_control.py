@@ -51,8 +51,10 @@ def control(tmp_path: Path) -> Path:
     return tmp_path / "control.sock"
 
 
-def test_two_clients_are_answered_and_what_is_wrong_is_refused(control: Path) -> None:
-    with EmulatorProcess(line_of_two(UPLINK, [], control=str(control))) as emulator:
+def test_two_clients_are_answered_and_what_is_wrong_is_refused(control: Path, tmp_path: Path) -> None:
+    log = tmp_path / "changes.jsonl"
+    before_ns = time.monotonic_ns()
+    with EmulatorProcess(line_of_two(UPLINK, [], control=str(control), change_log=str(log))) as emulator:
         emulator.ready()
         assert stat.S_IMODE(control.stat().st_mode) == 0o600
         one, other = Client(control), Client(control)
@@ -85,8 +87,30 @@ def test_two_clients_are_answered_and_what_is_wrong_is_refused(control: Path) ->
         status = other.ask(do="status")
         assert status["directions"][0]["dropped"]["loss"] == 10
         assert emulator.command(do="describe") == described
+        emulator.command(do="change", direction="mobile.uplink", stage=0, to=LOSS)
         emulator.stop()
     assert not control.exists()
+    # Every change that is in force is recorded, whoever asked for it; what was refused is not.
+    lost = LOSS | {"probability": 1}
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(each["direction"], each["from"], each["to"]) for each in lines] == [
+        ("mobile.uplink", LOSS, lost),
+        ("mobile.uplink", lost, LOSS),
+    ]
+    assert before_ns < lines[0]["time_ns"] < lines[1]["time_ns"] < time.monotonic_ns()
+
+
+def test_a_change_that_cannot_be_recorded_is_reported(control: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with EmulatorProcess(line_of_two(UPLINK, [], control=str(control), change_log="/dev/full")) as emulator:
+        emulator.ready()
+        answer = Client(control).change(0, LOSS | {"probability": 1})
+        assert answer["event"] == "changed"
+        assert "/dev/full: No space left on device" in answer["unrecorded"]
+        account = emulator.stop()
+    assert account["records_lost"] == 1
+    assert "/dev/full" in account["records_problem"]
 
 
 def test_clients_come_and_go_while_another_stays(control: Path) -> None:

@@ -212,6 +212,12 @@ pub struct Config {
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
     pub packet_log: Option<PathBuf>,
+    /// File for the emulator's own lateness, by the second.
+    #[serde(default)]
+    pub lateness: Option<PathBuf>,
+    /// File for the changes by command, a line of JSON for each.
+    #[serde(default)]
+    pub change_log: Option<PathBuf>,
     /// Where the emulator listens for commands beside its standard input: the path of a socket that only its user may use.
     #[serde(default)]
     pub control: Option<PathBuf>,

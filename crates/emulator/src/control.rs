@@ -18,10 +18,10 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
 use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
-use crate::orders::{Account, Order, Status};
+use crate::orders::{Account, Changed, Order, Status};
 use crate::probe::{Flow, probe};
 use crate::socket::{ControlSocket, SocketFile, misunderstood};
-use crate::writer::Records;
+use crate::writer::{Lost, Pieces, Records};
 use crate::{process, stages};
 
 /// A command.
@@ -102,6 +102,8 @@ fn serve() -> Result<()> {
     }
 
     let records = Records::create(&config)?;
+    let change_log = config.change_log.as_deref().map(Pieces::create);
+    let change_log = change_log.transpose()?;
     let nodes: Vec<Option<Node>> = config
         .vertices
         .iter()
@@ -145,6 +147,8 @@ fn serve() -> Result<()> {
     let mut supervisor = Supervisor {
         config,
         description,
+        change_log,
+        unrecorded: Lost::default(),
         nodes,
         orders,
         mailbox,
@@ -200,6 +204,9 @@ fn emit(event: &Value) -> Result<()> {
 struct Supervisor {
     config: Config,
     description: Description,
+    change_log: Option<Pieces>,
+    /// Changes that are missing in the log.
+    unrecorded: Lost,
     nodes: Vec<Option<Node>>,
     orders: Sender<Order>,
     mailbox: Arc<OwnedFd>,
@@ -237,7 +244,8 @@ impl Supervisor {
                     )?;
                 }
                 Command::Stop => {
-                    let account = self.order(inbox, Order::Stop)??;
+                    let mut account = self.order(inbox, Order::Stop)??;
+                    account.lost.add(std::mem::take(&mut self.unrecorded));
                     return emit(&self.stopped(&account));
                 }
                 Command::Status => emit(&self.status(inbox)?)?,
@@ -290,11 +298,37 @@ impl Supervisor {
             to: Box::new(config),
             done,
         };
-        if let Err(problem) = self.order(inbox, order)? {
-            return Ok(refused(format!("the direction {name:?}: {problem}")));
+        match self.order(inbox, order)? {
+            Err(problem) => Ok(refused(format!("the direction {name:?}: {problem}"))),
+            Ok(changed) => Ok(self.note(direction, stage, changed, to)),
         }
+    }
+
+    /// Notes a change in the log, if there is one; the answer to whoever asked for it.
+    fn note(&mut self, direction: usize, stage: usize, changed: Changed, to: Value) -> Value {
+        let line = json!({
+            "time_ns": changed.at.as_nanos(),
+            "direction": self.config.directions[direction].name,
+            "from": self.description.stage(direction, stage, changed.before),
+            "to": to,
+        });
         self.description.changed(direction, stage, to);
-        Ok(json!({"event": "changed"}))
+        let Some(log) = &mut self.change_log else {
+            return json!({"event": "changed"});
+        };
+        let path = || self.config.change_log.as_deref().unwrap_or("".as_ref());
+        let appended = log.append(format!("{line}\n").as_bytes());
+        match appended.trying(|| format!("write to {}", path().display())) {
+            Ok(()) => json!({"event": "changed"}),
+            Err(problem) => {
+                let answer = json!({"event": "changed", "unrecorded": problem.to_string()});
+                self.unrecorded.add(Lost {
+                    records: 1,
+                    problem: Some(problem),
+                });
+                answer
+            }
+        }
     }
 
     /// The number of the direction called `name`, and what `to` means there.

@@ -31,6 +31,16 @@ struct Change {
     to: Value,
 }
 
+impl Told {
+    fn stage(&self, stage: usize, from: InForce) -> &Value {
+        match from {
+            InForce::Start => &self.stages[stage],
+            InForce::Scheduled(change) => &self.changes[change].to,
+            InForce::Called => &self.asked[stage],
+        }
+    }
+}
+
 impl Description {
     /// Reads a configuration line that was found good.
     pub fn read(line: &str) -> Result<Self> {
@@ -47,15 +57,16 @@ impl Description {
         self.directions[direction].asked[stage] = to;
     }
 
+    /// A stage of a direction whose parameters come from there.
+    pub fn stage(&self, direction: usize, stage: usize, from: InForce) -> &Value {
+        self.directions[direction].stage(stage, from)
+    }
+
     /// Tells every stage as it is in force.
     pub fn tell(&self, in_force: &[Vec<InForce>]) -> Value {
         let directions = self.directions.iter().zip(in_force).map(|(told, stages)| {
-            let stages = stages.iter().enumerate().map(|(stage, from)| match from {
-                InForce::Start => &told.stages[stage],
-                InForce::Scheduled(change) => &told.changes[*change].to,
-                InForce::Called => &told.asked[stage],
-            });
-            let stages: Vec<&Value> = stages.collect();
+            let stages = stages.iter().enumerate();
+            let stages: Vec<&Value> = stages.map(|(stage, from)| told.stage(stage, *from)).collect();
             json!({"name": told.name, "from": told.from, "to": told.to, "stages": stages})
         });
         json!({"event": "description", "directions": directions.collect::<Vec<_>>()})

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::flow::tag;
 use crate::journal;
-use crate::lateness::Lateness;
+use crate::lateness::{Lateness, Seconds};
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::orders::Order;
 use crate::outbox::Outbox;
@@ -69,6 +69,7 @@ pub struct Engine {
     mailbox: Arc<OwnedFd>,
     wake: Wake,
     lateness: Lateness,
+    seconds: Seconds,
     scheduling: Scheduling,
     read: u64,
     unroutable: u64,
@@ -129,6 +130,7 @@ impl Engine {
             pool: Pool::new((total_memory() / 4) as usize),
             records,
             lateness: Lateness::default(),
+            seconds: Seconds::new(zero),
             scheduling: Scheduling::Ordinary,
             read: 0,
             unroutable: 0,
@@ -158,7 +160,8 @@ impl Engine {
                 .agenda
                 .first()
                 .map(|(time, _)| self.pace.deadline(time));
-            let deadline = departure.map_or(flush, |time| time.min(flush));
+            let turn = flush.min(self.seconds.end());
+            let deadline = departure.map_or(turn, |time| time.min(turn));
             if std::mem::take(&mut self.crowded) {
                 // Devices stay readable while nobody reads them; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
@@ -179,6 +182,7 @@ impl Engine {
                 }
             }
             let now = now();
+            self.seconds.looked(now, deadline);
             self.advance(now);
             if !called.is_empty() {
                 self.pace.looked(now, packets);
@@ -187,7 +191,7 @@ impl Engine {
                 self.pace.departed(now);
                 self.write_all();
             }
-            if now >= flush {
+            if now >= turn {
                 self.flush(now);
                 flush = now + FLUSH;
             }
@@ -350,7 +354,9 @@ impl Engine {
                 let observed = now();
                 for (lane, outcome) in leaving.by_ref().take(usize::from(segments)) {
                     journal::passage(&mut self.records, pool, lane, &outcome, observed);
-                    self.lateness.record(observed.since(outcome.departed));
+                    let late = observed.since(outcome.departed);
+                    self.lateness.record(late);
+                    self.seconds.record(late);
                 }
             };
             // Nobody is there any more to take what goes to a device that was deleted.
@@ -366,6 +372,9 @@ impl Engine {
             journal::bins(&mut self.records, index, &mut lane.direction, now);
             // Looking made the direction's clock catch up, which may have brought a drop to light.
             self.agenda.set(index, lane.direction.next_event());
+        }
+        if let Some(second) = self.seconds.next(now) {
+            journal::second(&mut self.records, second);
         }
         journal::told_until(&mut self.records, now);
         self.records.flush();

@@ -3,9 +3,10 @@
 use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, Time};
 
 use crate::clock;
+use crate::lateness::Second;
 use crate::mahimahi_log::Event;
 use crate::pool::{Pool, Segment};
-use crate::records::{PacketRecord, SeriesRecord};
+use crate::records::{PacketRecord, SeriesRecord, second_record};
 use crate::writer::Records;
 
 /// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
@@ -64,6 +65,13 @@ pub fn bins(records: &mut Records, index: usize, direction: &mut Direction<Segme
             dropped_loss: bin.lost.0 as u32,
         };
         file.push(record.to_bytes());
+    }
+}
+
+/// Notes how punctual the event loop was within a second, if there is a file for it.
+pub fn second(records: &mut Records, second: Second) {
+    if let Some(file) = &mut records.lateness {
+        file.push(second_record(&second));
     }
 }
 

@@ -1,6 +1,12 @@
-//! How late packets leave, as a histogram of fixed size.
+//! How punctual the event loop is: how late packets leave, over the whole run and by the second.
 
-use cellbed_link::Duration;
+use cellbed_link::{Duration, Time};
+
+/// A packet that leaves later than this after its modelled departure is late: 1 % of a request of 100 ms.
+const LATE: Duration = Duration::from_millis(1);
+
+/// How long a [`Second`] lasts.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Bins per doubling: values are told to within 1/32.
 const STEPS: u64 = 32;
@@ -58,10 +64,154 @@ impl Lateness {
     }
 }
 
+/// How punctual the event loop was within a second, counted from the start of the schedules.
+///
+/// Longer than a second where the loop did not run at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Its begin.
+    pub start: Time,
+    /// Its end.
+    pub end: Time,
+    /// Packets written.
+    pub packets: u64,
+    /// Those that left more than 1 ms after their modelled departure.
+    pub late: u64,
+    /// The highest lateness of a packet.
+    pub most: Duration,
+    /// The longest time for which the loop did not run although it had asked for it.
+    pub standstill: Duration,
+    /// When that ended.
+    pub stood_until: Time,
+}
+
+/// The second that goes on.
+pub struct Seconds {
+    zero: Time,
+    current: Second,
+    looked: Time,
+}
+
+impl Seconds {
+    /// Seconds counted from `now`.
+    pub fn new(now: Time) -> Self {
+        let mut seconds = Self {
+            zero: now,
+            current: Second::default(),
+            looked: now,
+        };
+        seconds.begin(now);
+        seconds
+    }
+
+    /// When the current second ends.
+    pub fn end(&self) -> Time {
+        self.current.end
+    }
+
+    /// Counts one packet.
+    pub fn record(&mut self, late: Duration) {
+        self.current.packets += 1;
+        self.current.late += u64::from(late > LATE);
+        self.current.most = self.current.most.max(late);
+    }
+
+    /// The loop runs at `now` and had asked to run at `deadline` at the latest. Sleeping until then is no standstill; being
+    /// stopped, or waiting for a processor, is.
+    pub fn looked(&mut self, now: Time, deadline: Time) {
+        let standstill = now.since(self.looked.max(deadline));
+        if standstill > self.current.standstill {
+            self.current.standstill = standstill;
+            self.current.stood_until = now;
+        }
+        self.looked = now;
+    }
+
+    /// Begins the next second if the current one has ended; the latter then.
+    pub fn next(&mut self, now: Time) -> Option<Second> {
+        (now >= self.current.end).then(|| self.finish(now))
+    }
+
+    /// Counts from `zero` from now on; what was measured of the current second.
+    pub fn restart(&mut self, now: Time, zero: Time) -> Second {
+        self.zero = zero;
+        self.finish(now)
+    }
+
+    /// Ends the current second at `now`.
+    pub fn finish(&mut self, now: Time) -> Second {
+        let finished = Second {
+            end: now,
+            ..self.current
+        };
+        self.begin(now);
+        finished
+    }
+
+    /// The second around `now`. Before the first one there is a shorter one.
+    fn begin(&mut self, now: Time) {
+        let span = SECOND.as_nanos();
+        let into = now.since(self.zero).as_nanos() % span;
+        let until = self.zero.since(now).as_nanos() % span;
+        let (start, rest) = if now >= self.zero {
+            (now - Duration::from_nanos(into), span - into)
+        } else {
+            (now, if until == 0 { span } else { until })
+        };
+        self.current = Second {
+            start,
+            end: now + Duration::from_nanos(rest),
+            ..Second::default()
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    #[test]
+    fn a_loop_that_was_stopped_stood_still_and_one_that_slept_did_not() {
+        let mut seconds = Seconds::new(ms(0));
+        seconds.looked(ms(100), ms(100));
+        seconds.looked(ms(200), ms(200));
+        assert_eq!(seconds.next(ms(200)), None);
+        seconds.record(Duration::from_millis(1));
+        seconds.record(Duration::from_millis(3));
+        seconds.looked(ms(14_250), ms(300));
+        let stopped = seconds.next(ms(14_250)).unwrap();
+        let expected = Second {
+            start: ms(0),
+            end: ms(14_250),
+            packets: 2,
+            late: 1,
+            most: Duration::from_millis(3),
+            standstill: Duration::from_millis(13_950),
+            stood_until: ms(14_250),
+        };
+        assert_eq!(stopped, expected);
+        // Busy all the time: its deadline has long passed, but it runs.
+        seconds.looked(ms(14_252), ms(300));
+        let next = seconds.finish(ms(14_300));
+        assert_eq!((next.start, next.end), (ms(14_000), ms(14_300)));
+        assert_eq!(next.standstill, Duration::from_millis(2));
+    }
+
+    #[test]
+    fn seconds_begin_at_the_start_of_the_schedules() {
+        let mut seconds = Seconds::new(ms(0));
+        assert_eq!(seconds.restart(ms(400), ms(420)).end, ms(400));
+        assert_eq!(seconds.end(), ms(420));
+        assert_eq!(seconds.next(ms(421)).unwrap().start, ms(400));
+        assert_eq!(seconds.end(), ms(1420));
+        assert_eq!(seconds.next(ms(1420)).unwrap().start, ms(420));
+        assert_eq!(seconds.end(), ms(2420));
+    }
 
     proptest! {
         #[test]

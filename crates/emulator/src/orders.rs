@@ -36,10 +36,19 @@ pub enum Order {
         /// What it is from now on.
         to: Box<StageConfig>,
         /// Answered when it is in force.
-        done: Sender<Result<(), ChangeError>>,
+        done: Sender<Result<Changed, ChangeError>>,
     },
     /// Write everything and end.
     Stop(Sender<Result<Account>>),
+}
+
+/// A stage that was changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// When.
+    pub at: Time,
+    /// Where its parameters came from until then.
+    pub before: InForce,
 }
 
 /// How a direction is doing.

@@ -2,7 +2,9 @@
 
 use cellbed_link::Time;
 
-/// Bytes of a record in either file.
+use crate::lateness::Second;
+
+/// Bytes of a record in any of the files.
 pub const RECORD_BYTES: usize = 64;
 
 /// Beginning of the packet log.
@@ -10,6 +12,9 @@ pub const PACKETS_MAGIC: &[u8; 16] = b"cellbed packets1";
 
 /// Beginning of the series file.
 pub const SERIES_MAGIC: &[u8; 16] = b"cellbed series 1";
+
+/// Beginning of the file of the emulator's lateness.
+pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 
 /// One packet in one direction, written when it leaves the direction or is dropped in it.
 #[derive(Debug)]
@@ -144,4 +149,18 @@ impl SeriesRecord {
             .field(self.dropped_loss.to_le_bytes())
             .done()
     }
+}
+
+/// The record of a second as it stands in the file; its last 8 bytes are zero.
+pub fn second_record(second: &Second) -> [u8; RECORD_BYTES] {
+    Layout::new()
+        .time(second.start)
+        .time(second.end)
+        .field(second.packets.to_le_bytes())
+        .field(second.late.to_le_bytes())
+        .field(second.most.as_nanos().to_le_bytes())
+        .field(second.standstill.as_nanos().to_le_bytes())
+        .time(second.stood_until)
+        .field([0; 8])
+        .done()
 }

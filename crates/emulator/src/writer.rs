@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::config::Config;
 use crate::error::{Error, Result, Trying};
-use crate::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC};
+use crate::records::{LATENESS_MAGIC, PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC};
 
 /// Records per block; a block is what the two sides exchange (256 KiB).
 const BLOCK_RECORDS: usize = 4096;
@@ -44,7 +44,8 @@ pub struct Lost {
 }
 
 impl Lost {
-    fn add(&mut self, other: Self) {
+    /// Adds what is missing elsewhere.
+    pub fn add(&mut self, other: Self) {
         self.records += other.records;
         self.problem = self.problem.take().or(other.problem);
     }
@@ -179,6 +180,8 @@ pub struct Records {
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
     pub series: Option<RecordFile>,
+    /// How punctual the event loop was, by the second.
+    pub lateness: Option<RecordFile>,
     /// Logs in the format of Mahimahi's mm-link, by direction.
     pub mahimahi: Vec<Option<RecordFile>>,
 }
@@ -194,6 +197,7 @@ impl Records {
         Ok(Self {
             packets: create(&config.packet_log, PACKETS_MAGIC)?,
             series: create(&config.series, SERIES_MAGIC)?,
+            lateness: create(&config.lateness, LATENESS_MAGIC)?,
             mahimahi: config
                 .directions
                 .iter()
@@ -207,8 +211,8 @@ impl Records {
 
     /// Hands what was appended so far to the writer threads.
     pub fn flush(&mut self) {
-        let files = [&mut self.series, &mut self.packets].into_iter();
-        for file in files.chain(&mut self.mahimahi).flatten() {
+        let files = [&mut self.series, &mut self.packets, &mut self.lateness];
+        for file in files.into_iter().chain(&mut self.mahimahi).flatten() {
             file.flush();
         }
     }
@@ -216,8 +220,12 @@ impl Records {
     /// Closes the files; what is missing in them.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
-        let files = [self.series.take(), self.packets.take()].into_iter();
-        for file in files.chain(self.mahimahi.drain(..)).flatten() {
+        let files = [
+            self.series.take(),
+            self.packets.take(),
+            self.lateness.take(),
+        ];
+        for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
             lost.add(file.finish()?);
         }
         Ok(lost)

@@ -6,7 +6,7 @@ use super::{Engine, Lane};
 use crate::clock::now;
 use crate::error::Result;
 use crate::journal;
-use crate::orders::{Account, Condition, Order, Status};
+use crate::orders::{Account, Changed, Condition, Order, Status};
 
 impl Engine {
     /// Does what it is asked; `true` if that was to stop.
@@ -45,6 +45,8 @@ impl Engine {
         let now = now();
         self.advance(now);
         journal::start(&mut self.records, zero, offset);
+        let second = self.seconds.restart(now, zero);
+        journal::second(&mut self.records, second);
         for lane in 0..self.lanes.len() {
             self.lanes[lane].direction.restart(zero, offset);
             self.agenda
@@ -88,18 +90,29 @@ impl Engine {
     }
 
     /// Changes a stage. What has left it by now has left it as it was.
-    fn change(&mut self, lane: usize, stage: usize, to: StageConfig) -> Result<(), ChangeError> {
-        let now = self.catch_up();
+    fn change(
+        &mut self,
+        lane: usize,
+        stage: usize,
+        to: StageConfig,
+    ) -> Result<Changed, ChangeError> {
+        let at = self.catch_up();
         let direction = &mut self.lanes[lane].direction;
-        let changed = direction.change(now, stage, to);
+        let before = direction.in_force().get(stage).copied();
+        let changed = direction.change(at, stage, to);
         self.agenda.set(lane, direction.next_event());
-        changed
+        changed.map(|()| Changed {
+            at,
+            before: before.unwrap_or(InForce::Start),
+        })
     }
 
     fn finish(&mut self) -> Result<Account> {
         let now = now();
         self.advance(now);
         self.write_all();
+        let second = self.seconds.finish(now);
+        journal::second(&mut self.records, second);
         self.flush(now);
         let lost = self.records.finish()?;
         Ok(Account {
