@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import in_process
+from cellbed.measure.comparison import compare
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
-from cellbed.testbed.by_hand import manual_changes, manual_warning
+from cellbed.testbed.by_hand import ManualChange, manual_changes, manual_warning
 from cellbed.testbed.control import Control, ControlError, control_path
 from cellbed.testbed.live import LiveError, change, find, find_link
 from cellbed.testbed.state import Record
@@ -98,6 +99,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     with started(folder, "run", folder / "x.toml", "--out", folder / "runs", "--no-limits") as process:
         wait_for(process, "running for")
         said = cellbed(folder, "link", "set", "mobile-0.downlink", "delay=40 ms", "--json")
+        (record,) = (folder / "state" / "cellbed" / "live").glob("*.json")
+        with Control(Path(json.loads(record.read_text())["control"])) as control:
+            # Not by our command: the emulator itself records it.
+            control.change("mobile-0.uplink", 0, {"kind": "loss", "probability": 1e-9, "seed": 1})
         output, _ = process.communicate()
         assert process.returncode == 0, output
     (run,) = (folder / "runs").iterdir()
@@ -138,21 +143,25 @@ def test_links_change_by_hand(finished: Finished) -> None:
     assert finished.said.returncode == 0, finished.said.stderr
     (done,) = json.loads(finished.said.stdout)
     assert done == {"direction": "mobile-0.downlink", "from": "5 ms one way", "to": "40 ms one way"}
-    (entry,) = manual_changes(finished.folder)
-    assert (entry["direction"], entry["from"], entry["to"]) == tuple(done.values())
+    entry, raw = manual_changes(finished.folder)
+    assert (entry.direction, entry.before, entry.after) == tuple(done.values())
+    assert raw == ManualChange(raw.time_ns, "mobile-0.uplink", "loss", "loss 0", "loss 1e-09")
     downlink = finished.packets["mobile-0.downlink"]
     downlink = downlink[downlink["drop"] == 0]
     delay_ns = downlink["departed"] - downlink["released"]
     assert set(delay_ns.tolist()) <= {5 * MS, 40 * MS}
-    assert set(delay_ns[downlink["arrived"] >= entry["time_ns"]].tolist()) == {40 * MS}
+    assert set(delay_ns[downlink["arrived"] >= entry.time_ns].tolist()) == {40 * MS}
 
 
 @pytest.mark.needs_tun
 def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
-    (warning,) = [text for text in finished.description["warnings"] if "by hand" in text]
+    summary = json.loads((finished.folder / "summary.json").read_text())
+    (warning,) = [text for text in summary["warnings"] if "by hand" in text]
     assert "mobile-0.downlink from 5 ms one way to 40 ms one way" in warning
-    assert warning in json.loads((finished.folder / "summary.json").read_text())["warnings"]
+    assert "mobile-0.uplink from loss 0 to loss 1e-09" in warning
     assert "changed by hand" in (finished.folder / "report.html").read_text()
+    (note,) = [text for text in compare([finished.folder, finished.folder]).notes if "by hand" in text][:1]
+    assert note.startswith(f"{finished.folder.name} is not the run of its scenario")
 
 
 @pytest.mark.needs_tun
@@ -300,8 +309,9 @@ def test_a_setting_that_cannot_be_read_is_told(words: list[str], message: str, t
 def test_many_changes_by_hand_make_one_warning(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     assert manual_warning(tmp_path, 0) is None
-    lines = [{"time_ns": n * 10**9, "direction": "up", "from": "a", "to": "b"} for n in range(5)]
+    stages = [{"kind": "delay", "fixed_ns": delay * MS} for delay in (1, 2)]
+    lines = [{"time_ns": n * 10**9, "direction": "up", "from": stages[0], "to": stages[1]} for n in range(5)]
     (tmp_path / "raw" / "changes.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"time_')
     warning = manual_warning(tmp_path, 0)
     assert warning is not None
-    assert "at 2.0 s up from a to b; and 2 more" in warning
+    assert "at 2.0 s up from 1 ms one way to 2 ms one way; and 2 more" in warning

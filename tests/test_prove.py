@@ -60,7 +60,7 @@ def group() -> Iterator[Group]:
 @pytest.mark.parametrize("up", ["12 Mbit/s", "lte-suburban.up", "unlimited"])
 def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
     asked = plan(tmp_path, up=up)
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     proofs = list(prove_links(asked, emulator, lambda text: None))
     emulator.stop()
     assert [str(proof) for proof in proofs if not proof.ok] == []
@@ -80,7 +80,7 @@ def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
 )
 def test_a_link_that_is_off_is_noticed(tmp_path: Path, real: dict[str, str], wrong: str) -> None:
     asked = plan(tmp_path)
-    emulator = Emulator.start(plan(tmp_path, **real).emulator_config(None, None))
+    emulator = Emulator.start(plan(tmp_path, **real).emulator_config())
     proofs = list(prove_links(asked, emulator, lambda text: None))
     emulator.stop()
     assert wrong in {proof.what for proof in proofs if not proof.ok}
@@ -89,7 +89,7 @@ def test_a_link_that_is_off_is_noticed(tmp_path: Path, real: dict[str, str], wro
 @pytest.mark.needs_tun
 def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, group: Group) -> None:
     asked = plan(tmp_path)
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     node = asked.node("endpoint-0")
     place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files)
     group.limit(node.cpus, node.memory_bytes)
@@ -149,7 +149,7 @@ def plan_of(folder: Path, link: str) -> Plan:
 @pytest.mark.parametrize("link", KINDS.values(), ids=KINDS)
 def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: str) -> None:
     asked = plan_of(tmp_path, link)
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     proofs = list(prove_links(asked, emulator, lambda text: None))
     emulator.stop()
     assert [str(proof) for proof in proofs if not proof.ok] == []
@@ -179,7 +179,7 @@ def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: 
     ],
 )
 def test_what_can_be_proved_of_other_kinds_is(tmp_path: Path, asked: str, real: str, wrong: str) -> None:
-    emulator = Emulator.start(plan_of(tmp_path, real).emulator_config(None, None))
+    emulator = Emulator.start(plan_of(tmp_path, real).emulator_config())
     proofs = list(prove_links(plan_of(tmp_path, asked), emulator, lambda text: None))
     emulator.stop()
     assert wrong in {proof.what for proof in proofs if not proof.ok}
@@ -198,7 +198,7 @@ def recording(folder: Path, heavy_ms: int) -> str:
 def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path, kind: str) -> None:
     link = recording(tmp_path, 2) if kind == "cellreplay" else 'kind = "radio"\nprofile = "lowband-good"'
     asked = plan_of(tmp_path, link)
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
     emulator.stop()
     assert {what: str(proof) for what, proof in proofs.items() if proof.state != "holds"} == {}
@@ -207,7 +207,7 @@ def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path,
 
 @pytest.mark.needs_tun
 def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> None:
-    emulator = Emulator.start(plan_of(tmp_path, recording(tmp_path, 3)).emulator_config(None, None))
+    emulator = Emulator.start(plan_of(tmp_path, recording(tmp_path, 3)).emulator_config())
     asked = plan_of(tmp_path, recording(tmp_path, 2))
     proofs = list(prove_links(asked, emulator, lambda text: None))
     emulator.stop()
@@ -218,7 +218,7 @@ def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> 
 def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) -> None:
     link = 'up = "12 Mbit/s"\n[[links.mobile.changes]]\nat = "100 ms"\nup = "1 Mbit/s"\n'
     asked = plan_of(tmp_path, 'down = "unlimited"\n' + link)
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
     emulator.stop()
     assert proofs["mobile-0.uplink rate"].state == "not proved"
@@ -234,7 +234,7 @@ def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> Non
         text.replace('edge = "base-edge"', 'edge = { kind = "place", name = "base-edge", rate = "1 Gbit/s" }')
     )
     planned = make_plan(load(path))
-    emulator = Emulator.start(planned.emulator_config(None, None))
+    emulator = Emulator.start(planned.emulator_config())
     proofs = {proof.what: proof for proof in prove_links(planned, emulator, lambda text: None)}
     emulator.stop()
     assert all(proof.ok for proof in proofs.values()), proofs

@@ -46,8 +46,7 @@ def _changed(log: PacketLog, direction: int) -> bool:
     planned = log.directions.get(direction, {}).get("changes") or []
     kinds = {kind for each in planned for kind in each.get("kinds", ())}
     name = log.direction_name(direction)
-    by_hand = [each for each in manual_changes(log.folder) if each.get("direction") == name]
-    return "bottleneck" in kinds | {(each.get("stage") or {}).get("kind") for each in by_hand}
+    return "bottleneck" in kinds | {each.kind for each in manual_changes(log.folder) if each.direction == name}
 
 
 def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
-from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
 from cellbed.traces import TraceError, open_archive
 from cellbed.traces.sources.folder import sweep_downloads
@@ -161,9 +160,6 @@ def _close_folder(record: Record) -> list[str]:
     content["status"] = "interrupted"
     warnings = content.setdefault("warnings", [])
     warnings.append("the run was killed; the series end where it was killed")
-    by_hand = manual_warning(path, content.get("t0_ns"))
-    if by_hand is not None:
-        warnings.append(by_hand)
     folder.release_reserve(path)
     folder.write_json(description, content)
     return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]

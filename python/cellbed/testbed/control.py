@@ -89,7 +89,9 @@ class Control:
 
     def change(self, direction: str, stage: int, to: dict[str, Any]) -> None:
         """Let a stage of a direction do something else from now on."""
-        self._ask({"do": "change", "direction": direction, "stage": stage, "to": to}, "changed")
+        answer = self._ask({"do": "change", "direction": direction, "stage": stage, "to": to}, "changed")
+        if problem := answer.get("unrecorded"):
+            raise ControlError(f"the change is in force, but the report will lack it: {problem}")
 
     def _ask(self, command: dict[str, Any], answer: str) -> dict[str, Any]:
         try:

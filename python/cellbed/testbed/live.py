@@ -5,16 +5,25 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.settings import Settings
-from cellbed.testbed.by_hand import Changed, note
 from cellbed.testbed.control import Control, ControlError
 from cellbed.testbed.setting import changed
 from cellbed.testbed.state import Record, records
 from cellbed.testbed.words import difference
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One change that is in force. before, after: in words."""
+
+    direction: str
+    before: str
+    after: str
 
 
 class LiveError(CellbedError):
@@ -99,8 +108,9 @@ def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[
 def change(record: Record, link: str | None, settings: Settings) -> list[Changed]:
     """Let the directions that `link` names do something else from now on; returns what is another now.
 
-    What is changed is noted in the run's folder. Errors: :class:`LiveError` before anything is changed;
-    :class:`cellbed.testbed.control.ControlError` where the emulator refuses it, with what was changed until then.
+    The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before anything is
+    changed; :class:`cellbed.testbed.control.ControlError` where the emulator refuses it, with what was changed until
+    then, and where it could not record it.
     """
     with connect(record) as control:
         wanted = [
@@ -118,8 +128,6 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
                 until = "; ".join(f"{each.direction} is {each.after} already" for each in done)
                 raise ControlError(f"{name}: {error}" + (f"; {until}" if until else "")) from error
             done.append(Changed(name, *difference(before, after)))
-            if record.folder is not None:
-                note(Path(record.folder), done[-1], after)
     return done
 
 

@@ -26,12 +26,20 @@ from cellbed.scenario.model import AnyMobileLink
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
+from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.testbed.words import difference, words
 from cellbed.traces import TraceSource
 from cellbed.units import DURATION
 
 TOWER = "tower"
+EMULATOR_FILES = {
+    "series": "series.bin",
+    "packet_log": "packets.bin",
+    "lateness": "lateness.bin",
+    "change_log": CHANGES,
+}
+"""What the emulator writes into the raw folder of a run, by its key in the emulator's configuration."""
 CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
 
@@ -204,12 +212,14 @@ class Plan:
 
     def emulator_config(
         self,
-        series: Path | None,
-        packet_log: Path | None,
+        raw: Path | None = None,
         congestion_control: str | None = None,
         control: Path | None = None,
     ) -> dict[str, Any]:
-        """The configuration line for the emulator. control: where it listens for changes."""
+        """The configuration line for the emulator.
+
+        raw: folder for its files, none without. control: where it listens for changes.
+        """
         sysctls = {"net.ipv4.tcp_congestion_control": congestion_control} if congestion_control else {}
         vertices: list[dict[str, Any]] = [
             {
@@ -227,8 +237,7 @@ class Plan:
             "vertices": vertices,
             "default_vertex": None,
             "directions": [direction.config for direction in self.directions],
-            "series": str(series) if series else None,
-            "packet_log": str(packet_log) if packet_log else None,
+            **{what: str(raw / name) if raw else None for what, name in EMULATOR_FILES.items()},
             **({"control": str(control)} if control else {}),
         }
 
