@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cellbed.measure.disturbance import MAGIC, RECORD
+from cellbed.measure.packets import read_records
 from emulator_datagrams import SEND
 from emulator_process import EDGE, EmulatorProcess, delay, line_of_two, packets
 
@@ -86,17 +89,22 @@ def test_flow_queueing_keeps_flows_apart(tmp_path: Path) -> None:
     assert delays["droptail"] > 10
 
 
-def test_what_the_kernel_could_not_keep_is_counted(tmp_path: Path) -> None:
-    """An emulator that does not run for a while loses what its devices' queues have no room for, and says so."""
+def test_what_a_stopped_emulator_loses_and_for_how_long_it_stood_still_is_recorded(tmp_path: Path) -> None:
+    """An emulator that does not run for a while loses what its devices' queues have no room for, and counts it."""
     sent = 24_000  # the queue has 20 000
     program = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n" + (
         f"for _ in range({sent}): s.sendto(b'x', ('{EDGE[4]}', 9))"
     )
-    with EmulatorProcess(line_of_two([], [])) as emulator:
+    with EmulatorProcess(line_of_two([], [], tmp_path, lateness=str(tmp_path / "lateness.bin"))) as emulator:
         emulator.ready()
+        zero = time.monotonic_ns()
+        emulator.command(do="start", at_ns=zero)
+        stopped = time.monotonic_ns()
         os.kill(emulator.process.pid, signal.SIGSTOP)
         try:
             emulator.run("endpoint", [sys.executable, "-c", program])
+            time.sleep(0.2)
+            stopped = time.monotonic_ns() - stopped
         finally:
             os.kill(emulator.process.pid, signal.SIGCONT)
         lost = emulator.command(do="status")["device_drops"]
@@ -106,3 +114,10 @@ def test_what_the_kernel_could_not_keep_is_counted(tmp_path: Path) -> None:
     assert 0 < lost < sent
     assert account["interfaces"]["endpoint"]["dropped"] == lost
     assert account["refused"] == 0
+    seconds = read_records(tmp_path / "lateness.bin", MAGIC, RECORD)
+    seconds = seconds[seconds["start"] >= zero]
+    assert seconds["packets"].sum() >= sent - lost  # and what tells the sender that nobody listens
+    # It may have been asleep for the 100 ms between two looks at the clock.
+    assert seconds["standstill"].max() > stopped - 110_000_000
+    assert ((seconds["start"] - zero) % 1_000_000_000 == 0).all()
+    assert (seconds["end"][:-1] <= seconds["start"][1:] + 1_000_000_000).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -130,6 +131,40 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
     return only_folder(folder / "runs"), outcome
 
 
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, str]]:
+    """A run in another locale whose emulator stood still for a while and one of whose workers was killed: its folder,
+    its output, and the variables of the locale."""
+    folder = tmp_path_factory.mktemp("disturbed")
+    locale, scenario = latin_1(folder), write_scenario(folder, count=2, duration="4 s")
+    drawn = 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
+    scenario.write_text(scenario.read_text().replace('base_delay = "5 ms"', drawn))
+    process = subprocess.Popen(
+        command("run", scenario, "--out", folder / "runs", "--strict"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **locale},
+    )
+    identifier = wait_for_phase(process, "running for")
+    programs = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(identifier)}
+    (emulator,) = [pid for pid, line in programs.items() if b"import emulate" in line]
+    services = [pid for pid, line in programs.items() if b"cellbed.workloads.service" in line]
+    worker = next(pid for service in services for pid in children_of(service))
+    os.kill(worker, signal.SIGKILL)
+    os.kill(emulator, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(emulator, signal.SIGCONT)
+    output, errors = process.communicate()
+    assert process.returncode == 4, errors
+    return only_folder(folder / "runs"), output, locale
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def test_dry_run_prints_nodes_links_and_limits_and_makes_nothing(tmp_path: Path) -> None:
     outcome = cellbed("run", write_scenario(tmp_path), "--dry-run", "--out", tmp_path / "runs")
     assert outcome.returncode == 0
@@ -180,7 +215,28 @@ def test_every_request_is_accounted_for_and_its_parts_sum_up(
     assert answered.select(pl.min_horizontal(pl.col("^part_.*$")).min()).item() >= 0
 
 
-def test_one_seed_gives_one_schedule(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+def test_a_disturbed_run_is_reported_as_such(disturbed: tuple[Path, str, dict[str, str]]) -> None:
+    folder, output, _ = disturbed
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "complete"
+    (frozen,) = [reason for reason in summary["disturbances"] if "the emulator stood still for" in reason]
+    (killed,) = [reason for reason in summary["disturbances"] if "worker 0 of edge-0 was killed by SIGKILL" in reason]
+    assert killed.startswith("at ")
+    assert summary["machine"]["standstill_s"] > 0.3
+    assert summary["machine"]["foreign_cpus"] >= 0
+    assert summary["machine"]["waiting"] >= 0
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
+    for reason in (frozen, killed):
+        assert f"disturbed: {reason}" in output
+        assert reason in page
+    assert "complete, disturbed" in output
+    assert "complete, disturbed" in page
+    assert (folder / "disturbance.parquet").stat().st_size > 0
+
+
+def test_one_seed_gives_one_schedule(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], disturbed: tuple[Path, str, dict[str, str]]
+) -> None:
     def schedule(folder: Path) -> list[tuple[str, int]]:
         zero = json.loads((folder / "run.json").read_text())["t0_ns"]
         rows = []
@@ -190,17 +246,9 @@ def test_one_seed_gives_one_schedule(finished: tuple[Path, subprocess.CompletedP
         return sorted(each for each in due if each[1] < 1_000_000_000)
 
     # A schedule does not know when it will be cut off. Nor does it depend on the locale, nor do the run's files.
-    locale, scenario = latin_1(tmp_path), write_scenario(tmp_path, count=2, duration="1 s")
-    scenario.write_text(
-        scenario.read_text().replace(
-            'base_delay = "5 ms"', 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
-        )
-    )
-    outcome = run("run", scenario, "--out", tmp_path / "runs", env=locale)
-    assert outcome.returncode == 0, outcome.stderr
-    assert run("report", only_folder(tmp_path / "runs"), env=locale).returncode == 0
-    assert "5 ms ± 1 ms" in (only_folder(tmp_path / "runs") / "run.json").read_text(encoding="utf-8")
-    first, second = schedule(finished[0]), schedule(only_folder(tmp_path / "runs"))
+    first, second = schedule(finished[0]), schedule(disturbed[0])
+    assert run("report", disturbed[0], env=disturbed[2]).returncode == 0
+    assert "5 ms ± 1 ms" in (disturbed[0] / "run.json").read_text(encoding="utf-8")
     assert first == second
     assert {endpoint for endpoint, _ in first} == {"endpoint-0", "endpoint-1"}
 

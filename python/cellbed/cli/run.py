@@ -22,12 +22,18 @@ def run(
     meter: Annotated[
         bool, typer.Option("--meter", help="Show rate, queue, delay and drops of each link while it runs.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed the run.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
 
     Ctrl-C ends the run and keeps what was measured. Exit status: 0 complete, 2 bad input, 3 a link or limit is
-    not what was asked, 130 interrupted, 1 anything else that failed.
+    not what was asked, 4 disturbed (with --strict), 130 interrupted, 1 anything else that failed.
+
+    A run is disturbed if the emulator stood still or was late, other programs took the processors that the nodes
+    needed, a clock was set, or a process of the workload died. The report gives the reasons.
 
     \b
     Examples:
@@ -78,4 +84,4 @@ def run(
     elif outcome.status == "interrupted":
         where = f"; what was measured is in {outcome.folder}" if outcome.folder else " before anything was measured"
         print(f"interrupted{where}", file=sys.stderr)
-    raise typer.Exit(exit_code(outcome))
+    raise typer.Exit(exit_code(outcome, strict=strict))

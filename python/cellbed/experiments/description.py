@@ -21,7 +21,8 @@ _COUNTED = ("marked", "duplicated", "corrupted")
 class Known:
     """What is known of a run until now.
 
-    t0_ns: start of the schedule. emulator: its account. counted_before: what each direction had counted then.
+    t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
+    account. counted_before: what each direction had counted then.
     """
 
     status: str = "running"
@@ -29,6 +30,7 @@ class Known:
     first_request_s: float | None = None
     proof: list[Proof] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    deaths: list[str] = field(default_factory=list)
     emulator: dict[str, Any] | None = None
     counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -100,6 +102,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "warnings": state.warnings,
+            "deaths": state.deaths,
         },
     )
 

@@ -17,7 +17,6 @@ from cellbed.experiments.cautions import cautions
 from cellbed.experiments.description import Known, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
-from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.clean import clean
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from cellbed.meter import Meter, Reading
 
 READY_TIMEOUT_S = 30.0
+DISTURBED = 4
+"""Exit status of a run that is complete and disturbed, where that was asked for."""
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
 FULL_BYTES = 1 << 16
@@ -69,11 +70,13 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed."""
+    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed; disturbed:
+    whether its report calls it so."""
 
     folder: Path | None
     status: str
     error: CellbedError | None = None
+    disturbed: bool = False
 
 
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
@@ -113,8 +116,6 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
             # No request was sent and no proof failed: the folder would only be in the way.
             shutil.rmtree(path)
             return Outcome(None, state.status, error)
-        by_hand = manual_warning(path, state.t0_ns)
-        state.warnings += [by_hand] if by_hand else []
         if error is not None:
             state.warnings.append(f"the run failed: {error}")
             if shutil.disk_usage(path).free < FULL_BYTES:
@@ -155,7 +156,7 @@ def _drive(
 
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
-        config = plan.emulator_config(raw / "series.bin", raw / "packets.bin", control, control_path(record))
+        config = plan.emulator_config(raw, control, control_path(record))
         emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
         stack.callback(_stop_emulator, emulator, plan, state)
         stack.enter_context(emulator.required())
@@ -182,7 +183,7 @@ def _drive(
         state.t0_ns = t0_ns
         state.first_request_s = _since_command(t0_ns)
         describe(path, scenario, plan, state, started, limits=options.limits)
-        supervisor.sample_nodes(groups)
+        supervisor.sample_nodes(groups, [os.getpid(), emulator.pid], t0_ns)
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
             load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
@@ -278,6 +279,11 @@ def _follow(
         for program in supervisor.programs:
             if program.ended and program not in finished:
                 raise program.failure()
+            if program not in loads:
+                for event in program.events:
+                    if event.get("event") == "died":
+                        state.deaths.append(f"at {(event['at_ns'] - t0_ns) / 1e9:.1f} s {event['what']}")
+                program.events.clear()
         if not emulator.is_alive():
             raise EmulatorError("the emulator ended in the middle of the run")
         total: dict[str, int] = {}
@@ -339,7 +345,7 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
             from cellbed.report import html
 
             listener.phase("writing the report")
-            measure.collect(outcome.folder)
+            outcome.disturbed = bool(measure.collect(outcome.folder).disturbances)
             html.write(outcome.folder)
     except CellbedError as problem:
         outcome.error = outcome.error or problem
@@ -350,10 +356,12 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
     return False
 
 
-def exit_code(outcome: Outcome) -> int:
-    """Exit status of the command: 0 complete, 130 interrupted, else that of the error."""
+def exit_code(outcome: Outcome, *, strict: bool = False) -> int:
+    """Exit status of the command: 0 complete (strict: 4 if disturbed), 130 interrupted, else that of the error."""
     if outcome.status == "interrupted":
         return 130
     if outcome.error is not None:
         return outcome.error.exit_code
-    return 0 if outcome.status == "complete" else 1
+    if outcome.status != "complete":
+        return 1
+    return DISTURBED if strict and outcome.disturbed else 0

@@ -13,6 +13,7 @@ from cellbed.measure.bootstrap import block_length, quantile_differences
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.statistics import label, needed
 from cellbed.measure.summary import QUANTILES, Summary, collect, latencies
+from cellbed.testbed.by_hand import manual_changes
 
 SEED = 1
 
@@ -94,7 +95,14 @@ def compare(runs: list[Path]) -> Comparison:
         )
         differences += [_difference(name, q, found.get(q), min(len(sample), len(samples[0]))) for q in QUANTILES]
     blocks = [block_length(each) for each in samples]
-    return Comparison(names, summaries, differences, blocks, _notes(descriptions, names), _repeated(runs))
+    changed = [bool(manual_changes(run)) for run in runs]
+    disturbed = [
+        f"{name} was disturbed: {'; '.join(summary.disturbances)}"
+        for name, summary in zip(names, summaries, strict=True)
+        if summary.disturbances
+    ]
+    notes = _notes(descriptions, names, changed)
+    return Comparison(names, summaries, differences, blocks, notes, [*_repeated(runs), *disturbed])
 
 
 def _summary(run: Path) -> Summary:
@@ -145,9 +153,14 @@ def _repeated(runs: list[Path]) -> list[str]:
     ]
 
 
-def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
+def _notes(descriptions: list[dict[str, Any]], names: list[str], changed: list[bool]) -> list[str]:
     notes = [AUTOCORRELATED]
     first = descriptions[0]
+    notes += [
+        f"{name} is not the run of its scenario: its links were changed by hand while it ran"
+        for name, by_hand in zip(names, changed, strict=True)
+        if by_hand
+    ]
     for name, other in zip(names[1:], descriptions[1:], strict=True):
         unlike = [
             words
@@ -161,7 +174,7 @@ def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
         ]
         if _paths(other) != _paths(first):
             unlike.append("links")
-        same = "has the same scenario" if not unlike else f"differs from the first in its {', '.join(unlike)}"
+        same = "has the scenario of the first" if not unlike else f"differs from the first in its {', '.join(unlike)}"
         notes.append(f"{name} {same}")
     for name, description in zip(names, descriptions, strict=True):
         if description.get("status") != "complete":

@@ -1,4 +1,4 @@
-"""The summary of a run: from its raw files to three tables and ``summary.json``."""
+"""The summary of a run: from its raw files to four tables and ``summary.json``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,14 @@ import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.decomposition import Decomposition, decompose
+from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
 from cellbed.measure.outages import find_outages
 from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import FORMAT, MeasureError, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
+from cellbed.testbed.by_hand import manual_warning
 
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -108,6 +110,7 @@ class Summary:
 
     duration_s: as planned, without the drain; measured_s: how far of that the run got.
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first.
+    disturbances: why the run is disturbed, in sentences; empty for one that is not.
     """
 
     format: int
@@ -127,6 +130,8 @@ class Summary:
     endpoints: list[EndpointSummary]
     directions: list[DirectionSummary]
     nodes: list[NodeSummary]
+    machine: Machine
+    disturbances: list[str]
     warnings: list[str]
 
     @classmethod
@@ -153,8 +158,8 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
 def collect(run: Path) -> Summary:
-    """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet`` and
-    ``summary.json``.
+    """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
+    ``disturbance.parquet`` and ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -163,9 +168,12 @@ def collect(run: Path) -> Summary:
     requests = read_requests(run, description)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
-    for name, table in (("requests", requests), ("links", links), ("nodes", nodes)):
+    seconds = read_seconds(run, description)
+    tables = {"requests": requests, "links": links, "nodes": nodes, "disturbance": seconds}
+    for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
-    summary = summarise(description, requests, links, nodes)
+    by_hand = manual_warning(run, description.get("t0_ns"))
+    summary = summarise(description, requests, links, nodes, seconds, [by_hand] if by_hand else [])
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
 
@@ -178,8 +186,15 @@ def _write(path: Path, table: pl.DataFrame) -> None:
         raise MeasureError(f"{path}: cannot be written: {reason}; is there room on the disk?") from None
 
 
-def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame) -> Summary:
-    """The summary of a run's tables; description: the content of ``run.json``. Pure."""
+def summarise(
+    description: dict[str, Any],
+    requests: pl.DataFrame,
+    links: pl.DataFrame,
+    nodes: pl.DataFrame,
+    seconds: pl.DataFrame,
+    warnings: list[str],
+) -> Summary:
+    """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has. Pure."""
     samples = latencies(requests)
     percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
     duration = (description.get("duration_ns") or 0) / 1e9
@@ -204,7 +219,9 @@ def summarise(description: dict[str, Any], requests: pl.DataFrame, links: pl.Dat
         endpoints=_endpoints(requests),
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
-        warnings=[str(warning) for warning in description.get("warnings") or []] + _warnings(counts, residual),
+        machine=machine(seconds, duration),
+        disturbances=judge(seconds, description),
+        warnings=[*map(str, description.get("warnings") or []), *warnings, *_warnings(counts, residual)],
     )
 
 

@@ -1,6 +1,8 @@
 """Numbers as a reader wants them: three significant digits, a space, a unit."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 NOTHING = "–"
 
@@ -44,9 +46,23 @@ def reached(measured: float, planned: float) -> str:
     return duration(planned) if far == whole else f"{far} of {whole} s"
 
 
-def outcome(status: str) -> str:
+def outcome(status: str, disturbed: bool = False) -> str:
     """The status of a run in words; one that was killed could not say so itself and is still ``running``."""
-    return "did not end" if status == "running" else status
+    words = "did not end" if status == "running" else status
+    return f"{words}, disturbed" if disturbed else words
+
+
+def machine(figures: Mapping[str, Any]) -> str:
+    """What the machine gave a run, in a line; empty where nothing was recorded. figures: ``machine`` of a summary."""
+    words = []
+    if (lateness := figures["lateness_s"]) is not None:
+        words.append(f"packets left the emulator at most {duration(lateness)} late")
+        words.append(f"{share(figures['late_share'])} of them by more than 1 ms")
+    if (used := figures["foreign_cpus"]) is not None:
+        words.append(f"other programs used {number(round(used, 2))} of {figures['cpus']} processors")
+    if (waiting := figures["waiting"]) is not None:
+        words.append(f"nodes waited for them at most {duration(waiting)} per second of processor time")
+    return ", ".join(words)
 
 
 def share(fraction: float | None) -> str:

@@ -52,7 +52,18 @@ def render(run: Path) -> str:
     )
     environment.filters |= {
         name: getattr(formats, name)
-        for name in ("duration", "milliseconds", "seconds", "outcome", "share", "rate", "size", "memory", "number")
+        for name in [
+            "duration",
+            "milliseconds",
+            "seconds",
+            "outcome",
+            "share",
+            "rate",
+            "size",
+            "memory",
+            "number",
+            "machine",
+        ]
     }
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())

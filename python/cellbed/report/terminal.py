@@ -1,5 +1,6 @@
 """The summary of a run as tables on the terminal, and runs beside each other."""
 
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,8 @@ def show(run: Path, console: Console | None = None) -> None:
             console.print()
             console.print(table)
     console.print()
+    if words := formats.machine(asdict(summary.machine)):
+        console.print(Text(f"machine: {words}", style="dim"))
     for note in origin.notes(description, summary.seeded_weights):
         console.print(Text(f"note: {note}", style="dim"))
     for warning in summary.warnings:
@@ -70,7 +73,8 @@ def _console() -> Console:
 def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
     counts = summary.requests
     status = (
-        f"[{'green' if summary.status == 'complete' else 'bold yellow'}]{escape(formats.outcome(summary.status))}[/]"
+        f"[{'green' if summary.status == 'complete' and not summary.disturbances else 'bold yellow'}]"
+        f"{escape(formats.outcome(summary.status, bool(summary.disturbances)))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
@@ -80,6 +84,8 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         console.print(f"[dim]transport:[/] {escape(transport)}")
     if summary.no_limits:
         console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
+    for disturbance in summary.disturbances:
+        console.print(Text(f"disturbed: {disturbance}", style="bold red"))
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
     for count, name in ((counts.late, "late"), (counts.timed_out, "timed out"), (counts.lost, "lost")):
         words.append(f"[red]{count} {name}[/]" if count else f"{count} {name}")
@@ -218,7 +224,13 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     for name in comparison.names:
         table.add_column(Text(name), justify="right", overflow="fold")
     summaries = comparison.summaries
-    table.add_row("status", *(formats.outcome(summary.status) for summary in summaries))
+    table.add_row(
+        "status",
+        *(
+            Text(formats.outcome(each.status, bool(each.disturbances)), "red" * bool(each.disturbances))
+            for each in summaries
+        ),
+    )
     table.add_row("measured", *(formats.reached(summary.measured_s, summary.duration_s) for summary in summaries))
     table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))

@@ -8,16 +8,18 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.cgroups import Group
+from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Place, end, kill, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
+HOST_INTERVAL_NS = 1_000_000_000
 
 
 class ProgramError(CellbedError):
@@ -96,6 +98,9 @@ class Supervisor:
         self._groups: dict[str, Group] = {}
         self._samples: IO[str] | None = None
         self._next_sample_ns = 0
+        self._pressure = Pressure([])
+        self._host_samples: IO[str] | None = None
+        self._next_host_sample_ns = 0
 
     def start(self, name: str, node: str, command: list[str], environment: Mapping[str, str], place: Place) -> Program:
         """Start a program on a node; its standard error goes to ``<name>.log``."""
@@ -118,11 +123,17 @@ class Supervisor:
         self.programs.append(program)
         return program
 
-    def sample_nodes(self, groups: dict[str, Group]) -> None:
-        """Begin to sample the resource use of nodes into ``nodes.jsonl``."""
+    def sample_nodes(self, groups: dict[str, Group], own: Sequence[int], from_ns: int) -> None:
+        """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
+
+        own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
+        """
         self._groups = groups
         self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
         self._next_sample_ns = time.monotonic_ns()
+        self._pressure = Pressure(own)
+        self._host_samples = (self._raw / "host.jsonl").open("w")
+        self._next_host_sample_ns = from_ns
 
     def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:
         """Serve programs and samples until `until` holds (true) or the monotonic deadline has passed (false).
@@ -177,14 +188,29 @@ class Supervisor:
             self._sample(self._next_sample_ns)
             self._samples.close()
             self._samples = None
+        if self._host_samples is not None:
+            self._host_samples.close()
         self._selector.close()
 
     def _pause_ns(self, now_ns: int) -> int:
         return max(0, self._next_sample_ns - now_ns) if self._samples is not None else SAMPLE_INTERVAL_NS
 
+    def _sample_host(self) -> None:
+        assert self._host_samples is not None
+        nodes: dict[str, list[int]] = {}
+        for program in self.programs:
+            nodes.setdefault(program.node, []).append(program.process.pid)
+        throttled = {node: group.sample().throttled_ns for node, group in self._groups.items()}
+        self._host_samples.write(json.dumps(self._pressure.sample(nodes, throttled)) + "\n")
+        self._host_samples.flush()
+
     def _sample(self, now_ns: int) -> None:
         if self._samples is None or now_ns < self._next_sample_ns:
             return
+        if now_ns >= self._next_host_sample_ns:
+            self._sample_host()
+            while self._next_host_sample_ns <= now_ns:
+                self._next_host_sample_ns += HOST_INTERVAL_NS
         for node, group in self._groups.items():
             sample = group.sample()
             self._samples.write(

@@ -194,11 +194,12 @@ class Service:
         code = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         hint = "; is the node's memory limit too small?" if code == -signal.SIGKILL else ""
-        trouble = f"worker {each.number} {how}{hint}"
+        trouble = f"worker {each.number} of {self._settings.node} {how}{hint}"
         self._deaths += 1
         if not each.ready or self._deaths > _MOST_DEATHS:
-            raise WorkloadError(f"{self._settings.node}: {trouble}")
-        print(f"{self._settings.node}: {trouble}; starting another", file=sys.stderr, flush=True)
+            raise WorkloadError(trouble)
+        print(f"{trouble}; starting another", file=sys.stderr, flush=True)
+        announce("died", at_ns=time.monotonic_ns(), what=trouble)
         if each.request is not None:
             self._refuse(each.request, trouble)
         self._workers[each.number] = self._fork(each.number)
