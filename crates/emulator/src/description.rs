@@ -66,7 +66,9 @@ impl Description {
     pub fn tell(&self, in_force: &[Vec<InForce>]) -> Value {
         let directions = self.directions.iter().zip(in_force).map(|(told, stages)| {
             let stages = stages.iter().enumerate();
-            let stages: Vec<&Value> = stages.map(|(stage, from)| told.stage(stage, *from)).collect();
+            let stages: Vec<&Value> = stages
+                .map(|(stage, from)| told.stage(stage, *from))
+                .collect();
             json!({"name": told.name, "from": told.from, "to": told.to, "stages": stages})
         });
         json!({"event": "description", "directions": directions.collect::<Vec<_>>()})
