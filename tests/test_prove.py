@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import prove_limits
+from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.prove_links import prove_links
 
 SCENARIO = """
@@ -47,12 +48,12 @@ def plan(folder: Path, **changes: object) -> Plan:
 
 
 @pytest.fixture
-def group() -> Iterator[Group]:
+def groups() -> Iterator[list[Group]]:
     try:
         groups = cgroups.open_groups(f"run-test-{os.getpid()}", lambda path: None)
     except LimitsError as error:
         pytest.skip(str(error).splitlines()[0])
-    yield groups.create("endpoint-0")
+    yield [groups.create(f"endpoint-{number}") for number in range(4)]
     groups.remove()
 
 
@@ -61,7 +62,7 @@ def group() -> Iterator[Group]:
 def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
     asked = plan(tmp_path, up=up)
     emulator = Emulator.start(asked.emulator_config())
-    proofs = list(prove_links(asked, emulator, lambda text: None))
+    proofs = list(prove_links(asked, emulator))
     emulator.stop()
     assert [str(proof) for proof in proofs if not proof.ok] == []
     named = {proof.what for proof in proofs}
@@ -81,30 +82,56 @@ def test_links_as_asked_are_accepted(tmp_path: Path, up: str) -> None:
 def test_a_link_that_is_off_is_noticed(tmp_path: Path, real: dict[str, str], wrong: str) -> None:
     asked = plan(tmp_path)
     emulator = Emulator.start(plan(tmp_path, **real).emulator_config())
-    proofs = list(prove_links(asked, emulator, lambda text: None))
+    proofs = list(prove_links(asked, emulator))
     emulator.stop()
     assert wrong in {proof.what for proof in proofs if not proof.ok}
 
 
 @pytest.mark.needs_tun
-def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, group: Group) -> None:
-    asked = plan(tmp_path)
-    emulator = Emulator.start(asked.emulator_config())
-    node = asked.node("endpoint-0")
-    place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files)
-    group.limit(node.cpus, node.memory_bytes)
-    assert [str(proof) for proof in prove_limits(node, group, place, 2) if not proof.ok] == []
+def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = plan(tmp_path, cpus="0.5\ncount = 24")
+    config = asked.emulator_config()
+    (off,) = (direction for direction in config["directions"] if direction["name"] == "mobile-7.uplink")
+    (delay,) = (stage for stage in off["stages"] if stage["kind"] == "delay")
+    delay["fixed_ns"] += 5_000_000
+    emulator = Emulator.start(config)
+    probes: list[int] = []
+    probe = Emulator.probe
 
-    group.limit(0.8, node.memory_bytes)
-    wrong = [proof.what for proof in prove_limits(node, group, place, 2) if not proof.ok]
-    assert wrong == ["endpoint-0 CPU limit"]
+    def counted(self: Emulator, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
+        probes.append(len(flows))
+        return probe(self, flows, timeout)
 
-    # A place outside the group: the limit is set, but the node's programs would not come under it.
-    group.limit(node.cpus, node.memory_bytes)
-    outside = Place(emulator.namespace(node.name), emulator.user_namespace, (), ())
-    wrong = [proof.what for proof in prove_limits(node, group, outside, 2) if not proof.ok]
-    assert wrong == ["endpoint-0 CPU limit", "endpoint-0 memory limit"]
+    monkeypatch.setattr(Emulator, "probe", counted)
+    proofs = prove_links(asked, emulator)
     emulator.stop()
+    assert [proof.what for proof in proofs if not proof.ok] == ["mobile-7.uplink delay"]
+    assert len(proofs) == 2 * (24 + 1) + 2 * 24  # delays of all links, rates of the limited ones
+    assert max(probes) >= 24
+
+
+@pytest.mark.needs_tun
+def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups: list[Group]) -> None:
+    """Four nodes at the same time: as asked, with another limit, and two with programs outside their groups."""
+    asked = plan(tmp_path, cpus="0.3\ncount = 4", memory="64 MiB")
+    emulator = Emulator.start(asked.emulator_config())
+    limited = []
+    for number, (group, join) in enumerate(zip(groups, [True, True, False, False], strict=True)):
+        node = asked.node(f"endpoint-{number}")
+        group.limit(0.8 if number == 1 else node.cpus, node.memory_bytes)
+        place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files if join else ())
+        limited.append(Limited(node, group, place))
+    proofs = prove_limits(limited, 2)
+    emulator.stop()
+    assert [proof.what for proof in proofs] == [
+        f"endpoint-{number} {kind} limit" for number in range(4) for kind in ("CPU", "memory")
+    ]
+    assert {proof.what for proof in proofs if not proof.ok} == {
+        "endpoint-1 CPU limit",
+        *(f"endpoint-{number} {kind} limit" for number in (2, 3) for kind in ("CPU", "memory")),
+    }
 
 
 KINDS = {
@@ -150,7 +177,7 @@ def plan_of(folder: Path, link: str) -> Plan:
 def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: str) -> None:
     asked = plan_of(tmp_path, link)
     emulator = Emulator.start(asked.emulator_config())
-    proofs = list(prove_links(asked, emulator, lambda text: None))
+    proofs = list(prove_links(asked, emulator))
     emulator.stop()
     assert [str(proof) for proof in proofs if not proof.ok] == []
     for proof in proofs:
@@ -180,7 +207,7 @@ def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: 
 )
 def test_what_can_be_proved_of_other_kinds_is(tmp_path: Path, asked: str, real: str, wrong: str) -> None:
     emulator = Emulator.start(plan_of(tmp_path, real).emulator_config())
-    proofs = list(prove_links(plan_of(tmp_path, asked), emulator, lambda text: None))
+    proofs = list(prove_links(plan_of(tmp_path, asked), emulator))
     emulator.stop()
     assert wrong in {proof.what for proof in proofs if not proof.ok}
 
@@ -199,7 +226,7 @@ def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path,
     link = recording(tmp_path, 2) if kind == "cellreplay" else 'kind = "radio"\nprofile = "lowband-good"'
     asked = plan_of(tmp_path, link)
     emulator = Emulator.start(asked.emulator_config())
-    proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
+    proofs = {proof.what: proof for proof in prove_links(asked, emulator)}
     emulator.stop()
     assert {what: str(proof) for what, proof in proofs.items() if proof.state != "holds"} == {}
     assert "held against the model" in proofs["mobile-0.uplink rate"].note
@@ -209,7 +236,7 @@ def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path,
 def test_another_recording_than_the_one_asked_for_is_noticed(tmp_path: Path) -> None:
     emulator = Emulator.start(plan_of(tmp_path, recording(tmp_path, 3)).emulator_config())
     asked = plan_of(tmp_path, recording(tmp_path, 2))
-    proofs = list(prove_links(asked, emulator, lambda text: None))
+    proofs = list(prove_links(asked, emulator))
     emulator.stop()
     assert [proof.what for proof in proofs if not proof.ok] == ["mobile-0.uplink rate"]
 
@@ -219,7 +246,7 @@ def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) ->
     link = 'up = "12 Mbit/s"\n[[links.mobile.changes]]\nat = "100 ms"\nup = "1 Mbit/s"\n'
     asked = plan_of(tmp_path, 'down = "unlimited"\n' + link)
     emulator = Emulator.start(asked.emulator_config())
-    proofs = {proof.what: proof for proof in prove_links(asked, emulator, lambda text: None)}
+    proofs = {proof.what: proof for proof in prove_links(asked, emulator)}
     emulator.stop()
     assert proofs["mobile-0.uplink rate"].state == "not proved"
     assert "changes after 0.1 s" in str(proofs["mobile-0.uplink rate"])
@@ -235,7 +262,7 @@ def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> Non
     )
     planned = make_plan(load(path))
     emulator = Emulator.start(planned.emulator_config())
-    proofs = {proof.what: proof for proof in prove_links(planned, emulator, lambda text: None)}
+    proofs = {proof.what: proof for proof in prove_links(planned, emulator)}
     emulator.stop()
     assert all(proof.ok for proof in proofs.values()), proofs
     assert proofs["mobile-0.uplink rate"].proved

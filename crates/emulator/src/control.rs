@@ -239,9 +239,9 @@ impl Supervisor {
                         .iter()
                         .map(|node| node.as_ref().map(|node| &node.namespace))
                         .collect();
-                    emit(
-                        &json!({"event": "probed", "flows": probe(&self.config, &namespaces, &flows)?}),
-                    )?;
+                    let under_way = || Ok(self.order(inbox, Order::Status)?.under_way);
+                    let flows = probe(&self.config, &namespaces, &flows, under_way)?;
+                    emit(&json!({"event": "probed", "flows": flows}))?;
                 }
                 Command::Stop => {
                     let mut account = self.order(inbox, Order::Stop)??;

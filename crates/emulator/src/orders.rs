@@ -96,6 +96,8 @@ pub struct Status {
     pub unroutable: u64,
     /// Packets that the kernel refused when they were written.
     pub refused: u64,
+    /// Packets that have neither left the emulator nor been dropped.
+    pub under_way: u64,
 }
 
 /// The final account.

@@ -155,6 +155,8 @@ pub struct Pool {
     landing: [Option<u32>; 2],
     /// Bytes that may yet be added.
     room: usize,
+    /// Slots that hold a packet.
+    held: u64,
 }
 
 impl Pool {
@@ -164,6 +166,7 @@ impl Pool {
             shelves: SIZES.map(Shelf::new),
             landing: [None; 2],
             room: ceiling.max(8 * CHUNK_BYTES),
+            held: 0,
         };
         pool.make_ready();
         pool
@@ -214,6 +217,7 @@ impl Pool {
             })
         };
         self.packet_mut(slot).references = 1;
+        self.held += 1;
         Some(slot)
     }
 
@@ -237,6 +241,7 @@ impl Pool {
             references: 1,
             ..packet
         };
+        self.held += 1;
         Some(slot)
     }
 
@@ -253,7 +258,13 @@ impl Pool {
         packet.references -= references;
         if packet.references == 0 {
             shelf.release(index);
+            self.held -= 1;
         }
+    }
+
+    /// Packets that have neither left nor been dropped.
+    pub fn held(&self) -> u64 {
+        self.held
     }
 
     /// The account of the packet in `slot`.
@@ -355,10 +366,14 @@ mod tests {
             .find(|(_, (length, _))| *length == 65_545)
             .unwrap()
             .0;
+        let held = pool.held();
+        assert_eq!(held, kept.len() as u64);
         pool.refer(slot, 2);
         pool.release(slot, 2);
         assert_eq!(read(&mut pool, 65_545, 1), None);
+        assert_eq!(pool.held(), held);
         pool.release(slot, 1);
+        assert_eq!(pool.held(), held - 1);
         assert_eq!(read(&mut pool, 65_545, 1), Some(slot));
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 
 use cellbed_link::{Duration, Time};
@@ -16,8 +18,15 @@ use crate::error::{Error, Result, Trying};
 use crate::namespace::NetworkNamespace;
 use crate::process::sleep_precisely;
 
-/// How long stragglers are waited for beyond the duration of the flow.
+/// The longest wait for stragglers beyond the duration of the flow.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the emulator is asked whether packets are still under way after the last was sent.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// Looks in a row without a packet under way after which none will come: a packet may still be in the kernel's queue of a
+/// device, or on its way from there to the receiver's socket.
+const QUIET_LOOKS: u32 = 4;
 
 /// Bytes of receive buffer asked for, so that a burst is not lost in the receiver itself.
 static RECEIVE_BUFFER: libc::c_int = 8 << 20;
@@ -49,7 +58,7 @@ pub struct Sighting {
     pub received_ns: Vec<Option<u64>>,
 }
 
-/// A flow with everything looked up.
+/// A flow with everything looked up. It begins `phase` after the first one, so that flows of the same rate take turns.
 struct Planned<'a> {
     from: &'a NetworkNamespace,
     to: &'a NetworkNamespace,
@@ -57,32 +66,73 @@ struct Planned<'a> {
     destination: IpAddr,
     payload: usize,
     interval: Duration,
+    phase: Duration,
     count: usize,
     duration: Duration,
 }
 
-/// Sends all flows at once and waits for the last of them.
+/// How far the flows of a probe are.
+struct Progress {
+    /// Where senders wait for each other before the first datagram.
+    start: Barrier,
+    /// Flows of which datagrams have yet to be sent.
+    sending: AtomicUsize,
+    /// Nothing more can arrive.
+    over: AtomicBool,
+}
+
+/// Sends all flows at once and waits for the last of them. `under_way` counts the packets in the emulator.
 pub fn probe(
     config: &Config,
     namespaces: &[Option<&NetworkNamespace>],
     flows: &[Flow],
+    under_way: impl Fn() -> Result<u64>,
 ) -> Result<Vec<Sighting>> {
-    let planned = flows
+    let mut planned = flows
         .iter()
         .map(|flow| plan(config, namespaces, flow))
         .collect::<Result<Vec<_>>>()?;
+    let count = planned.len() as u64;
+    for (number, flow) in (0..).zip(&mut planned) {
+        flow.phase = Duration::from_nanos(flow.interval.as_nanos() * number / count);
+    }
+    // All sockets are open before the first datagram leaves: opening them takes long enough to delay datagrams.
+    let sockets = planned.iter().map(open_pair).collect::<Result<Vec<_>>>()?;
+    let progress = Progress {
+        start: Barrier::new(planned.len()),
+        sending: AtomicUsize::new(planned.len()),
+        over: AtomicBool::new(false),
+    };
     thread::scope(|scope| {
         let running: Vec<_> = planned
             .iter()
-            .map(|flow| scope.spawn(|| run(flow)))
+            .zip(&sockets)
+            .map(|(flow, sockets)| scope.spawn(|| run(flow, sockets, &progress)))
             .collect();
-        running
+        let mut quiet_looks = 0;
+        let mut failed = None;
+        while !running.iter().all(thread::ScopedJoinHandle::is_finished) {
+            thread::sleep(LOOK);
+            if progress.sending.load(Ordering::Acquire) > 0 || failed.is_some() {
+                continue;
+            }
+            match under_way() {
+                Ok(0) => quiet_looks += 1,
+                Ok(_) => quiet_looks = 0,
+                Err(error) => failed = Some(error),
+            }
+            if quiet_looks >= QUIET_LOOKS || failed.is_some() {
+                progress.over.store(true, Ordering::Release);
+            }
+        }
+        let seen = running
             .into_iter()
             .map(|flow| {
                 flow.join()
                     .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))
             })
-            .collect()
+            .collect();
+        failed.map_or(seen, Err)
     })
 }
 
@@ -147,26 +197,38 @@ fn plan<'a>(
         destination,
         payload,
         interval,
+        phase: Duration::ZERO,
         count,
         duration,
     })
 }
 
-fn run(flow: &Planned<'_>) -> Result<Sighting> {
+/// The sockets of a flow's sender and receiver.
+fn open_pair(flow: &Planned<'_>) -> Result<(UdpSocket, UdpSocket)> {
     let receiver = flow.to.run(|| open(flow.destination))?;
     enlarge(&receiver);
-    let sender = flow.from.run(|| open(flow.source))?;
-    let target = receiver
-        .local_addr()
-        .trying(|| "read a probe's address".into())?;
-    let last_sent = std::sync::OnceLock::new();
+    Ok((flow.from.run(|| open(flow.source))?, receiver))
+}
+
+fn run(
+    flow: &Planned<'_>,
+    (sender, receiver): &(UdpSocket, UdpSocket),
+    progress: &Progress,
+) -> Result<Sighting> {
+    let last_sent = OnceLock::new();
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let sent = send(flow, &sender, target);
+            progress.start.wait();
+            let sent = receiver
+                .local_addr()
+                .trying(|| "read a probe's address".into())
+                .and_then(|target| send(flow, sender, target));
             let _ = last_sent.set(now());
+            progress.sending.fetch_sub(1, Ordering::Release);
             sent
         });
-        let received_ns = receive(flow, &receiver, || last_sent.get().copied());
+        let last_sent = || last_sent.get().copied();
+        let received_ns = receive(flow, receiver, last_sent, &progress.over);
         let sent_ns = sending
             .join()
             .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))?;
@@ -202,7 +264,7 @@ fn send(flow: &Planned<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Ve
     sleep_precisely();
     let mut alarm = Alarm::new()?;
     let mut datagram = vec![0; flow.payload];
-    let begin = now();
+    let begin = now() + flow.phase;
     let mut sent = Vec::with_capacity(flow.count);
     for number in 0..flow.count {
         let due = begin + Duration::from_nanos(flow.interval.as_nanos() * number as u64);
@@ -228,6 +290,7 @@ fn receive(
     flow: &Planned<'_>,
     socket: &UdpSocket,
     last_sent: impl Fn() -> Option<Time>,
+    over: &AtomicBool,
 ) -> Result<Vec<Option<u64>>> {
     sleep_precisely();
     socket
@@ -236,10 +299,20 @@ fn receive(
     let mut received = vec![None; flow.count];
     let mut missing = flow.count;
     let mut datagram = [0; 2048];
-    while missing > 0 && last_sent().is_none_or(|last| now() < last + flow.duration + PATIENCE) {
+    let mut ended = false;
+    while missing > 0
+        && !ended
+        && last_sent().is_none_or(|last| now() < last + flow.duration + PATIENCE)
+    {
+        // What arrived before the end is still read.
+        ended = over.load(Ordering::Acquire);
         let timeout = Timespec {
             tv_sec: 0,
-            tv_nsec: 20_000_000,
+            tv_nsec: if last_sent().is_some() {
+                5_000_000
+            } else {
+                20_000_000
+            },
         };
         wait(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout))
             .trying(|| "wait for a probe".into())?;

@@ -22,7 +22,7 @@ from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import ProofError, prove_limits
+from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S = 30.0
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
+READY_PER_PROGRAM_S = 1.0
+"""Added to the limit for each program, since all of them load their libraries at the same time."""
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
 FULL_BYTES = 1 << 16
@@ -220,10 +222,9 @@ def _prove(
     state: Known,
 ) -> None:
     listener.phase("measuring limits and links against what was asked")
-    for node in plan.nodes:
-        if node.name in groups:
-            state.proof += prove_limits(node, groups[node.name], places[node.name], os.cpu_count() or 1)
-    state.proof += prove_links(plan, emulator, listener.note)
+    limited = [Limited(node, groups[node.name], places[node.name]) for node in plan.nodes if node.name in groups]
+    state.proof += prove_limits(limited, os.cpu_count() or 1)
+    state.proof += prove_links(plan, emulator)
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
         raise ProofError(failed)
@@ -247,7 +248,7 @@ def _start_programs(
                 started.append(program)
                 if process.stage == LOAD:
                     loads.append(program)
-        supervisor.wait_ready(started, READY_TIMEOUT_S)
+        supervisor.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
     return loads
 
 

@@ -68,6 +68,10 @@ class Group:
         """The files to which a process writes ``0`` to come under the limits."""
         return tuple(str(folder / "cgroup.procs") for folder in self._unique())
 
+    def contains(self, process: int) -> bool:
+        """Whether a process comes under the limits."""
+        return all(str(process) in _read(folder / "cgroup.procs").split() for folder in self._unique())
+
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
         """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
         quota = max(1000, round(cpus * PERIOD_US)) if cpus is not None else None

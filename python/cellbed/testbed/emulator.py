@@ -39,11 +39,12 @@ class Emulator:
         cls,
         config: dict[str, Any],
         environment: dict[str, str] | None = None,
-        timeout: float = 30.0,
+        timeout: float | None = None,
         descriptors: Sequence[int] = (),
     ) -> Emulator:
         """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
 
+        timeout: seconds; 30 and one more for each vertex unless given.
         descriptors: those that `config` names; the emulator inherits them.
         Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
         """
@@ -60,7 +61,7 @@ class Emulator:
         emulator = cls(process, errors)
         try:
             emulator._send(config)
-            emulator.ready = emulator._receive(timeout, "ready")
+            emulator.ready = emulator._receive(timeout or 30.0 + len(config["vertices"]), "ready")
         except BaseException:
             emulator.kill()
             raise

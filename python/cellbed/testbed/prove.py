@@ -8,13 +8,10 @@ want more than their node's share are run under each node's limits.
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import psutil
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.cgroups import Group
@@ -24,8 +21,13 @@ from cellbed.testbed.process import Place, kill, spawn
 MILLISECOND = 1_000_000
 CPU_TOLERANCE = 0.10
 CPU_PROOF_NS = 200 * MILLISECOND
-_TICK_NS = 10 * MILLISECOND
-"""To which the kernel tells a process's own processor time."""
+CPU_LOOK_NS = 40 * MILLISECOND
+CPU_START_NS = 10 * MILLISECOND
+MEBIBYTE = 1 << 20
+PROOF_MEMORY = 4 * MEBIBYTE
+"""The limit at which a process is killed to prove a memory limit."""
+MEMORY_BATCH = 16
+"""Memory limits proved at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,73 +77,157 @@ class ProofError(CellbedError):
         super().__init__(f"the testbed is not what the scenario asks for, so the workload was not started:\n{lines}")
 
 
-def prove_limits(node: Node, group: Group, place: Place, machine_cpus: int) -> Iterator[Proof]:
-    """Run more than the node's share under its limits and see that it gets no more."""
-    yield _prove_cpu(node, group, place, machine_cpus)
-    yield _prove_memory(node, group, place)
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A node with limits: its control group, and where its programs run."""
+
+    node: Node
+    group: Group
+    place: Place
 
 
-def _prove_cpu(node: Node, group: Group, place: Place, machine_cpus: int) -> Proof:
+def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
+    """Run more than each node's share under its limits and check that it gets no more.
+
+    Nodes are measured at the same time as far as the machine can give all of them their share.
+    """
+    cpu: dict[str, Proof] = {}
+    measurable: list[Limited] = []
+    for each in limited:
+        proof = _stated_cpu(each, machine_cpus)
+        if proof is None:
+            measurable.append(each)
+        else:
+            cpu[each.node.name] = proof
+    for batch in _batches(measurable, machine_cpus):
+        for each, proof in zip(batch, _prove_cpu(batch, machine_cpus), strict=True):
+            cpu[each.node.name] = proof
+    memory: list[Proof] = []
+    for begin in range(0, len(limited), MEMORY_BATCH):
+        memory += _prove_memory(limited[begin : begin + MEMORY_BATCH])
+    return [proof for each, last in zip(limited, memory, strict=True) for proof in (cpu[each.node.name], last)]
+
+
+def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
+    """The proof of a CPU limit that need not or cannot be measured."""
+    node = limited.node
     what = f"{node.name} CPU limit"
-    stated, _ = group.limits()
+    stated, _ = limited.group.limits()
     if stated is None or abs(stated - node.cpus) > 0.01:
         return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel states another limit")
     if node.cpus >= machine_cpus:
         note = f"as the kernel states it; this machine has {machine_cpus} CPUs, so it cannot be exceeded"
         return Proof(what, node.cpus, stated, "CPUs", ok=True, note=note)
-    spinners = [
-        spawn(["/bin/sh", "-c", "while :; do :; done"], place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(min(machine_cpus, int(node.cpus) + 1))
-    ]
+    return None
+
+
+def _batches(limited: Sequence[Limited], machine_cpus: int) -> list[list[Limited]]:
+    """Nodes that the machine can give their share at the same time, in order: first fit."""
+    batches: list[tuple[float, list[Limited]]] = []
+    for each in limited:
+        for index, (cpus, batch) in enumerate(batches):
+            if cpus + each.node.cpus <= machine_cpus:
+                batches[index] = (cpus + each.node.cpus, [*batch, each])
+                break
+        else:
+            batches.append((each.node.cpus, [each]))
+    return [batch for _, batch in batches]
+
+
+class _Spinning:
+    """Processes that want more CPU time than their node's share, and what they got since :meth:`begin`."""
+
+    def __init__(self, limited: Limited, machine_cpus: int) -> None:
+        self._limited = limited
+        # The first shell starts the others: a fork of this process costs more.
+        count = min(machine_cpus, int(limited.node.cpus) + 1)
+        script = "while :; do :; done & " * (count - 1) + "while :; do :; done"
+        self.process = spawn(
+            ["/bin/sh", "-c", script], limited.place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._began: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._began = self._now()
+
+    def proof(self) -> Proof:
+        """What was measured until now."""
+        node = self._limited.node
+        what = f"{node.name} CPU limit"
+        began, now = self._began, self._now()
+        if began is None or now is None:
+            return Proof(what, node.cpus, None, "CPUs", ok=False, note="the kernel does not account CPU time")
+        used = (now[0] - began[0]) / (now[1] - began[1])
+        too_much = used > node.cpus * (1 + CPU_TOLERANCE) + 0.02
+        short = used < node.cpus * (1 - 2 * CPU_TOLERANCE)
+        absent = not self._limited.group.contains(self.process.pid)
+        if too_much:
+            note = "exceeds its limit"
+        elif absent:
+            note = "the node's programs do not come under its control group"
+        else:
+            note = "not exceeded, but the machine is too busy to give that much now" if short else ""
+        return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
+
+    def _now(self) -> tuple[int, int] | None:
+        """CPU time of the group and the time, ns."""
+        used = self._limited.group.sample().cpu_ns
+        return None if used is None else (used, time.monotonic_ns())
+
+
+def _prove_cpu(batch: Sequence[Limited], machine_cpus: int) -> list[Proof]:
+    """Measure the CPU limits of nodes at the same time.
+
+    A measurement that shows the limit ends after :data:`CPU_LOOK_NS`; one that does not is continued up to
+    :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse for the shorter time.
+    """
+    spinning: list[_Spinning] = []
     try:
-        # The first periods hold the processes' start.
-        time.sleep(0.03)
-        before, spun_before, began = group.sample().cpu_ns, _processor_seconds(spinners), time.monotonic_ns()
-        time.sleep(CPU_PROOF_NS / 1e9)
-        after, spun_after, ended = group.sample().cpu_ns, _processor_seconds(spinners), time.monotonic_ns()
+        spinning.extend(_Spinning(each, machine_cpus) for each in batch)
+        # The first period holds the processes' start.
+        time.sleep(CPU_START_NS / 1e9)
+        for each in spinning:
+            each.begin()
+        proofs: list[Proof] = []
+        for _ in range(CPU_PROOF_NS // CPU_LOOK_NS):
+            time.sleep(CPU_LOOK_NS / 1e9)
+            proofs = [each.proof() for each in spinning]
+            if all(proof.state == "holds" for proof in proofs):
+                break
     finally:
-        for process in spinners:
+        for each in spinning:
+            kill(each.process)
+    return proofs
+
+
+def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
+    """See a process killed at a small limit in each node's group, then set and read back the real one."""
+    # `dd` fills a buffer of the size of its blocks.
+    allocate = ["dd", "if=/dev/zero", "of=/dev/null", f"bs={4 * PROOF_MEMORY}", "count=1"]
+    started = []
+    for each in batch:
+        each.group.limit(each.node.cpus, PROOF_MEMORY)
+        started.append(spawn(allocate, each.place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    deadline = time.monotonic() + 10
+    proofs = []
+    for each, process in zip(batch, started, strict=True):
+        try:
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
             kill(process)
-    if before is None or after is None:
-        return Proof(what, node.cpus, None, "CPUs", ok=False, note="the kernel does not account CPU time")
-    used = (after - before) / (ended - began)
-    too_much = used > node.cpus * (1 + CPU_TOLERANCE) + 0.02
-    short = used < node.cpus * (1 - 2 * CPU_TOLERANCE)
-    # However little a busy machine gives them, what they get is the group's.
-    spun = (spun_after - spun_before) * 1e9 / (ended - began)
-    absent = used < spun / 2 - 2 * _TICK_NS / (ended - began)
-    if too_much:
-        note = "exceeds its limit"
-    elif absent:
-        note = f"the node's programs took {spun:.2g} CPUs: they do not come under its control group"
-    else:
-        note = "not exceeded, but the machine is too busy to give that much now" if short else ""
-    return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
-
-
-def _processor_seconds(processes: list[subprocess.Popen[bytes]]) -> float:
-    times = [psutil.Process(process.pid).cpu_times() for process in processes]
-    return sum(each.user + each.system for each in times)
-
-
-def _prove_memory(node: Node, group: Group, place: Place) -> Proof:
-    """See a process killed at a small limit in the node's group, then set and read back the real one."""
-    what = f"{node.name} memory limit"
-    mebibyte = 1 << 20
-    group.limit(node.cpus, 24 * mebibyte)
-    allocate = [sys.executable, "-I", "-S", "-c", f"b = bytearray({64 * mebibyte}); b[::4096] = b'x' * {64 * 256}"]
-    process = spawn(allocate, place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        status = process.wait(10)
-    except subprocess.TimeoutExpired:
-        kill(process)
-        status = -9
-    group.limit(node.cpus, node.memory_bytes)
-    _, stated = group.limits()
-    asked = node.memory_bytes / mebibyte
-    measured = stated / mebibyte if stated is not None else None
-    if status == 0:
-        return Proof(what, asked, measured, "MiB", ok=False, note="a process in the group went past a limit unharmed")
-    page = 4096
-    ok = stated is not None and abs(stated - node.memory_bytes) < page
-    return Proof(what, asked, measured, "MiB", ok, note="" if ok else "the kernel states another limit")
+            status = -9
+        each.group.limit(each.node.cpus, each.node.memory_bytes)
+        _, stated = each.group.limits()
+        what = f"{each.node.name} memory limit"
+        asked = each.node.memory_bytes / MEBIBYTE
+        measured = stated / MEBIBYTE if stated is not None else None
+        page = 4096
+        if status == 0:
+            ok, note = False, "a process in the group went past a limit unharmed"
+        elif stated is None or abs(stated - each.node.memory_bytes) >= page:
+            ok, note = False, "the kernel states another limit"
+        else:
+            ok, note = True, ""
+        proofs.append(Proof(what, asked, measured, "MiB", ok, note))
+    return proofs

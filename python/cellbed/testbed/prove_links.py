@@ -8,7 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cellbed.scenario.capacities import RateSeries
@@ -34,11 +35,17 @@ IDLE_PROBES = 12
 ATTEMPTS = 5
 IDLE_SPACING_NS = 8 * MILLISECOND
 WINDOW_NS = 250 * MILLISECOND
+QUICK_WINDOW_NS = 60 * MILLISECOND
+QUICK = 150
+"""Datagrams that usually suffice to prove a rate."""
 SETTLED_NS = 1_000 * MILLISECOND
 """A link that changes later than this after the start of its schedule is proved as it is before."""
 PATIENCE_NS = 900 * MILLISECOND
 """Datagrams that are under way for longer may not be waited for."""
 HIGHEST_PROBE_RATE = 400_000_000
+"""bit/s of a flow, and of all flows at the same time."""
+SHARE = 0.05
+"""How much of what a link carries may be taken by several flows at the same time, so that none delays another."""
 OVERLOAD = 1.4
 """How much more than a link carries is sent to see what it carries."""
 ENOUGH = 1.15
@@ -47,102 +54,205 @@ FEWEST = 8
 """Datagrams that a window must have room for, to prove a rate by them."""
 
 
-def prove_links(plan: Plan, emulator: Emulator, notify: Callable[[str], None]) -> Iterator[Proof]:
-    """Send datagrams over every link, both ways, and hold delay and rate against the schedule."""
-    endpoints = plan.of_class("endpoint")
-    remotes = plan.of_class("edge") + plan.of_class("cloud")
-    proved: set[str] = set()
-    for number in range(max(len(endpoints), len(remotes))):
-        endpoint, remote = endpoints[number % len(endpoints)], remotes[number % len(remotes)]
-        uplink, downlink = plan.path(endpoint.name, remote.name), plan.path(remote.name, endpoint.name)
-        if {direction.name for direction in (*uplink, *downlink)} <= proved:
-            continue
-        notify(f"measuring the links between {endpoint.name} and {remote.name}")
-        for proof in _prove_path_patiently(emulator, uplink, downlink):
-            name = proof.what.split(" ")[0]
-            if name not in proved:
-                yield proof
-        proved |= {direction.name for direction in (*uplink, *downlink)}
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Datagrams over one path from a position of its recordings on. direction: whose rate they prove, or ``None`` for
+    those that prove delays."""
+
+    path: list[Direction]
+    size: int
+    bit_rate: int
+    duration_ns: int
+    begin_ns: int
+    direction: Direction | None = None
 
 
-def _prove_path_patiently(emulator: Emulator, uplink: list[Direction], downlink: list[Direction]) -> list[Proof]:
-    """A busy machine can spoil a measurement once; a link that is off is off each time."""
+def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
+    """Send datagrams over every link, both ways, and compare delay and rate with the schedule.
+
+    Links are measured at the same time as far as their datagrams do not delay each other.
+    """
+    pairs = _pairs(plan)
     proofs: dict[str, Proof] = {}
-    for _ in range(ATTEMPTS):
-        for proof in _prove_path(emulator, uplink, downlink):
-            if proof.what not in proofs or not proofs[proof.what].ok:
+    # A busy machine can spoil a measurement once; a link that is off is off each time.
+    for attempt in range(ATTEMPTS):
+        # Many flows at the same time can be too much for a busy machine.
+        most = HIGHEST_PROBE_RATE >> attempt
+        accepted = {what for what, proof in proofs.items() if proof.ok}
+        for proof in _prove_pairs(emulator, pairs, accepted, most, quick=attempt == 0):
+            if proof.what not in accepted and (proof.what not in proofs or not proofs[proof.what].ok):
                 proofs[proof.what] = proof
         if all(proof.ok for proof in proofs.values()):
             break
-    return list(proofs.values())
+    order = [f"{direction.name} {what}" for direction in plan.directions for what in ("delay", "rate")]
+    return [proofs[what] for what in order if what in proofs]
 
 
-def _prove_path(emulator: Emulator, uplink: list[Direction], downlink: list[Direction]) -> Iterator[Proof]:
-    paths = (uplink, downlink)
-    begin_ns = _window(uplink + downlink, WINDOW_NS + IDLE_PROBES * IDLE_SPACING_NS)
-    clock = _restart(emulator, begin_ns)
+def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
+    """Uplinks and downlinks that cross every link."""
+    endpoints = plan.of_class("endpoint")
+    remotes = plan.of_class("edge") + plan.of_class("cloud")
+    crossed: set[str] = set()
+    pairs = []
+    for number in range(max(len(endpoints), len(remotes))):
+        endpoint, remote = endpoints[number % len(endpoints)], remotes[number % len(remotes)]
+        uplink, downlink = plan.path(endpoint.name, remote.name), plan.path(remote.name, endpoint.name)
+        names = {direction.name for direction in (*uplink, *downlink)}
+        if not names <= crossed:
+            pairs.append((uplink, downlink))
+        crossed |= names
+    return pairs
+
+
+def _prove_pairs(
+    emulator: Emulator,
+    pairs: Sequence[tuple[list[Direction], list[Direction]]],
+    accepted: set[str],
+    most: int,
+    *,
+    quick: bool,
+) -> Iterator[Proof]:
+    """Measure delays, then rates.
+
+    accepted: what need not be measured any more. most: bit/s of all flows at the same time, unless there is only one.
+    quick: with no more datagrams than usually suffice.
+    """
+    windows: dict[Any, int] = {}
+    idle_ns = IDLE_PROBES * IDLE_SPACING_NS
     idle_rate = round(SMALL * 8e9 / IDLE_SPACING_NS)
-    for path, flow in zip(
-        paths, _probe(emulator, [(path, SMALL, idle_rate) for path in paths], IDLE_PROBES), strict=True
-    ):
-        yield from _delay_proofs(path, flow, clock)
-    loaded = []
-    for path in paths:
-        limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
-        why = _unsteady(path)
-        expected = {step.name: _expected(path, step, begin_ns) if why is None else 0 for step in limited}
-        for direction in limited:
-            reason = why
-            carried = expected[direction.name]
-            narrowest = min(expected, key=expected.__getitem__)
-            if reason is None and direction.name != narrowest:
-                reason = f"{narrowest} lets less through"
-            elif reason is None and carried < FEWEST * DATAGRAM:
-                reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
-            if reason is not None:
-                yield _unproved(f"{direction.name} rate", "Mbit/s", reason)
-            else:
-                bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / WINDOW_NS))
-                loaded.append((path, direction, min(HIGHEST_PROBE_RATE, bit_rate)))
-    if not loaded:
-        return
-    clock = _restart(emulator, begin_ns)
-    flows = _probe(emulator, [(path, DATAGRAM, bit_rate) for path, _, bit_rate in loaded], None)
-    for (path, direction, _), flow in zip(loaded, flows, strict=True):
-        yield _rate_proof(path, direction, flow, clock)
+    idle: list[_Flow] = []
+    loaded: dict[str, _Flow] = {}
+    for pair in pairs:
+        steps = [step for path in pair for step in path]
+        key = tuple((id(step.capacity), step.playing) for step in steps)
+        if key not in windows:
+            windows[key] = _window(steps, WINDOW_NS + idle_ns)
+        begin_ns = windows[key]
+        for path in pair:
+            if not all(f"{step.name} delay" in accepted for step in path):
+                idle.append(_Flow(path, SMALL, idle_rate, idle_ns, begin_ns))
+            if all(f"{step.name} rate" in accepted for step in path if not isinstance(step.capacity, Unlimited)):
+                continue
+            for flow in _loads(path, begin_ns, quick=quick):
+                if isinstance(flow, Proof):
+                    yield flow
+                elif flow.direction is not None and f"{flow.direction.name} rate" not in accepted:
+                    loaded.setdefault(flow.direction.name, flow)
+    proved: set[str] = set()
+    for batch in _batches(idle, most // 50):
+        clock, seen = _probe(emulator, batch)
+        for flow, sighting in zip(batch, seen, strict=True):
+            # A link that several flows cross is proved by the first.
+            proofs = list(_delay_proofs(flow.path, sighting, clock))
+            yield from (proof for proof in proofs if proof.what not in proved)
+            proved |= {proof.what for proof in proofs}
+    for batch in _batches(list(loaded.values()), most):
+        clock, seen = _probe(emulator, batch)
+        for flow, sighting in zip(batch, seen, strict=True):
+            assert flow.direction is not None
+            yield _rate_proof(flow.path, flow.direction, sighting, clock)
 
 
-def _expected(path: list[Direction], direction: Direction, begin_ns: int) -> int:
+def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Flow | Proof]:
+    """The flows that prove the rates of a path, and what cannot be proved."""
+    limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
+    why = _unsteady(path)
+    expected = {step.name: _expected(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
+    for direction in limited:
+        reason = why
+        carried = expected[direction.name]
+        narrowest = min(expected, key=expected.__getitem__)
+        if reason is None and direction.name != narrowest:
+            reason = f"{narrowest} lets less through"
+        elif reason is None and carried < FEWEST * DATAGRAM:
+            reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
+        if reason is not None:
+            yield _unproved(f"{direction.name} rate", "Mbit/s", reason)
+        else:
+            width_ns = WINDOW_NS
+            if quick and _is_exact(path):
+                width_ns = min(WINDOW_NS, max(QUICK_WINDOW_NS, WINDOW_NS * QUICK * DATAGRAM // carried))
+                carried = _expected(path, direction, begin_ns, width_ns)
+            bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / width_ns))
+            yield _Flow(path, DATAGRAM, min(HIGHEST_PROBE_RATE, bit_rate), width_ns, begin_ns, direction)
+
+
+def _is_exact(path: list[Direction]) -> bool:
+    """Whether the prediction is a value and no span: the accuracy of a span does not suffice for a short window."""
+    spans = (prediction.delays(step.parameters.delay) for step in path)
+    return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
+
+
+def _batches(flows: Sequence[_Flow], most: int) -> list[list[_Flow]]:
+    """Flows that can be sent at the same time, in order: first fit. See :class:`_Batch`."""
+    batches: list[_Batch] = []
+    for flow in flows:
+        batch = next((batch for batch in batches if batch.has_room(flow, most)), None)
+        if batch is None:
+            batch = _Batch()
+            batches.append(batch)
+        batch.add(flow)
+    return [batch.flows for batch in batches]
+
+
+class _Batch:
+    """Flows that are sent at the same time.
+
+    They begin at the same position of their recordings, and take no more than a share of what a link that several of
+    them cross carries.
+    """
+
+    def __init__(self) -> None:
+        self.flows: list[_Flow] = []
+        self._bit_rate = 0
+        self._crossing: dict[str, int] = {}
+
+    def has_room(self, flow: _Flow, most: int) -> bool:
+        """Whether a flow can be added; `most`: bit/s of all."""
+        return (
+            flow.begin_ns == self.flows[0].begin_ns
+            and self._bit_rate + flow.bit_rate <= most
+            and all(
+                self._crossing[step.name] + flow.bit_rate <= SHARE * (mean_rate(step.capacity) or 0.0)
+                for step in flow.path
+                if step.name in self._crossing
+            )
+        )
+
+    def add(self, flow: _Flow) -> None:
+        """Add a flow; the first has room in any case."""
+        self.flows.append(flow)
+        self._bit_rate += flow.bit_rate
+        for step in flow.path:
+            if not isinstance(step.capacity, Unlimited):
+                self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
+
+
+def _expected(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
     """Bytes that a direction carries in a window for a path that is always busy."""
     if not rehearsal.depends_on_load(path):
-        return prediction.offered(direction, begin_ns, begin_ns + WINDOW_NS)
-    flood = range(begin_ns, begin_ns + WINDOW_NS, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
+        return prediction.offered(direction, begin_ns, begin_ns + width_ns)
+    flood = range(begin_ns, begin_ns + width_ns, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
     reached = sorted(_known(rehearsal.arrivals(path, flood, DATAGRAM, Clock(0, 0))))
-    return DATAGRAM * bisect_right(reached, reached[0] + WINDOW_NS) if reached else 0
+    return DATAGRAM * bisect_right(reached, reached[0] + width_ns) if reached else 0
 
 
-def _restart(emulator: Emulator, begin_ns: int) -> Clock:
-    clock = Clock(time.monotonic_ns(), begin_ns)
-    emulator.restart_links(clock.zero_ns, begin_ns)
-    return clock
-
-
-def _probe(
-    emulator: Emulator, flows: list[tuple[list[Direction], int, int]], packets: int | None
-) -> list[dict[str, Any]]:
-    """Send `packets` datagrams on each flow (path, bytes, bit/s), or for the width of the window."""
+def _probe(emulator: Emulator, flows: list[_Flow]) -> tuple[Clock, list[dict[str, Any]]]:
+    """Begin the links anew and send all flows at the same time."""
+    clock = Clock(time.monotonic_ns(), flows[0].begin_ns)
+    emulator.restart_links(clock.zero_ns, clock.begin_ns)
     commands = [
         {
-            "from": path[0].source,
-            "to": path[-1].target,
-            "bytes": size,
-            "bit_rate": bit_rate,
-            "duration_ns": WINDOW_NS if packets is None else round(packets * size * 8e9 / bit_rate),
+            "from": flow.path[0].source,
+            "to": flow.path[-1].target,
+            "bytes": flow.size,
+            "bit_rate": flow.bit_rate,
+            "duration_ns": flow.duration_ns,
             "family": 4,
         }
-        for path, size, bit_rate in flows
+        for flow in flows
     ]
-    return emulator.probe(commands, timeout=20.0)
+    return clock, emulator.probe(commands, timeout=20.0 + len(flows))
 
 
 def _unproved(what: str, unit: str, why: str) -> Proof:

@@ -108,6 +108,7 @@ def processes(
                 duration_ns=duration_ns,
                 timeout_ns=spec.timeout,
                 seed=seed,
+                connect_patience_ns=(30 + len(endpoints)) * 1_000_000_000,
             )
         )
     return started

@@ -80,6 +80,7 @@ impl Engine {
             directions: self.lanes.iter().map(condition).collect(),
             unroutable: self.unroutable,
             refused: self.refused,
+            under_way: self.pool.held(),
         }
     }
 
