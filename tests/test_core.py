@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cellbed._core import TraceFormatError, parse_trace, toml_positions
+from cellbed._core import TraceFormatError, parse_trace, toml_longest_key, toml_positions, toml_values
 
 
 def write(folder: Path, text: str) -> Path:
@@ -81,3 +85,59 @@ list = [1, {y = 2}]
 def test_malformed_toml_is_told_with_its_place(text: str, says: str) -> None:
     with pytest.raises(ValueError, match="^" + says):
         toml_positions(text)
+
+
+PARTS = st.from_regex(r"[A-Za-z0-9_-]{1,5}", fullmatch=True) | st.text(st.characters(codec="utf-8"), max_size=4)
+TABLES = st.recursive(
+    st.integers(0, 9) | st.text(st.characters(codec="utf-8"), max_size=4),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(PARTS, each, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(PARTS, TABLES, max_size=4))
+def test_every_key_of_a_document_has_a_place_where_it_stands(data: dict[str, Any]) -> None:
+    text = tomli_w.dumps(data)
+    lines = text.split("\n")
+    positions = toml_positions(text)
+    # A path as text does not differ for keys with dots, brackets or nothing in them.
+    for key in data if all(key.isidentifier() for key in data) else ():
+        line, column = positions[key]
+        assert lines[line - 1][column - 1 :].startswith((key, '"'))
+
+
+TOML_BITS = st.sampled_from(
+    [*"[]{}.,\n#\\1é", "a", "b.c", '"x"', "'y'", '"""', "'''", "[[", "]]", " = ", "\r\n"],
+)
+
+
+@given(st.text(max_size=60) | st.lists(TOML_BITS, max_size=40).map("".join))
+def test_any_text_has_positions_or_an_error_with_a_place(text: str) -> None:
+    parts, line = toml_longest_key(text)
+    assert parts >= 0
+    assert 1 <= line <= text.count("\n") + 1
+    for read in (toml_positions, toml_values):
+        try:
+            found = read(text)
+        except ValueError:
+            continue
+        if read is toml_positions:
+            for place, column in found.values():
+                assert 1 <= place <= text.count("\n") + 1
+                assert column >= 1
+
+
+@given(st.lists(st.sampled_from(["a", "'b.c'", '"d\\".e"', '""', " f ", "\t1"]), min_size=2, max_size=9))
+def test_the_parts_of_a_key_are_counted(parts: list[str]) -> None:
+    key = ".".join(parts)
+    for text in (f"{key} = 1", f"[{key}]", f"[[{key}]]", f"x = {{ {key} = 1 }}"):
+        assert toml_longest_key(f"\n{text}\n") == (len(parts), 2)
+
+
+@pytest.mark.parametrize("length", [65, 500_000])
+def test_a_key_of_many_parts_is_refused(length: int) -> None:
+    text = ".".join(["a"] * length)
+    for whole in (f"{text} = 1", f"[{text}]", f"x = [{{{text} = 1}}]"):
+        for read in (toml_positions, toml_values):
+            with pytest.raises(ValueError, match="a key of more than 64 parts"):
+                read(whole)

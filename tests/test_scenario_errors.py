@@ -1,7 +1,11 @@
 """A malformed scenario is answered by one line per mistake: file, line, key, what is wrong and what would be right."""
 
+import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -317,3 +321,90 @@ def test_number_of_thousands_of_digits(tmp_path: Path) -> None:
 
 def test_deep_nesting(tmp_path: Path) -> None:
     assert "nested" in _error(_write(tmp_path, "a = " + "[" * 100_000))
+
+
+HOSTILE = {
+    "a key of 50,000 parts": ".".join(["a"] * 50_000) + " = 1",
+    "a key of 500,000 quoted parts": '"\\"".' * 200_000 + "a = 1",
+    "a table of 50,000 parts": "[" + ".".join(["a"] * 50_000) + "]",
+    "tables in tables": "x = " + "{a.a.a.a.a.a.a.a = " * 60 + "1" + "}" * 60,
+    "90,000 unknown keys": "\n".join(f"k{number} = 1" for number in range(90_000)),
+    "a long name for 50,000 keys": f"[{'a' * 400_000}]\n" + "\n".join(f"k{number} = 1" for number in range(50_000)),
+    "an unknown key of 1 MB": f"{'a' * 1_000_000} = 1",
+    "9,000 wrong changes": GOOD + "[[links.mobile.changes]]\nx = 1\n" * 9_000,
+}
+
+
+def test_hostile_scenarios_cost_little_memory_and_get_short_answers(tmp_path: Path) -> None:
+    for name, text in HOSTILE.items():
+        (tmp_path / name).write_text(text)
+    # One process for all: to start one takes longer than an answer.
+    code = (
+        "import json, pathlib, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "from cellbed.scenario import ScenarioError, load\n"
+        "for path in pathlib.Path(sys.argv[1]).iterdir():\n"
+        "    try: load(path)\n"
+        "    except ScenarioError as error: print(json.dumps([path.name, str(error)]))\n"
+    )
+    command = [sys.executable, "-P", "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers = dict(map(json.loads, done.stdout.splitlines()))
+    assert answers.keys() == HOSTILE.keys()
+    for answer in answers.values():
+        assert len(answer.splitlines()) <= 42
+        assert len(answer) < 30_000
+
+
+def test_only_the_first_problems_are_listed() -> None:
+    text = "\n".join(f"k{number} = 1" for number in range(100))
+    with pytest.raises(ScenarioError) as error:
+        parse(text, source="scenario.toml", folder=Path())
+    lines = str(error.value).splitlines()
+    assert lines[-1].startswith("scenario.toml: and ")
+    assert lines[-1].endswith(" more problems")
+    assert len(lines) == 41
+
+
+SECRET = "admin:$6$uGh0:19000:0:99999:7:::\nkey = hunter2\n"
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ('up = "12 Mbit/s"', 'up = "{file}"'),
+        ('up = "12 Mbit/s"', 'up = {{ kind = "series", file = "{file}" }}'),
+        ('up = "12 Mbit/s"', 'up = {{ kind = "cellreplay", light = "{file}", heavy = "{file}", idle = "1 ms" }}'),
+        ('base_delay = "10 ms"', 'base_delay = {{ kind = "empirical", file = "{file}" }}'),
+        ('edge = "base-edge"', 'edge = {{ kind = "round-trips", record = "{file}" }}'),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_something_else_is_not_quoted(was: str, becomes: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    told = _error(_write(tmp_path, GOOD.replace(was, becomes.format(file=file))))
+    assert str(file) in told
+    for part in ("admin", "uGh0", "hunter2"):
+        assert part not in told
+    with pytest.raises(ScenarioError) as error:
+        load(file)
+    assert "not a scenario" in str(error.value)
+    for part in ("admin", "uGh0", "hunter2"):
+        assert part not in str(error.value)
+
+
+def test_a_pipe_without_a_writer_can_be_interrupted(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "scenario.toml").write_text(GOOD.replace("12 Mbit/s", str(tmp_path / "pipe")))
+    for path in (tmp_path / "pipe", tmp_path / "scenario.toml"):
+        command = [sys.executable, "-P", "-m", "cellbed", "run", "--dry-run", str(path)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        wchan = Path(f"/proc/{process.pid}/syscall")
+        # openat(2) or open(2): waiting for a writer.
+        until = time.monotonic() + 60
+        while wchan.read_text().split()[0] not in ("257", "56") and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told
+        assert told.splitlines() == ["interrupted"]

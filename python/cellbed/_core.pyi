@@ -241,10 +241,14 @@ class Session:
     def __new__(cls, path: Path, request: int, tcp: TcpSettings) -> Session: ...
     def fetch(self, at_ns: int, size: int, until_ns: int) -> tuple[Int64, Int64, Int64, Int64]: ...
 
+def toml_longest_key(text: str) -> tuple[int, int]:
+    """Number of parts of the longest dotted key in a text that may be TOML, and its line, from 1. Parses nothing."""
+
 def toml_positions(text: str) -> dict[str, tuple[int, int]]:
     """Line and column, both from 1, of every key of a TOML document by its path: ``links.mobile.up``, ``a[0].b``.
 
-    Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML.
+    Keys with paths of more than 512 bytes are left out, with everything in them.
+    Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML, or has a key of more than 64 parts.
     """
 
 def toml_values(text: str) -> dict[str, Any]:

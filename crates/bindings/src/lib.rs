@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use super::link::Direction;
     #[pymodule_export]
-    use super::positions::toml_positions;
+    use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Where each key of a TOML document stands, for errors that point at a line.
+//! Where each key of a TOML document stands, for errors that point at a line; the bound of all parsing of TOML.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,8 +6,54 @@ use std::ops::Range;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use toml_edit::{Document, Item, Table, TableLike, Value};
+use toml_parser::Source;
+use toml_parser::lexer::TokenKind;
 
 type Positions = HashMap<String, (usize, usize)>;
+
+/// Parts of the longest key that is parsed: each part is a level, and levels are visited recursively.
+const MOST_PARTS: usize = 64;
+/// Bytes of the longest path that gets a position: with it the memory for paths is a multiple of the text's size.
+const LONGEST_PATH: usize = 512;
+
+#[pyfunction]
+pub fn toml_longest_key(text: &str) -> (usize, usize) {
+    let (parts, at) = longest_key(text);
+    (parts, Lines::new(text).position(at..at).0)
+}
+
+/// Number of parts of the key with the most parts, and where its last part stands. Does not parse.
+fn longest_key(text: &str) -> (usize, usize) {
+    let mut longest = (0, 0);
+    let mut parts = 1;
+    for token in Source::new(text).lex() {
+        match token.kind() {
+            TokenKind::Dot => parts += 1,
+            // Atoms hold dots of numbers apart, so a number counts as a key of two parts.
+            TokenKind::Atom
+            | TokenKind::BasicString
+            | TokenKind::LiteralString
+            | TokenKind::Whitespace => {}
+            _ => parts = 1,
+        }
+        if parts > longest.0 {
+            longest = (parts, token.span().start());
+        }
+    }
+    longest
+}
+
+/// The document in a text whose keys have at most [`MOST_PARTS`] parts, or where and why there is none.
+pub(crate) fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
+    let (parts, at) = longest_key(text);
+    if parts > MOST_PARTS {
+        return Err((at..at, format!("a key of more than {MOST_PARTS} parts")));
+    }
+    Document::parse(text).map_err(|error| {
+        let message: Vec<&str> = error.message().lines().map(str::trim).collect();
+        (error.span().unwrap_or(0..0), message.join("; "))
+    })
+}
 
 #[pyfunction]
 pub fn toml_positions(text: &str) -> PyResult<Positions> {
@@ -17,10 +63,9 @@ pub fn toml_positions(text: &str) -> PyResult<Positions> {
 /// Line and column, both from 1, of every key, by its dotted path; `line:col: message` for what is no TOML.
 fn positions(text: &str) -> Result<Positions, String> {
     let lines = Lines::new(text);
-    let document = Document::parse(text).map_err(|error| {
-        let (line, column) = lines.position(error.span().unwrap_or(0..0));
-        let message: Vec<&str> = error.message().lines().map(str::trim).collect();
-        format!("{line}:{column}: {}", message.join("; "))
+    let document = document(text).map_err(|(span, message)| {
+        let (line, column) = lines.position(span);
+        format!("{line}:{column}: {message}")
     })?;
     let mut walk = Walk {
         lines,
@@ -77,6 +122,9 @@ impl Walk<'_> {
 
     fn keys(&mut self, table: &dyn TableLike, path: &str) {
         for (name, item) in table.iter() {
+            if path.len() + name.len() > LONGEST_PATH {
+                continue;
+            }
             let path = join(path, name);
             let span = table.key(name).and_then(|key| key.span());
             self.note(&path, span);
@@ -103,6 +151,9 @@ impl Walk<'_> {
         match value {
             Value::Array(values) => {
                 for (index, value) in values.iter().enumerate() {
+                    if path.len() > LONGEST_PATH {
+                        break;
+                    }
                     let path = format!("{path}[{index}]");
                     self.note(&path, value.span());
                     self.value(value, &path);

@@ -3,12 +3,13 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use toml_edit::{Document, Item, TableLike, Value};
+use toml_edit::{Item, TableLike, Value};
+
+use super::positions::document;
 
 #[pyfunction]
 pub fn toml_values<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDict>> {
-    let document =
-        Document::parse(text).map_err(|error| PyValueError::new_err(error.message().to_owned()))?;
+    let document = document(text).map_err(|(_, message)| PyValueError::new_err(message))?;
     table(py, document.as_table())
 }
 

@@ -77,12 +77,13 @@ pub fn each_line<F>(
     }
 }
 
-/// The start of a line, with bytes that are no text escaped.
+/// The start of a line that looks like numbers, else `…`: the file of someone who names any path must not be quoted.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let shown = &line[..line.len().min(EXCERPT)];
-    let more = if shown.len() < line.len() { "…" } else { "" };
-    match std::str::from_utf8(shown) {
-        Ok(text) if !text.contains(char::is_control) => format!("{text}{more}"),
-        _ => format!("{}{more}", shown.escape_ascii()),
+    let numeric = |byte: &u8| byte.is_ascii_digit() || b" \t\r+-.,_eExX".contains(byte);
+    if !shown.iter().all(numeric) {
+        return "…".to_owned();
     }
+    let more = if shown.len() < line.len() { "…" } else { "" };
+    format!("{}{more}", shown.escape_ascii())
 }

@@ -14,6 +14,11 @@ from cellbed.scenario.fields import plainly
 from cellbed.scenario.forms import APART, BOTH, PLAIN, WAYS, Ways, is_apart
 from cellbed.scenario.table import Path
 
+MOST = 40
+"""Errors that become problems."""
+_LONGEST = 200
+"""Characters of a key in a message."""
+
 
 class ScenarioError(CellbedError):
     """A scenario file that cannot be used: a line per problem, ``FILE:LINE: KEY: what is wrong and what is right``."""
@@ -21,25 +26,29 @@ class ScenarioError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to put right at the key with this path, such as ``("links", "mobile", "queue")``."""
+    """One thing to correct at the key with this path, such as ``("links", "mobile", "queue")``."""
 
     path: Path
     text: str
 
     @property
     def key(self) -> str:
-        """The path as one would write it in TOML."""
-        return _dotted(self.path)
+        """The path as one would write it in TOML, of a very long one the beginning."""
+        key = _dotted(self.path)
+        return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 1]}…"
 
 
 def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type[BaseModel]) -> list[Problem]:
-    """What pydantic found in ``data``, meant to be a ``root``, in our words and one problem per mistake."""
+    """What pydantic found in ``data``, meant to be a ``root``, in our words and one problem per mistake.
+
+    Only of the first :data:`MOST` errors: a list of thousands helps nobody, and each takes a search for similar keys.
+    """
     keys = _Keys(root, data)
     found = [(_path(error, data), error) for error in errors]
     absent = {_dotted(path) for path, error in found if error["type"] == "missing"}
     explained = set()
     sentences = []
-    for path, error in found:
+    for path, error in found[:MOST]:
         if error["type"] == "extra_forbidden":
             meant, text = _unknown(path, keys, absent)
             explained.add(meant)

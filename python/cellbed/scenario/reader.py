@@ -6,12 +6,13 @@ import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from cellbed.scenario import congestion
 from cellbed.scenario.model import Scenario
-from cellbed.scenario.problems import Problem, ScenarioError, problems
+from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.traces import TraceError, TraceSource
@@ -20,6 +21,9 @@ from cellbed.units import DURATION
 
 _LARGEST = 1 << 20
 """Bytes of a scenario file; what is larger, or endless, was not meant."""
+_DEEPEST = 16
+"""Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
+_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload)\b", re.MULTILINE)
 
 
 def load(path: Path | str) -> Scenario:
@@ -55,16 +59,26 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
 
     congestion_controls: those of the kernel; None to allow any. Raises ScenarioError with every problem found.
     """
+    from cellbed._core import toml_longest_key
+
+    parts, line = toml_longest_key(text)
+    if parts > _DEEPEST:
+        raise ScenarioError(f"{source}:{line}: key of more than {_DEEPEST} parts: no key of a scenario has so many")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(_malformed(source, text, error)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
         raise ScenarioError(f"{source}:1: value too long or too deeply nested for a scenario: remove it") from error
+    if _is_deeper(data, _DEEPEST):
+        raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a scenario")
     try:
         scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
     except ValidationError as error:
-        raise ScenarioError(_report(source, text, problems(error.errors(include_url=False), data, Scenario))) from error
+        errors = error.errors(include_url=False)
+        report = _report(source, text, problems(errors, data, Scenario))
+        more = f"\n{source}: and {len(errors) - MOST} more problems" if len(errors) > MOST else ""
+        raise ScenarioError(report + more) from error
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
         raise ScenarioError(_report(source, text, found))
@@ -83,6 +97,14 @@ def _content(path: Path) -> bytes:
     if len(content) > _LARGEST:
         raise ScenarioError(f"{path}: larger than 1 MiB: not a scenario file")
     return content
+
+
+def _is_deeper(data: Any, most: int) -> bool:
+    level = [data]
+    for _ in range(most):
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
@@ -135,14 +157,14 @@ def _report(source: str, text: str, found: Iterable[Problem]) -> str:
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
     """The line of a key; of what is missing that of its table, or of the first thing in it; None for neither."""
-    for length in range(len(path), 0, -1):
-        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[:length])[1:]
-        if key in positions:
-            return positions[key][0]
-        inside = [line for known, (line, _) in positions.items() if known.startswith((f"{key}.", f"{key}["))]
-        if inside:
-            return min(inside)
-    return None
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    keys = ["".join(steps[:length])[1:] for length in range(len(path) + 1)]
+    known = max((length for length, key in enumerate(keys) if key in positions), default=0)
+    for inside in keys[known + 1 : known + 2]:
+        lines = [line for key, (line, _) in positions.items() if key.startswith((f"{inside}.", f"{inside}["))]
+        if lines:
+            return min(lines)
+    return positions[keys[known]][0] if known else None
 
 
 def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
@@ -150,6 +172,9 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
+    if _OWN_TABLE.search(text) is None:
+        # Any file may be given for a scenario, and what is in it is not for the reader of the error.
+        return f"{source}:{line}: not TOML, and not a scenario: no table such as [links.mobile]: give a scenario file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
     written = (text.split("\n")[line - 1 : line] or [""])[0].strip()
     if len(written) > 80 or not written.isprintable():

@@ -165,8 +165,9 @@ def _find(heading: list[str], units: Mapping[str, Decimal], what: str) -> tuple[
         if name in units:
             return units[name], place
     known = " or ".join(units)
-    found = ", ".join(heading)
-    raise ValueError(f"no column of the {what}: name one {known} in the first line, which has '{found[:80]}'")
+    # Only a file of recorded values is quoted: a scenario may name any file.
+    found = f", which has '{', '.join(heading)[:80]}'" if any(name in _TIMES for name in heading) else ""
+    raise ValueError(f"no column of the {what}: name one {known} in the first line{found}")
 
 
 def _check_time(points: list[tuple[int, Any]]) -> None:

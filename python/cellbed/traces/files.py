@@ -6,7 +6,13 @@ from pathlib import Path
 
 _MOST_FROM_PIPE = 1 << 28
 """Bytes taken from a pipe, some 30 million opportunities: one that never ends must not fill the disk."""
-_KINDS = ((stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"))
+_KINDS = (
+    (stat.S_ISDIR, "folder"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+    (stat.S_ISFIFO, "pipe"),
+)
 
 
 def find_file(text: str, folder: Path) -> Path | None:

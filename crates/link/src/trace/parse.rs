@@ -279,7 +279,11 @@ mod tests {
         );
         assert_eq!(
             refusal(b"\x7fELF\x02\x00\n"),
-            format!("x:1: `\\x7fELF\\x02\\x00` is not a timestamp; {number}")
+            format!("x:1: `…` is not a timestamp; {number}")
+        );
+        assert_eq!(
+            refusal(b"root:x:0:0:root:/root:/bin/bash\n"),
+            format!("x:1: `…` is not a timestamp; {number}")
         );
         assert_eq!(
             refusal(b"1\n 2\n"),
