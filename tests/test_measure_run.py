@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
@@ -16,6 +18,8 @@ from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
+from cellbed.report import formats
+from cellbed.report.terminal import show_comparison
 from cellbed.report.timeline import timeline
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, status_of
 
@@ -389,6 +393,31 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert "repeat" in notes
     assert "seed" in notes
     assert json.loads(comparison.json())["differences"][0]["value"] == median.value
+
+
+def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> None:
+    for name, shape in (
+        ("eight", Shape(duration=12, outages=(), uplink=8)),
+        ("seven", Shape(duration=12, outages=(), uplink=7)),
+        ("other", Shape(duration=12, outages=(), uplink=7, seed=2)),
+    ):
+        make_run(tmp_path / name, shape)
+    # The simulated programs draw their times from the same generator: the links' rates alone differ.
+    together = compare([tmp_path / "eight", tmp_path / "seven", tmp_path / "other"])
+    assert together.paired == [True, False]
+    assert json.loads(together.json())["paired"] == {"seven": True, "other": False}
+    notes = " ".join(together.notes)
+    assert "seven is paired with the first" in notes
+    assert "other is not paired with the first" in notes
+
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show_comparison(together, console)
+    text = console.export_text()
+    # Intervals of single runs next to each other suggest a difference that only that of the difference shows.
+    assert not re.search(r"m?s to \d", text[: text.index("minus")])
+    for summary in together.summaries:
+        for row in (0, 1):
+            assert formats.milliseconds(summary.decompositions[row].parts["uplink_queue"]) in text
 
 
 def test_comparing_needs_two_runs(tmp_path: Path) -> None:

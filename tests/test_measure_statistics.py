@@ -112,6 +112,9 @@ def test_differences_of_equal_runs_hold_zero_and_of_shifted_runs_do_not() -> Non
     (value, low, high), *_ = quantile_differences(first, second + 0.05, (0.5,), seed=1)
     assert low > 0
     assert low <= value <= high
+    # Of the same requests even a small difference is certain.
+    ((_, low, high),) = quantile_differences(first, first + 0.001, (0.5,), 1, paired=True)
+    assert [low, high] == pytest.approx([0.001, 0.001])
 
 
 def test_differences_are_the_same_for_the_same_seed() -> None:

@@ -13,12 +13,13 @@ BUDGET = 100_000_000
 
 
 def quantile_differences(
-    first: Samples, second: Samples, quantiles: tuple[float, ...], seed: int
+    first: Samples, second: Samples, quantiles: tuple[float, ...], seed: int, *, paired: bool = False
 ) -> list[tuple[float, float, float]]:
     """Per quantile the difference second − first and its 95 % interval (value, low, high), by the circular block
     bootstrap.
 
-    first, second: latency of each request in order of time, seconds, +inf without a reply. Requests that follow each
+    first, second: latency of each request in order of time, seconds, +inf without a reply. paired: the n-th of both is
+    the same request, so that a resample has the same ones of both runs. Requests that follow each
     other wait in the same queues, so whole blocks are drawn (Politis & Romano, 1992), as long as the correlation asks
     for (`block_length`). An interval's end is infinite where a resample's percentile falls among requests without a
     reply.
@@ -26,8 +27,17 @@ def quantile_differences(
     random = np.random.default_rng(seed)
     longest = max(len(first), len(second))
     resamples = int(np.clip(BUDGET // longest, FEWEST_RESAMPLES, MOST_RESAMPLES))
-    drawn_first = _resampled_quantiles(first, quantiles, resamples, random)
-    drawn_second = _resampled_quantiles(second, quantiles, resamples, random)
+    if paired:
+        lengths = [max(block_length(first), block_length(second))] * 2
+        # One sequence of random numbers for both: the same blocks.
+        generators = [np.random.default_rng(seed), np.random.default_rng(seed)]
+    else:
+        lengths = [block_length(first), block_length(second)]
+        generators = [random, random]
+    drawn_first, drawn_second = (
+        _resampled_quantiles(samples, quantiles, resamples, length, generator)
+        for samples, length, generator in zip((first, second), lengths, generators, strict=True)
+    )
     observed_first, observed_second = _quantiles(first, quantiles), _quantiles(second, quantiles)
     tail = (1 - CONFIDENCE) / 2
     found = []
@@ -82,10 +92,10 @@ def block_length(samples: Samples) -> int:
 
 
 def _resampled_quantiles(
-    samples: Samples, quantiles: tuple[float, ...], resamples: int, random: np.random.Generator
+    samples: Samples, quantiles: tuple[float, ...], resamples: int, length: int, random: np.random.Generator
 ) -> Samples:
-    """Quantiles of resamples of whole blocks, wrapped around the end (resamples × quantiles)."""
-    n, length = len(samples), block_length(samples)
+    """Quantiles of resamples of blocks of `length`, wrapped around the end (resamples × quantiles)."""
+    n = len(samples)
     blocks = -(-n // length)
     drawn = np.empty((resamples, len(quantiles)))
     for row in range(resamples):

@@ -46,13 +46,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other. differences: of each run but the first, all its percentiles in order of runs; blocks:
-    requests per block that was drawn, by run; warnings: what makes the comparison mean less than it seems to.
+    """Runs beside each other. differences: of each run but the first, all its percentiles in order of runs; paired: per
+    run but the first whether its requests are those of the first, one by one; blocks: requests per block that was
+    drawn, by run; warnings: what makes the comparison mean less than it seems to.
     """
 
     names: list[str]
     summaries: list[Summary]
     differences: list[Difference]
+    paired: list[bool]
     blocks: list[int]
     notes: list[str]
     warnings: list[str]
@@ -67,6 +69,7 @@ class Comparison:
             {
                 "runs": runs,
                 "differences": [asdict(each) for each in self.differences],
+                "paired": dict(zip(self.names[1:], self.paired, strict=True)),
                 "notes": self.notes,
                 "warnings": self.warnings,
             },
@@ -83,13 +86,24 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    samples = [latencies(pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint")) for run in runs]
+    tables = [pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint") for run in runs]
+    samples = [latencies(table) for table in tables]
     names = _names(runs)
+    paired = [
+        _are_paired(descriptions[0], tables[0], description, table)
+        for description, table in zip(descriptions[1:], tables[1:], strict=True)
+    ]
     differences = []
-    for name, sample in zip(names[1:], samples[1:], strict=True):
+    for name, sample, pairs in zip(names[1:], samples[1:], paired, strict=True):
         supported = [q for q in QUANTILES if min(len(sample), len(samples[0])) >= needed(q)]
         found = (
-            dict(zip(supported, quantile_differences(samples[0], sample, tuple(supported), SEED), strict=True))
+            dict(
+                zip(
+                    supported,
+                    quantile_differences(samples[0], sample, tuple(supported), SEED, paired=pairs),
+                    strict=True,
+                )
+            )
             if supported
             else {}
         )
@@ -101,8 +115,30 @@ def compare(runs: list[Path]) -> Comparison:
         for name, summary in zip(names, summaries, strict=True)
         if summary.disturbances
     ]
-    notes = _notes(descriptions, names, changed)
-    return Comparison(names, summaries, differences, blocks, notes, [*_repeated(runs), *disturbed])
+    notes = _notes(descriptions, names, changed) + [
+        f"{name} is {'paired with' if pairs else 'not paired with'} the first: "
+        + (
+            "it has the same seed and the same requests, which are resampled together"
+            if pairs
+            else "its seed or its requests are others"
+        )
+        for name, pairs in zip(names[1:], paired, strict=True)
+    ]
+    return Comparison(names, summaries, differences, paired, blocks, notes, [*_repeated(runs), *disturbed])
+
+
+def _are_paired(
+    first_description: dict[str, Any], first: pl.DataFrame, description: dict[str, Any], other: pl.DataFrame
+) -> bool:
+    """Whether two runs have the same seed and the same requests, intended at the same times of the schedule."""
+    seed = description.get("seed")
+    same = ("endpoint", "request", "image")
+    return (
+        seed is not None
+        and seed == first_description.get("seed")
+        and first.select(same).equals(other.select(same))
+        and bool(((first["intended_s"] - other["intended_s"]).abs() < 1e-6).all())
+    )
 
 
 def _summary(run: Path) -> Summary:

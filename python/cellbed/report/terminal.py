@@ -115,10 +115,35 @@ def _decompositions(summary: "Summary") -> Table | None:
     having = _shown(summary)
     if not having:
         return None
-    shown = [each for _, each in having]
+    return _parts([(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having])
+
+
+def _compared_parts(comparison: "Comparison") -> Table | None:
+    """The parts of all runs around the median and around the highest percentile of which all runs have them."""
+    having = [
+        row
+        for row in range(len(comparison.summaries[0].percentiles))
+        if all(summary.decompositions[row].requests for summary in comparison.summaries)
+    ]
+    return (
+        _parts(
+            [
+                (f"{name}\n{summary.percentiles[row].label}, ms", summary.decompositions[row])
+                for row in sorted({having[0], having[-1]})
+                for name, summary in zip(comparison.names, comparison.summaries, strict=True)
+            ]
+        )
+        if having
+        else None
+    )
+
+
+def _parts(columns: "list[tuple[str, Decomposition]]") -> Table:
+    """Decompositions beside each other, each under its heading."""
+    shown = [each for _, each in columns]
     table = _table("where", "part")
-    for at, each in having:
-        table.add_column(f"around the {at.label}\nmean of {each.requests}, ms", justify="right")
+    for heading, _ in columns:
+        table.add_column(Text(heading), justify="right", overflow="fold")
         table.add_column("share\n", justify="right", style="dim")
     before = None
     for part in PARTS:
@@ -239,8 +264,10 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         table.add_row(words, *(_alarming(getattr(summary.requests, name)) for summary in summaries))
     for row, at in enumerate(summaries[0].percentiles):
         table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
-        table.add_row("", *(_percentile(summary.percentiles[row])[1] for summary in summaries), style="dim")
     console.print(table)
+    if (parts := _compared_parts(comparison)) is not None:
+        console.print()
+        console.print(parts)
     found = iter(comparison.differences)
     for name in comparison.names[1:]:
         differences = _table("difference", "value", "95 % interval", "")
