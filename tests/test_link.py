@@ -191,7 +191,7 @@ WRONG = (
 
 
 @pytest.mark.needs_tun
-def test_the_link_of_a_shell_changes(tmp_path: Path) -> None:
+def test_the_link_of_a_shell_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "ask.py"
     script.write_text(ROUND_TRIPS)
     with started(tmp_path, "shell", "--offline", "--delay", "1 ms", "--", sys.executable, "-u", script) as shell:
@@ -219,6 +219,20 @@ def test_the_link_of_a_shell_changes(tmp_path: Path) -> None:
         assert shown["uplink"]["delivered"] >= 2
         assert cellbed(tmp_path, "link", "set", row["name"], "uplink", "delay=1 ms").returncode == 0
         assert round_trip() >= 0.061
+        # An outage by hand, by rate or by loss, and its end.
+        assert cellbed(tmp_path, "link", "set", "uplink", "rate=0", "loss=100 %").returncode == 0
+        shown = {each["name"]: each for each in json.loads(cellbed(tmp_path, "link", "show", "--json").stdout)}
+        assert shown["uplink"]["description"] == "0 bit/s, drop-tail queue of 1 MB, 1 ms one way, loss 1"
+        # A link is found by its name alone where only one of those that are live has it.
+        for name, value in registry_in(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        other = registered(tmp_path / "runs" / "other-1")
+        done = cellbed(tmp_path, "link", "set", "uplink", "rate=1 Mbit/s", "loss=0")
+        assert done.returncode == 0, done.stderr
+        names = [each["name"] for each in json.loads(cellbed(tmp_path, "link", "ls", "--json").stdout)]
+        assert set(names) == {"other-1", row["name"]}
+        other.remove()
+        assert round_trip() > 0
         for words, answer in WRONG:
             done = cellbed(tmp_path, "link", *words)
             assert (done.returncode, done.stdout) == (2, "")
@@ -296,7 +310,10 @@ def test_an_emulator_that_is_gone_is_told(registry: Path) -> None:
         (["rate=5"], "rate: '5' has no unit: write '5 Mbit/s'"),
         (["rate=none.up"], "rate: unknown trace 'none.up'"),
         (["queue=codl"], "did you mean 'codel'"),
-        (["loss=2"], "loss: '2' is not from 0 to below 1"),
+        (["loss=2"], "loss: '2' is not from 0 to 1"),
+        (["corruption=1"], "corruption: '1' is not from 0 to below 1"),
+        (["rate=series steps=[[0,0]]"], "rate.steps: "),
+        (['rate={kind="series", steps=[["0 s", "0 Mbit/s"]]}'], "an outage is a change of the rate to '0 Mbit/s'"),
         (["spin=1"], "spin: unknown key; known here: rate, delay, queue, loss, duplication, corruption"),
     ],
 )

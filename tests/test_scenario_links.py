@@ -147,7 +147,9 @@ def test_changes_are_values_of_the_link(folder: Path) -> None:
     text = GOOD + CHANGES + 'at = "10 s"\nup = "1 Mbit/s"\nloss = { uplink = "1 %" }\n' + CHANGES
     text += 'at = "20 s"\ndown = { kind = "series", file = "rates.csv" }\nbase_delay = "40 ms"\n'
     text += 'queue = { kind = "codel" }\n'
-    first, second = parse(text, source="x.toml", folder=folder).links.mobile.changes
+    text += CHANGES + 'at = "30 s"\nup = "0 Mbit/s"\nloss = { downlink = "100 %" }\n'
+    first, second, outage = parse(text, source="x.toml", folder=folder).links.mobile.changes
+    assert (outage.up, outage.loss) == (ConstantRate(0), Ways(None, 1.0))
     assert (first.at, first.up, first.loss) == (10_000 * MS, ConstantRate(1_000_000), Ways(0.01, None))
     assert (first.down, first.base_delay, first.queue) == (None, None, None)
     assert second.base_delay == Ways(40 * MS, 40 * MS)
@@ -182,6 +184,8 @@ def test_changes_are_values_of_the_link(folder: Path) -> None:
             ("the period, 1 s, must lie behind the last time, 1 s",),
         ),
         ('up = { kind = "series", file = "rate.csv" }', "up.file", ("there is no file 'rate.csv'",)),
+        ('up = "0 Mbit/s"', "up", ("a link begins with", "an outage is a change of it")),
+        ('loss = "100 %"', "loss", ("not from 0 to below 1",)),
         ('up = { kind = "tokenbucket" }', "up.kind", ("did you mean 'token-bucket'",)),
         ('up = { kind = "token-bucket" }', "up.rate", ('write rate = "12 Mbit/s"',)),
         ('base_delay = { kind = "normal", mean = "20 ms" }', "base_delay.deviation", ('deviation = "3 ms"',)),

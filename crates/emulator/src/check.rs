@@ -109,6 +109,12 @@ impl Config {
             if way.from == way.to {
                 return wrong(format!("it leads from {:?} to itself", way.from));
             }
+            // Once packets have passed, a rate of 0 is an outage.
+            if way.stages.iter().any(Stage::passes_nothing) {
+                return wrong(
+                    "a constant rate of 0 bit/s lets nothing pass; use a rate above 0".into(),
+                );
+            }
             let changed = way.changes.iter().map(|change| &change.to);
             for stage in way.stages.iter().chain(changed) {
                 if let Err(problem) = stage.check() {
@@ -121,16 +127,19 @@ impl Config {
 }
 
 impl Stage {
+    fn passes_nothing(&self) -> bool {
+        let Stage::Bottleneck { schedule, .. } = self else {
+            return false;
+        };
+        matches!(schedule, Schedule::Constant { bit_rate: 0 })
+    }
+
     /// Refuses what cannot work, with what would be right.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Stage::Loss { probability, .. } if !(0.0..=1.0).contains(probability) => Err(format!(
                 "a loss probability of {probability} is outside 0 to 1"
             )),
-            Stage::Bottleneck {
-                schedule: Schedule::Constant { bit_rate: 0 },
-                ..
-            } => Err("a constant rate of 0 bit/s lets nothing pass; use a rate above 0".into()),
             Stage::Bottleneck {
                 queue:
                     Queue::DropTail {

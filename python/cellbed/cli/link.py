@@ -23,11 +23,17 @@ _Run = Annotated[
 
 @app.command("ls")
 def list_runs(as_json: _Json = False) -> None:
-    """List live runs and shells."""
-    from cellbed.testbed.live import live
+    """List live runs and shells.
+
+    \b
+    Examples:
+      cellbed link ls
+      cellbed link ls --json
+    """
+    from cellbed.testbed.live import label, live
 
     found = [
-        {"name": record.identifier, "kind": record.kind, "process": record.process, "folder": record.folder}
+        {"name": label(record), "kind": record.kind, "process": record.process, "folder": record.folder}
         for record in live()
     ]
     if as_json:
@@ -40,7 +46,14 @@ def list_runs(as_json: _Json = False) -> None:
 
 @app.command("show")
 def show_links(run: _Run = None, as_json: _Json = False) -> None:
-    """Show settings and counters of each direction of a live run or shell."""
+    """Show settings and counters of each direction of a live run or shell.
+
+    \b
+    Examples:
+      cellbed link show               the only one that is live
+      cellbed link show shell-12345   one of several, by the beginning of its name
+      cellbed link show --json
+    """
     from cellbed.testbed.live import connect, find
     from cellbed.testbed.words import words
 
@@ -76,6 +89,7 @@ def set_link(
       cellbed link set RUN mobile-0.uplink delay="40 ms" loss="1 %"
       cellbed link set mobile-0.downlink queue=codel rate=lte-suburban.down
       cellbed link set mobile-0 delay="normal mean=20ms deviation=3ms"
+      cellbed link set mobile-0.uplink rate=0          an outage, until another rate is set
     """
     from cellbed.scenario.settings import read_settings
     from cellbed.testbed.live import change, find_link

@@ -1,13 +1,14 @@
 """What one direction of a link can carry over time."""
 
 from bisect import bisect_right
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cellbed.scenario.fields import CAPACITY, Capacity, quantity, refusal
+from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, quantity, refusal
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
@@ -37,7 +38,7 @@ class RateSeries(Table):
         if points[0][0] != 0:
             raise refusal("the first rate must hold from time 0: begin with it")
         if not any(rate for _, rate in points):
-            raise refusal("all rates are 0: no packet would ever pass")
+            raise refusal("all rates are 0: no packet would ever pass; an outage is a change of the rate to '0 Mbit/s'")
         if self.period is not None and self.period <= points[-1][0]:
             last = DURATION.format(points[-1][0])
             raise refusal(f"the period, {DURATION.format(self.period)}, must lie behind the last time, {last}")
@@ -88,3 +89,5 @@ LinkCapacity = PlainCapacity | Replay
 """Trace, constant rate or unlimited as text; the others as tables."""
 
 LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (RateSeries, TokenBucket, Replay), CAPACITY.show)
+LATER_LINK_CAPACITY = replace(LINK_CAPACITY, plain=Annotated[Any, LATER_CAPACITY])
+"""The same from a later moment on: a rate of 0 is an outage."""

@@ -6,7 +6,7 @@ describes itself to the JSON Schema as the text that a user writes.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,10 +143,22 @@ def _read_capacity(text: str, folder: Path) -> Capacity:
         return Unlimited()
     if _LIKE_A_RATE.fullmatch(text) and find_file(text, folder) is None:
         bit_rate = BIT_RATE.parse(text)
+        if bit_rate == 0:
+            raise UnitError(
+                f"'{text}' is out of range: a link begins with '1 kbit/s' to '1000 Gbit/s', or 'unlimited'; "
+                "an outage is a change of it to '0 Mbit/s'"
+            )
         if not 1000 <= bit_rate <= 10**12:
             raise UnitError(f"'{text}' is out of range: write '1 kbit/s' to '1000 Gbit/s', or 'unlimited'")
         return ConstantRate(int(bit_rate))
     return resolve(text, folder)
+
+
+_ZERO = re.compile(r"\s*0+(\.0*)?\s*([kmg]?bit/s)?\s*", re.IGNORECASE)
+
+
+def _read_later_capacity(text: str, folder: Path) -> Capacity:
+    return ConstantRate(0) if _ZERO.fullmatch(text) else _read_capacity(text, folder)
 
 
 def _show_capacity(capacity: Capacity) -> str:
@@ -165,6 +177,9 @@ CAPACITY = TextField(
     {"minLength": 1, "examples": [*ARCHIVE, "recordings/train.up", "12 Mbit/s", "unlimited"]},
     lambda number: f"'{number} Mbit/s'" if number else f"a trace such as '{ARCHIVE[0]}', or '12 Mbit/s'",
 )
+
+LATER_CAPACITY = replace(CAPACITY, read=_read_later_capacity)
+"""The same from a later moment on: 0 is an outage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Loss of packets before the bottleneck: independent, in bursts, recorded, or in spells."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
@@ -75,3 +76,5 @@ Loss = float | GilbertElliott | LossSeries | OnOff
 """The probability of independent losses as a number; the others as tables."""
 
 LOSS_FORM = PlainOr(Probability, (GilbertElliott, LossSeries, OnOff))
+LATER_LOSS_FORM = replace(LOSS_FORM, plain=Chance)
+"""The same from a later moment on, when a link may also lose everything."""

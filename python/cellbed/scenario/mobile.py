@@ -5,12 +5,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
+from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import EXAMPLES, CorruptionEachWay, DuplicationEachWay, LossEachWay
-from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
@@ -19,7 +19,7 @@ from cellbed.units import DURATION
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 
 _DELAY = Annotated[Any, DELAY_FORM]
-_LOSS = Annotated[Any, LOSS_FORM]
+_LOSS = Annotated[Any, LATER_LOSS_FORM]
 _QUEUE = {"kind": "droptail"}
 _QUEUES = [{"kind": "droptail", "limit": "1 MB"}]
 
@@ -28,11 +28,11 @@ class Change(Table):
     """What is different from a moment on. What is left out stays as it was."""
 
     at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
-    up: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(
-        None, description="Uplink capacity from then on.", examples=["2 Mbit/s"]
+    up: Annotated[LinkCapacity, LATER_LINK_CAPACITY] | None = Field(
+        None, description="Uplink capacity from then on; '0 Mbit/s' is an outage.", examples=["2 Mbit/s"]
     )
-    down: Annotated[LinkCapacity, LINK_CAPACITY] | None = Field(
-        None, description="Downlink capacity from then on.", examples=["2 Mbit/s"]
+    down: Annotated[LinkCapacity, LATER_LINK_CAPACITY] | None = Field(
+        None, description="Downlink capacity from then on; '0 Mbit/s' is an outage.", examples=["2 Mbit/s"]
     )
     base_delay: Annotated[Ways[Delay | None], EachWay(_DELAY)] | None = Field(
         None, description="One-way delay from then on.", examples=["40 ms"]

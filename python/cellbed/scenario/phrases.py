@@ -16,8 +16,10 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _CHANCES = ("loss", "duplication", "corruption")
 
 
-def written(key: str, text: str) -> Any:
+def written(key: str, text: str, *, running: bool = False) -> Any:
     """What the scenario file would have where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
+
+    running: of a link that runs already, which may lose everything.
 
     Errors: :class:`UnitError` for what cannot be told at all; whether the value is right is for others to say.
     """
@@ -37,7 +39,7 @@ def written(key: str, text: str) -> Any:
         return {"kind": "series", "file": text}
     if key == "delay" and text.isascii() and text.replace(".", "", 1).isdecimal():
         return f"{text} ms"
-    return parse_probability(text) if key in _CHANCES else text
+    return parse_probability(text, certain=running and key == "loss") if key in _CHANCES else text
 
 
 def _queue(head: str, keys: dict[str, Any]) -> dict[str, Any]:

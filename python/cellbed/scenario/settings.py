@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from cellbed.scenario.capacities import LINK_CAPACITY, LinkCapacity
+from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
-from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
 from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
@@ -23,6 +23,7 @@ from cellbed.traces import TraceError, TraceSource
 from cellbed.units import UnitError
 
 _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
+_LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,13 @@ class _Written(Table):
     corruption: Probability | None = Field(None, examples=["1 %"])
 
 
+class _Running(_Written):
+    """The same for a link that runs already."""
+
+    rate: Annotated[LinkCapacity | Radio | RecordedDirection, _LATER_RATE] | None = Field(None, examples=["5 Mbit/s"])
+    loss: Annotated[Loss, LATER_LOSS_FORM] | None = Field(None, examples=["1 %"])
+
+
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
     """The settings that ``KEY=VALUE`` words describe, values as :mod:`cellbed.scenario.phrases` has them.
 
@@ -62,28 +70,31 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
         if key in texts:
             raise ScenarioError(f"{key}: given twice: remove one of the two")
         texts[key] = text
-    return read_texts(texts, folder)
+    return read_texts(texts, folder, running=True)
 
 
-def read_texts(texts: Mapping[str, Any], folder: Path) -> Settings:
+def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False) -> Settings:
     """The settings with these texts by key; traces are parsed. As for :func:`read_settings`.
+
+    running: of a link that runs already, which may stop: a rate of 0 and a loss of 100 % are outages.
 
     What is no text is taken as the scenario file would have it: a number, or a table as a mapping.
     """
+    form = _Running if running else _Written
     data: dict[str, Any] = {}
     for key, text in texts.items():
         try:
-            data[key] = written(key, text) if isinstance(text, str) else text
+            data[key] = written(key, text, running=running) if isinstance(text, str) else text
         except UnitError as error:
             raise ScenarioError(f"{key}: {error}") from error
     try:
-        settings = _settings(_Written.model_validate(data, context={"folder": folder}))
+        settings = _settings(form.model_validate(data, context={"folder": folder}))
         if isinstance(settings.rate, TraceSource):
             _ = settings.rate.trace
         elif isinstance(settings.rate, Replay):
             _ = settings.rate.heavy.trace, [file.content for _, file in settings.rate.files]
     except ValidationError as error:
-        found = problems(error.errors(include_url=False), data, _Written)
+        found = problems(error.errors(include_url=False), data, form)
         raise ScenarioError("\n".join(f"{problem.key}: {problem.text}" for problem in found)) from error
     except TraceError as error:
         raise ScenarioError(f"rate: {error}") from error

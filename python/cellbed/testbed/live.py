@@ -73,11 +73,22 @@ def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
         return find(None), None
     if any(names[0] in _names(record) for record in live()):
         return find(names[0]), None
-    return find(None), names[0]
+    there = live()
+    having = [record for record in there if _has(record, names[0])] if len(there) > 1 else []
+    return having[0] if len(having) == 1 else find(None), names[0]
+
+
+def _has(record: Record, link: str) -> bool:
+    """Whether a live run or shell has a link or direction of this name."""
+    try:
+        with connect(record) as control:
+            return any(each["name"] == link or each["name"].startswith(f"{link}.") for each in control.describe())
+    except ControlError:  # it is about to begin, or has just ended
+        return False
 
 
 def label(record: Record) -> str:
-    """How a run or shell is called in messages: shortest of its names."""
+    """What every command calls a run or shell: the name of its folder, or its identifier."""
     return Path(record.folder).name if record.folder else record.identifier
 
 

@@ -95,7 +95,7 @@ def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None 
             name = (names or {}).get(path) or Path(path).name
             return f"{name}{_offset(schedule)}, {'looped' if schedule.get('looped') else 'once'}"
         case "constant":
-            return BIT_RATE.format(schedule["bit_rate"])
+            return BIT_RATE.format(schedule["bit_rate"]) if schedule["bit_rate"] else "0 bit/s"
         case "series":
             rates = [rate for _, rate in schedule["steps"]]
             period = schedule.get("period_ns")
