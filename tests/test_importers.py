@@ -116,6 +116,21 @@ def test_arrivals_of_the_largest_flow_become_opportunities(
     assert "the uplink was left out: its packets have 52 bytes on average" in told
 
 
+def test_the_name_of_a_capture_chooses_no_direction_but_those_of_a_pair_do(tmp_path: Path, draft: Draft) -> None:
+    content = made.pcap(made.download())
+    written(draft, file(tmp_path, "walk.up.pcap", content))
+    assert list(draft.parts) == ["downlink"]
+    shutil.rmtree(draft.folder)
+    draft.folder.mkdir()
+    pair = Draft(draft.folder, draft.about)
+    files = file(tmp_path, "a.up.pcap", content), file(tmp_path, "a.down.pcap", content)
+    written(pair, *files, options=Options(each_packet=True))
+    assert set(pair.parts) == {"uplink", "downlink"}
+    told = "\n".join(pair.notes)
+    assert "the downlink was left out: only the other direction was asked for" in told
+    assert "left out: its packets" not in told
+
+
 def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Draft) -> None:
     packets = [
         *(Packet(n * MS, DEVICE, SERVER, bytes=750, hop_limit=64) for n in range(20)),
@@ -128,7 +143,7 @@ def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Dra
         written(own, path, options=Options(flow=words))
         assert times(own, "uplink") == [n * MS for n in range(1, 20, 2)]  # two packets an opportunity
         assert times(own, "downlink") == [n * MS + 5 for n in range(20)]
-        assert any("uplink was captured where it was sent" in note for note in own.notes)
+        assert any("no router has passed on the uplink (hop limit 64)" in note for note in own.notes)
     shutil.rmtree(draft.folder)
     draft.folder.mkdir()
     told = refusal(draft, path, options=Options(flow="udp :9"))

@@ -76,12 +76,7 @@ pub fn capture(
         }
     })?;
     let mut notes = vec![chosen.told(&flows)];
-    notes.extend(told_of_device(
-        &chosen,
-        device,
-        request.device.is_some(),
-        &parts,
-    ));
+    notes.extend(told_of_device(&chosen, device, request, &parts));
     notes.extend(clock.told());
     notes.extend(survey.told());
     let mut done = Imported {
@@ -168,9 +163,14 @@ fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>>
     Ok(kept)
 }
 
-fn told_of_device(chosen: &Flows, device: IpAddr, told: bool, parts: &[Part]) -> Vec<String> {
+fn told_of_device(
+    chosen: &Flows,
+    device: IpAddr,
+    request: &Request,
+    parts: &[Part],
+) -> Vec<String> {
     let mut notes = Vec::new();
-    if !told {
+    if request.device.is_none() {
         notes.push(format!(
             "{device} was taken for the device, as it began; if it is the other end: --device"
         ));
@@ -182,14 +182,18 @@ fn told_of_device(chosen: &Flows, device: IpAddr, told: bool, parts: &[Part]) ->
         }
         let (name, mean) = (part.name(), way.bytes / way.packets);
         if !parts.contains(&part) {
-            let keep = if way.bytes < OPPORTUNITY_BYTES {
-                "it is less than one opportunity in all"
+            notes.push(if request.parts.is_some() {
+                format!("the {name} was left out: only the other direction was asked for")
             } else {
-                "to keep it: --direction"
-            };
-            notes.push(format!(
-                "the {name} was left out: its packets have {mean} bytes on average, which tells nothing of capacity; {keep}"
-            ));
+                let keep = if way.bytes < OPPORTUNITY_BYTES {
+                    "it is less than one opportunity in all"
+                } else {
+                    "to keep it: --direction"
+                };
+                format!(
+                    "the {name} was left out: its packets have {mean} bytes on average, too little to show the capacity; {keep}"
+                )
+            });
             continue;
         }
         if mean < TELLING_BYTES {
@@ -199,8 +203,8 @@ fn told_of_device(chosen: &Flows, device: IpAddr, told: bool, parts: &[Part]) ->
         }
         if way.fresh() {
             notes.push(format!(
-                "the {name} was captured where it was sent (hop limit {}): its times are those of sending, not of arrival, and show what was \
-                 offered, not what the link could carry",
+                "no router has passed on the {name} (hop limit {}): if it was captured where it was sent, its times are those of sending and \
+                 show what was offered, not what the link could carry",
                 way.hop_limit
             ));
         }

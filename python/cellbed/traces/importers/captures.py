@@ -33,7 +33,9 @@ class Capture:
         """Opportunities of both directions of the flow, or of those that tell of capacity."""
         for path, own, said in each_file(paths, draft, options):
             both = ["uplink", "downlink"]
-            wanted = None if said.direction is None else both if said.direction == "both" else [said.direction]
+            # A capture has both directions: the name of a single file does not choose one, as of a pair it does.
+            chosen = options.direction if len(paths) == 1 else said.direction
+            wanted = None if chosen is None else both if chosen == "both" else [chosen]
             request = {
                 "format": "capture",
                 "flow": (said.flow or "").replace(",", " ").split(),
