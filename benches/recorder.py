@@ -44,7 +44,7 @@ def recorded(emulator: Emulator, folder: Path, name: str, *arguments: str) -> di
             f"{VETH_ADDRESSES['edge']}:7700",
             *reach,
             "--no-calibration",
-            "--output",
+            "--out",
             str(folder / name),
             *arguments,
         ],

@@ -52,7 +52,7 @@ def lines(path: Path) -> list[str]:
 
 @needs_icmp
 def test_hosts_are_asked_at_their_times_and_figures_are_printed(tmp_path: Path) -> None:
-    words = ("127.0.0.1", "localhost", "--interval", "20 ms", "--for", "1 s", "--json")
+    words = ("127.0.0.1", "localhost", "--interval", "20 ms", "--duration", "1 s", "--json")
     done = subprocess.run(command(tmp_path, *words), capture_output=True, text=True, timeout=60, check=True)
     for summary in json.loads(done.stdout):
         assert summary["sent"] >= 10
@@ -65,7 +65,7 @@ def test_the_handshake_of_tcp_is_measured_whether_or_not_somebody_listens(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         for name, port in (("listening", listening.getsockname()[1]), ("closed", closed.getsockname()[1])):
-            words = ("127.0.0.1", "--tcp", str(port), "--interval", "20 ms", "--for", "500 ms", "--json")
+            words = ("127.0.0.1", "--tcp", str(port), "--interval", "20 ms", "--duration", "500 ms", "--json")
             done = subprocess.run(command(tmp_path / name, *words), capture_output=True, timeout=60, check=True)
             (summary,) = json.loads(done.stdout)
             assert summary["sent"] >= 5

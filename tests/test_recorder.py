@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterat
 
 
 def start(server: str, secret: Path, folder: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    command = [*RECORD, server, "--secret", str(secret), "--output", str(folder), "--json", *arguments]
+    command = [*RECORD, server, "--secret", str(secret), "--out", str(folder), "--json", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -230,7 +231,7 @@ def check_broken_off(folder: Path) -> None:
 
 
 def start_line(server: str, secret: Path, folder: Path) -> list[str]:
-    return [*RECORD, server, "--secret", str(secret), "--output", str(folder), *LIGHT, "--light-train", "1:1"]
+    return [*RECORD, server, "--secret", str(secret), "--out", str(folder), *LIGHT, "--light-train", "1:1"]
 
 
 def test_ctrl_c_ends_a_recording_properly(secret: Path, tmp_path: Path) -> None:
@@ -280,13 +281,15 @@ def test_what_is_wrong_is_said_in_one_sentence(secret: Path, tmp_path: Path) -> 
     assert "no journal" in fails("pack", str(tmp_path))
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    output = ["--output", str(tmp_path / "taken")]
+    output = ["--out", str(tmp_path / "taken")]
     assert "choose another name" in fails(*reach, *LIGHT, "--light-train", "1:1", *output)
 
 
 def test_help_shows_what_record_understands() -> None:
     shown = subprocess.run([*RECORD, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "cellbed record" in shown
+    assert shown.startswith("Usage: cellbed record [OPTIONS]")
+    assert re.search(r"^  -o, --out <DIR> +The recording's directory", shown, re.M)
+    assert re.search(r"^  -h, --help +Show this message and exit", shown, re.M)
     for word in ("--light-interface", "serve", "Examples:", "Exit status:"):
         assert word in shown
     assert "cellbed-recorder" not in shown

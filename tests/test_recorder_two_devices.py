@@ -28,7 +28,7 @@ def test_the_queue_of_one_device_is_kept_by_news_over_the_other(tmp_path: Path) 
         assert json.loads(server.stdout.readline())["event"] == "listening"
         options = ["--no-calibration", "--light-train", "2:3", "--saturation", "adaptive", "--duration", "15 s"]
         devices = ["--light-interface", DEVICES[0], "--heavy-interface", DEVICES[1]]
-        reach = [f"{SERVER}:7700", "--secret", str(secret), "--output", str(folder), "--json"]
+        reach = [f"{SERVER}:7700", "--secret", str(secret), "--out", str(folder), "--json"]
         done = subprocess.run(
             [*world.inside("client"), *RECORD, *reach, *options, *devices],
             capture_output=True, text=True, check=False, timeout=120,

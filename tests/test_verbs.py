@@ -1,7 +1,13 @@
-"""The command line answers a verb that does not exist by the one that was meant."""
+"""The command line answers a verb that does not exist by the one that was meant; all verbs have one form."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 
+import cellbed as library
+from cellbed.cli.main import app
 from in_process import cellbed
 
 
@@ -19,3 +25,29 @@ def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str],
     done = cellbed(*words)
     assert done.returncode == 2
     assert answer in done.stderr
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its words."""
+    inner = getattr(command, "list_commands", None)
+    if inner is None:
+        yield " ".join(words), command
+        return
+    context = typer.Context(command, info_name="cellbed")
+    for name in inner(context):
+        yield from commands(command.get_command(context, name), (*words, name))
+
+
+def test_every_command_has_examples_and_writes_to_out() -> None:
+    every = dict(commands(typer.main.get_command(app)))
+    assert {"run", "link ls", "log convert", "traces show", "record"} <= every.keys()
+    # The recorder has its own parser, and the list of generators its own form.
+    own = {name for name in every if name == "record" or name.startswith("traces generate ")}
+    assert [name for name, command in every.items() if name not in own and "Example" not in (command.help or "")] == []
+    options = {name: {word for each in command.params for word in each.opts} for name, command in every.items()}
+    assert [name for name, words in options.items() if "--output" in words] == []
+    assert [name for name, words in options.items() if "-o" in words and "--out" not in words] == []
+
+
+def test_the_library_lists_what_it_has() -> None:
+    assert {"Fate", "Link", "Outcomes", "__version__"} <= set(dir(library))

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from cellbed.outcomes import Fate as Fate
     from cellbed.outcomes import Outcomes as Outcomes
 else:
+    __all__ = ("Fate", "Link", "Outcomes", "__version__")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
 
     def __getattr__(name):
         # Reading the installed version costs 20 ms, and NumPy more, which every start of the emulator would pay.

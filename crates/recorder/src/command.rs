@@ -85,7 +85,7 @@ fn parse<Arguments: CommandFactory + FromArgMatches>(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Arguments, i32> {
-    let command = Arguments::command().bin_name(program).name(program);
+    let command = in_style(Arguments::command().bin_name(program).name(program));
     let all = std::iter::once(program.into()).chain(arguments);
     let parsed = command
         .try_get_matches_from(all)
@@ -95,6 +95,21 @@ fn parse<Arguments: CommandFactory + FromArgMatches>(
         let _ = error.print();
         error.exit_code()
     })
+}
+
+/// Help in the form of the other commands of cellbed: the usage first, then what it does with examples, an option a line.
+fn in_style(command: clap::Command) -> clap::Command {
+    let help = clap::Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(clap::ArgAction::HelpShort)
+        .help("Show this message and exit");
+    command
+        .disable_help_flag(true)
+        .next_help_heading(None)
+        .arg(help)
+        .help_template("{usage-heading} {usage}\n\n{tab}{about}{after-help}\n\n{all-args}")
+        .mut_subcommands(in_style)
 }
 
 fn dispatch(verb: Verb) -> Result<()> {

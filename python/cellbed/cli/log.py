@@ -34,7 +34,7 @@ def convert_log(
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Output file; - is standard output.", show_default=False)
+        Path | None, typer.Option("--out", "-o", help="Output file; - is standard output.", show_default=False)
     ] = None,
 ) -> None:
     """Convert a packet log for another program.
@@ -55,7 +55,13 @@ def convert_log(
 
 @app.command("show")
 def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False) -> None:
-    """Show packets, bytes, drops and delays of each direction since the start of the schedule."""
+    """Show packets, bytes, drops and delays of each direction since the start of the schedule.
+
+    \b
+    Examples:
+      cellbed log show runs/offload-lte-20250101-120000
+      cellbed log show shell.log --json
+    """
     from cellbed.packetlog.figures import figures
     from cellbed.packetlog.log import open_log
 

@@ -44,7 +44,12 @@ def install_launchers(
 
 @app.command("uninstall")
 def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
-    """Remove the commands that `install` installed; other programs stay."""
+    """Remove the commands that `install` installed; other programs stay.
+
+    \b
+    Example:
+      sudo cellbed mahimahi uninstall --prefix /usr/local
+    """
     from cellbed.mahimahi.install import uninstall
 
     removed = uninstall(prefix.expanduser())
@@ -53,7 +58,12 @@ def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
 
 @app.command("ls")
 def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
-    """List the commands and the programs that provide them."""
+    """List the commands and the programs that provide them.
+
+    \b
+    Example:
+      cellbed mahimahi ls --prefix /usr/local
+    """
     from cellbed.mahimahi.install import launchers
 
     found: list[Launcher] = launchers(prefix.expanduser())

@@ -24,7 +24,7 @@ def ping_record(
     lasting: Annotated[
         int | None,
         typer.Option(
-            "--for",
+            "--duration",
             parser=duration,
             metavar="TIME",
             help="How long to record. Default: until Ctrl-C.",
@@ -50,7 +50,7 @@ def ping_record(
 
     \b
     Examples:
-      cellbed ping-record ec2.eu-west-3.amazonaws.com --for "72 h"
+      cellbed ping-record ec2.eu-west-3.amazonaws.com --duration "72 h"
       cellbed ping-record cloud.example.org edge.example.org --interval "200 ms" -o pings
       cellbed ping-record example.org --tcp 443
     In a scenario, under [links.core]:

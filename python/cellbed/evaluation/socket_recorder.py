@@ -46,7 +46,7 @@ class SocketRecorder:
         found.unlink(missing_ok=True)
         with _Sockets(self, network) as sockets:
             sockets.emulator.restart_links(time.monotonic_ns())
-            for _ in sockets.client("calibrate", "--seed", str(seed), "--output", str(found)):
+            for _ in sockets.client("calibrate", "--seed", str(seed), "--out", str(found)):
                 pass
         return Calibration.model_validate_json(found.read_text(encoding="utf-8"))
 
@@ -72,7 +72,7 @@ class SocketRecorder:
                         *("--duration", f"{duration_ns / 1000:.3f} us", "--plan", str(trains)),
                         *("--light-interface", sockets.emulator.interface(NEAR)),
                         *("--heavy-interface", _HEAVY_INTERFACE),
-                        *("--calibration", str(told), "--output", str(folder.absolute())),
+                        *("--calibration", str(told), "--out", str(folder.absolute())),
                     )
                     if event.get("event") == "progress"
                 ),

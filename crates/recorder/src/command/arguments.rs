@@ -9,18 +9,21 @@ use super::quantity::{bytes, duration, interval_pair, rate, train_lengths};
 
 const RECORD_EXAMPLES: &str = "Examples:
   Calibrate, then record for a minute, both workloads in turn over one modem:
-    cellbed-recorder record vps.example:7700 --secret secret --output stairwell
+    cellbed-recorder record vps.example:7700 --secret secret --out stairwell
   Both at once, each over a modem of its own:
-    cellbed-recorder record vps.example:7700 --secret secret --output drive \\
-        --light-interface wwan0 --heavy-interface wwan1 --duration '10 min' --gap '100 ms' --mobility driving
+    cellbed-recorder record vps.example:7700 --secret secret --out drive \\
+        --light-interface wwan0 --heavy-interface wwan1 --duration '10 min' \\
+        --gap '100 ms' --mobility driving
   Trains of several lengths alone, without calibration:
-    cellbed-recorder record vps.example:7700 --secret secret --output trains \\
+    cellbed-recorder record vps.example:7700 --secret secret --out trains \\
         --only light --no-calibration --trains 25:50,1:1,5:100
 
-Ctrl-C ends the recording properly; a second one does not wait for packets under way. What a crash leaves in the directory becomes a
-recording by `cellbed-recorder pack`.
+Ctrl-C ends the recording properly; a second one does not wait for packets under way.
+`cellbed-recorder pack` makes a recording of what a crash leaves in the directory.
 
-Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted before anything was recorded.";
+Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted with nothing recorded.";
+
+const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder calibrate --help`, `pack` and `secret`.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   cellbed-recorder secret secret
@@ -34,18 +37,16 @@ pub struct Standalone {
     pub verb: Verb,
 }
 
-/// Records what a live network does to packets: light and heavy workloads, over UDP, between a client and a server.
-///
-/// The other end is `cellbed record serve`. There are also `cellbed record calibrate`, `pack` and `secret`; each has a --help of its own.
+/// Record a live network: packet trains and saturation over UDP, between this client and a server.
 #[derive(Parser, Debug)]
-#[command(about, long_about, max_term_width = 120, after_help = cellbed_examples())]
+#[command(max_term_width = 120, after_help = cellbed_examples())]
 pub struct Cellbed {
     #[command(flatten)]
     pub record: Record,
 }
 
 fn cellbed_examples() -> String {
-    RECORD_EXAMPLES
+    format!("{RECORD_EXAMPLES}\n\n{VERBS}")
         .replace("cellbed-recorder record", "cellbed record")
         .replace("cellbed-recorder", "cellbed record")
 }
@@ -112,7 +113,7 @@ pub struct Record {
     #[command(flatten)]
     pub reach: Reach,
     /// The recording's directory, which must not exist; named by the time if not given.
-    #[arg(long, short, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long = "out", short = 'o', alias = "output", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output: Option<PathBuf>,
     /// How long to record.
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = duration)]
@@ -234,7 +235,7 @@ pub struct Calibrate {
     #[command(flatten)]
     pub reach: Reach,
     /// Write the parameters to this file, as JSON; else they are printed.
-    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long = "out", short = 'o', alias = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// Of the order of trains.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
