@@ -182,8 +182,7 @@ def _repeated(runs: list[Path]) -> list[str]:
     """A warning for each run that is among the others once more, by whatever path."""
     folders = [run.resolve() for run in runs]
     return [
-        f"{folder.name} is the same run {'twice' if count == 2 else f'{count} times'}: its intervals show "
-        "chance in drawing them and nothing else"
+        f"{folder.name} is the same run {'twice' if count == 2 else f'{count} times'}: it does not differ from itself"
         for folder, count in Counter(folders).items()
         if count > 1
     ]
