@@ -145,7 +145,7 @@ def test_queue_arguments_may_be_separated_by_anything() -> None:
         ("max_packets=5", {"packets": 5}, "'max_packets=5' read as packets=5"),
         ("packets=250,foo=3", {"packets": 250}, "'foo=3' ignored"),
         ("packets=1500,log_file=/tmp/queue.log", {"packets": 1500}, "'log_file=/tmp/queue.log' ignored"),
-        ("packets=9, target=abc", {"packets": 9}, "'target=abc' ignored"),
+        ('"packets=9,target=abc,log_file=q.log,"', {"packets": 9}, "'log_file=q.log' ignored"),
     ],
 )
 def test_queue_arguments_are_read_as_the_original_reads_them(text: str, read: dict[str, int], remark: str) -> None:

@@ -11,6 +11,7 @@ from cellbed.mahimahi.errors import MahimahiError
 
 TYPES = ("infinite", "droptail", "drophead", "codel", "pie")
 _NEEDED = {"codel": ("target", "interval"), "pie": ("qdelay_ref", "max_burst")}
+_OTHER_NAMES = tuple(name for names in _NEEDED.values() for name in names)
 _MS = 1_000_000
 
 
@@ -78,10 +79,11 @@ def _value(arguments: str, name: str, option: str) -> int:
 def _remarks(arguments: str, values: Mapping[str, int], option: str, kind: str) -> list[str]:
     """Sentences about the parts of the arguments that are not used as written."""
     remarks = []
-    for part in re.findall(r"[^\s,;]+", arguments):
+    for part in re.findall(r"[^\s,;\"']+", arguments):
         name = next((name for name in values if name in part), None)
-        if name is None:
-            remarks.append(f"{option}: '{part}' ignored: not an argument of a {kind} queue")
-        elif not re.fullmatch(f"{name}=0*{values[name]}(\\.0*)?", part):
+        if name is not None and not re.fullmatch(f"{name}=0*{values[name]}(\\.0*)?", part):
             remarks.append(f"{option}: '{part}' read as {name}={values[name]}, as Mahimahi reads it")
+        # One list of arguments for queues of all types is common, and needs no remark.
+        elif name is None and part.partition("=")[0] not in _OTHER_NAMES:
+            remarks.append(f"{option}: '{part}' ignored: not an argument of a {kind} queue")
     return remarks
