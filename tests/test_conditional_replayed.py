@@ -149,7 +149,7 @@ def test_a_scenario_says_how_it_is_played(folder: Path) -> None:
 @pytest.mark.needs_tun
 def test_links_that_replay_it_are_proved(folder: Path) -> None:
     asked = make_plan(read(folder))
-    emulator = Emulator.start(asked.emulator_config(None, None))
+    emulator = Emulator.start(asked.emulator_config())
     proofs = list(prove_links(asked, emulator))
     emulator.stop()
     assert [str(proof) for proof in proofs if not proof.ok] == []

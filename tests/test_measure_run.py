@@ -375,7 +375,8 @@ def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     make_run(tmp_path / "fast", Shape(duration=12, outages=(), uplink=12))
-    make_run(tmp_path / "slow", Shape(duration=12, outages=(), uplink=6, seed=2))
+    died = {"deaths": ["worker 0 of edge-0 was killed"]}
+    make_run(tmp_path / "slow", Shape(duration=12, outages=(), uplink=6, seed=2, description=died))
     comparison = compare([tmp_path / "fast", tmp_path / "slow"])
     median, p90, p99 = comparison.differences
     assert median.value is not None
@@ -392,6 +393,7 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert "autocorrelated" in notes
     assert "repeat" in notes
     assert "seed" in notes
+    assert comparison.warnings == ["slow was disturbed: worker 0 of edge-0 was killed"]
     assert json.loads(comparison.json())["differences"][0]["value"] == median.value
 
 

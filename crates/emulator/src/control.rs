@@ -304,7 +304,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes a change in the log, if there is one; the answer to whoever asked for it.
+    /// Appends a change to the log, if there is one; the answer to the command.
     fn note(&mut self, direction: usize, stage: usize, changed: Changed, to: Value) -> Value {
         let line = json!({
             "time_ns": changed.at.as_nanos(),

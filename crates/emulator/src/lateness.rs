@@ -64,9 +64,9 @@ impl Lateness {
     }
 }
 
-/// How punctual the event loop was within a second, counted from the start of the schedules.
+/// How punctual the event loop was within a second after the start of the schedules.
 ///
-/// Longer than a second where the loop did not run at its end.
+/// It is longer than a second if the loop did not run at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Its begin.
@@ -79,13 +79,13 @@ pub struct Second {
     pub late: u64,
     /// The highest lateness of a packet.
     pub most: Duration,
-    /// The longest time for which the loop did not run although it had asked for it.
+    /// The longest time by which the loop ran later than it had asked to run.
     pub standstill: Duration,
     /// When that ended.
     pub stood_until: Time,
 }
 
-/// The second that goes on.
+/// The current second.
 pub struct Seconds {
     zero: Time,
     current: Second,
@@ -116,8 +116,8 @@ impl Seconds {
         self.current.most = self.current.most.max(late);
     }
 
-    /// The loop runs at `now` and had asked to run at `deadline` at the latest. Sleeping until then is no standstill; being
-    /// stopped, or waiting for a processor, is.
+    /// The loop runs at `now` and had asked to run at `deadline` at the latest. Sleeping until `deadline` is no
+    /// standstill; being stopped or waiting for a processor is.
     pub fn looked(&mut self, now: Time, deadline: Time) {
         let standstill = now.since(self.looked.max(deadline));
         if standstill > self.current.standstill {
@@ -127,12 +127,12 @@ impl Seconds {
         self.looked = now;
     }
 
-    /// Begins the next second if the current one has ended; the latter then.
+    /// The current second if it has ended; the next one begins.
     pub fn next(&mut self, now: Time) -> Option<Second> {
         (now >= self.current.end).then(|| self.finish(now))
     }
 
-    /// Counts from `zero` from now on; what was measured of the current second.
+    /// Ends the current second and counts seconds from `zero`.
     pub fn restart(&mut self, now: Time, zero: Time) -> Second {
         self.zero = zero;
         self.finish(now)
@@ -148,7 +148,7 @@ impl Seconds {
         finished
     }
 
-    /// The second around `now`. Before the first one there is a shorter one.
+    /// Begins the second that contains `now`. The one before `zero` may be shorter.
     fn begin(&mut self, now: Time) {
         let span = SECOND.as_nanos();
         let into = now.since(self.zero).as_nanos() % span;

@@ -47,7 +47,7 @@ pub enum Order {
 pub struct Changed {
     /// When.
     pub at: Time,
-    /// Where its parameters came from until then.
+    /// Where its parameters came from before.
     pub before: InForce,
 }
 

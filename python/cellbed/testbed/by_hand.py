@@ -1,4 +1,4 @@
-"""What was changed by hand in the links of a run, as the emulator recorded it, so that reports can say so."""
+"""Changes by hand of the links of a run, read from the emulator's record of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from cellbed.testbed.words import difference
 
 CHANGES = "changes.jsonl"
-"""In the raw folder of a run: the emulator's record of every change by command, whoever asked for it."""
-_TOLD = 3
+"""In the raw folder of a run: the emulator's record of every change by command."""
+_LISTED = 3
 """Changes that a warning lists one by one."""
 
 
@@ -27,9 +27,9 @@ class ManualChange:
 
 
 def manual_changes(folder: Path) -> list[ManualChange]:
-    """What was changed by hand in a run, in order of time. folder: the run's.
+    """The changes by hand of a run, in order of time. folder: the run's.
 
-    A line that cannot be read is left out: the last one may be cut short where the machine went down.
+    A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
     """
     try:
         lines = (folder / "raw" / CHANGES).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -46,13 +46,13 @@ def manual_changes(folder: Path) -> list[ManualChange]:
 
 
 def manual_warning(folder: Path, t0_ns: int | None) -> str | None:
-    """What a report has to say of changes by hand; ``None`` where there were none. t0_ns: start of the schedule."""
+    """The warning about changes by hand; ``None`` without any. t0_ns: start of the schedule."""
     found = manual_changes(folder)
     if not found:
         return None
-    told = []
-    for each in found[:_TOLD]:
+    listed = []
+    for each in found[:_LISTED]:
         when = f"at {(each.time_ns - t0_ns) / 1e9:.1f} s " if t0_ns is not None else ""
-        told.append(f"{when}{each.direction} from {each.before} to {each.after}")
-    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return f"links were changed by hand while it ran: {'; '.join(told)}{more}"
+        listed.append(f"{when}{each.direction} from {each.before} to {each.after}")
+    more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return f"links were changed by hand while it ran: {'; '.join(listed)}{more}"
