@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 # Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-slow lint bench recorder clean
+.PHONY: help setup setup-test demo test test-rust test-python test-slow lint lint-rust lint-python bench recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,17 +20,28 @@ demo: setup  ## an AI offload over a replayed LTE link, with its report
 setup-test:
 	@scripts/setup.sh test
 
-test: lint  ## lint, type checks, Rust tests, Python tests
+test: setup-test  ## lint, type checks, Rust tests, Python tests
+	@echo "Rust and Python side by side: the output of each appears when it ends"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
+
+test-rust: lint-rust
 	cargo test --workspace --quiet
-	$(VENV)/pytest -q -m "not slow"
+
+# Most tests wait in real time, so that two processors serve four processes. A file stays in one process with its fixtures.
+test-python: lint-python
+	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile
 
 test-slow: setup-test  ## the tests that take long
 	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
 	$(VENV)/pytest -q -m slow
 
-lint: setup-test  ## format, lint and type checks
+lint: setup-test lint-rust lint-python  ## format, lint and type checks
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+lint-python:
 	$(VENV)/ruff format --check --quiet .
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy

@@ -54,7 +54,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         exit 1
     fi
     say "installing Debian packages: ${missing[*]}"
-    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" scripts/apt_get.sh update -qq
     # Distributions differ: Ubuntu, for one, has Chromium as a snap only.
     available=()
     for package in "${missing[@]}"; do
@@ -63,7 +63,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         fi
     done
     [ ${#available[@]} -eq 0 ] ||
-        "${as_root[@]}" apt-get install -y --no-install-recommends "${available[@]}" >/dev/null
+        "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
     for server in mosquitto nginx; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
@@ -91,6 +91,8 @@ if [ ! -x "$venv/bin/python" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi
+# pip finds the build back end's program `maturin` here.
+export PATH="$PWD/$venv/bin:$PATH"
 extras=""
 if [ "$purpose" = test ]; then extras="[dev]"; fi
 if ! stamp=$(cat "$venv/.installed-$purpose" 2>/dev/null) ||
