@@ -120,9 +120,9 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
     def grown(column: str) -> pl.Expr:
         return pl.col(column).diff().cast(pl.Float64) / 1e9
 
-    # A sample closes the second that the one before has opened.
+    # A sample closes the second that the one before has opened, late or not; there is one at most in each second.
     samples = samples.sort("time_ns").with_columns(
-        second=((pl.col("time_ns").shift(1) - t0) / 1e9).round().cast(pl.Int64),
+        second=(pl.col("time_ns").shift(1) - t0) // 1_000_000_000,
         span_s=grown("time_ns"),
     )
     unused = grown("idle_ns") + grown("own_ns")
