@@ -166,7 +166,7 @@ def test_what_cannot_be_replayed_is_not_kept(archive: Archive, write: Callable[[
 
 DAMAGE: dict[str, tuple[str, bytes | None, str]] = {
     "no description": ("entry.toml", None, "entry.toml: missing"),
-    "empty description": ("entry.toml", b"", "entry.toml: says no 'name'"),
+    "empty description": ("entry.toml", b"", "entry.toml: missing key 'name'"),
     "no TOML": ("entry.toml", b"name = \n", "entry.toml: not TOML: "),
     "no text": ("entry.toml", b"\xff\xfe", "entry.toml: not text in UTF-8"),
     "nested": ("entry.toml", b"x = " + b"[" * 100_000, "entry.toml: not TOML: "),

@@ -519,7 +519,7 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("a.json", b'{"hello": 1}', "neither a report of iperf3 nor"),
         ("b.json", b'{"StaticLossConfig": {}}', "the archive has no such series"),
         ("ping.txt", made.PING_UNANSWERED, "none of its 4 probes was answered"),
-        ("cut.parquet", b"PAR1\x15\x04\x15\x10" * 9, "no readable Parquet file, perhaps cut short: "),
+        ("cut.parquet", b"PAR1\x15\x04\x15\x10" * 9, "not a readable Parquet file, perhaps truncated: "),
         ("a", b"", "it is empty"),
         ("a.light", made.LIGHT_UP, "--as"),
     ],
@@ -537,7 +537,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
     assert "no recording in this folder" in refusal(draft, _new(tmp_path / "empty"))
     path = file(tmp_path, "a.up", b"1\n")
     assert "unknown format 'pcapp': did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
-    assert "cut short in its very header" in refusal(draft, path, as_format="pcap")
+    assert "capture truncated in its header" in refusal(draft, path, as_format="pcap")
     names = file(tmp_path, "a.csv", b"time_s,dl_mbps\n")
     assert "has no rows below line 1" in refusal(draft, names, as_format="csv")
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)

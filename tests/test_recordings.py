@@ -111,7 +111,7 @@ def _third(column: str, value: Any) -> pl.Expr:
         (lambda folder: (folder / "recording.json").unlink(), r"walk: no recording: there is no recording\.json in it"),
         (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing, though recording\.json counts"),
         (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: no readable Parquet file"),
-        (_cut, r"light-uplink\.parquet: no readable Parquet file, perhaps cut short"),
+        (_cut, r"light-uplink\.parquet: not a readable Parquet file, perhaps truncated"),
         (
             lambda folder: pl.read_parquet(folder / LIGHT).drop("copies").write_parquet(folder / LIGHT),
             r"light-uplink\.parquet: no column 'copies': it has train, index, bytes, sent_ns, arrived_ns",

@@ -58,7 +58,7 @@ impl Config {
             for prefix in &vertex.addresses {
                 if let Some(owner) = owners.insert(prefix.address, &vertex.name) {
                     let problem = format!(
-                        "the address {} belongs to the vertex {owner:?} already",
+                        "the address {} already belongs to the vertex {owner:?}",
                         prefix.address
                     );
                     return Err(Error::configuration(place, problem));
@@ -73,7 +73,7 @@ impl Config {
                         .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)))
             {
                 let problem = format!(
-                    "{name:?} is no name of a network device: use up to 15 letters and digits"
+                    "{name:?} is not a valid name of a network device: use up to 15 letters and digits"
                 );
                 return Err(Error::configuration(place, problem));
             }
@@ -84,7 +84,7 @@ impl Config {
             {
                 return Err(Error::configuration(
                     place,
-                    format!("{key:?} is no name of a kernel setting"),
+                    format!("{key:?} is not a valid name of a kernel setting"),
                 ));
             }
         }
@@ -263,7 +263,7 @@ mod tests {
                     "",
                     "null",
                 ),
-                "belongs to the vertex \"a\" already",
+                "already belongs to the vertex \"a\"",
             ),
             (
                 line(
@@ -271,7 +271,7 @@ mod tests {
                     "",
                     "null",
                 ),
-                "is no prefix",
+                "is not a prefix",
             ),
             (
                 line(
@@ -287,7 +287,7 @@ mod tests {
                     "",
                     "null",
                 ),
-                "no name of a kernel setting",
+                "not a valid name of a kernel setting",
             ),
             (
                 line(r#"{"name":"a","namespace":"old"}"#, "", "null"),
@@ -315,7 +315,7 @@ mod tests {
                     "",
                     "null",
                 ),
-                "\"ten%d\" is no name of a network device",
+                "\"ten%d\" is not a valid name of a network device",
             ),
             (
                 line(

@@ -121,7 +121,7 @@ fn read_model(path: &Path) -> Result<ConditionalModel> {
     let wrong = |reason: String| Error::Trace(format!("{}: {reason}", path.display()));
     let file = File::open(path).trying(|| format!("open the model {}", path.display()))?;
     let model: Model = serde_json::from_reader(BufReader::new(file))
-        .map_err(|error| wrong(format!("no model of a recording: {error}")))?;
+        .map_err(|error| wrong(format!("not a model of a recording: {error}")))?;
     if model.format != FORMAT || model.version != VERSION {
         let (format, version) = (model.format, model.version);
         return Err(wrong(format!(

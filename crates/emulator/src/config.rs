@@ -52,7 +52,7 @@ impl FromStr for Prefix {
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || {
             format!(
-                "{text:?} is no prefix; expected ADDRESS/LENGTH, for instance \"100.64.0.2/32\""
+                "{text:?} is not a prefix; expected ADDRESS/LENGTH, for instance \"100.64.0.2/32\""
             )
         };
         let (address, length) = text.split_once('/').ok_or_else(expected)?;

@@ -270,7 +270,7 @@ impl Supervisor {
                 to,
             }) => self.change(&direction, stage, to, inbox),
             Ok(Command::Start { .. } | Command::Probe { .. } | Command::Stop) => {
-                let problem = "only whoever started the emulator may ask for that";
+                let problem = "only the process that started the emulator may send this command";
                 Ok(refused(misunderstood(line, problem)))
             }
             Err(error) => Ok(refused(misunderstood(line, error))),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::error::Refusal;
 
 pub(crate) fn probability(value: f64) -> Result<Probability, Refusal> {
-    Probability::new(value).ok_or_else(|| format!("{value} is no probability"))
+    Probability::new(value).ok_or_else(|| format!("{value} is not a probability"))
 }
 
 /// Losses in bursts.

@@ -42,7 +42,7 @@ impl ControlSocket {
                 "Another emulator listens there; choose another path".into()
             }
             io::ErrorKind::AlreadyExists => {
-                "What is there is no socket; choose another path, or remove it".into()
+                "The existing file is not a socket; choose another path, or remove it".into()
             }
             _ => String::new(),
         })?;

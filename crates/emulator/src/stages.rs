@@ -341,7 +341,7 @@ mod tests {
         for (stage, part) in [
             (
                 r#"{"kind":"gilbert-elliott","to_bad":2,"to_good":0.5,"loss_good":0,"loss_bad":1,"seed":1}"#,
-                "2 is no probability",
+                "2 is not a probability",
             ),
             (
                 r#"{"kind":"bottleneck","schedule":{"kind":"series","steps":[[1,5]]},"queue":{"kind":"infinite"}}"#,
@@ -353,7 +353,7 @@ mod tests {
             ),
             (
                 r#"{"kind":"duplication","probability":-1,"seed":1}"#,
-                "-1 is no probability",
+                "-1 is not a probability",
             ),
             (
                 r#"{"kind":"radio","profile":"midband","way":"uplink","seed":1}"#,

@@ -230,7 +230,7 @@ impl Recorder {
         {
             heavy.downlink = *downlink;
             watch(Notice::Warning(
-                "the downlink is saturated at the server's limit, which is less than was asked for",
+                "the downlink is saturated at the server's limit, below the requested rate",
             ));
         }
         let zero = now();

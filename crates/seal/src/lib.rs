@@ -16,12 +16,12 @@ pub const TAG_BYTES: usize = 16;
 
 /// A message of more than 256 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of more than 256 GiB cannot be sealed")]
+#[error("a message of more than 256 GiB cannot be encrypted")]
 pub struct TooLong;
 
 /// A message that nobody sealed with this key, nonce and header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody who has the key sealed this message")]
+#[error("the message was not encrypted with this key")]
 pub struct Forged;
 
 /// A key, ready to seal and to open.

@@ -122,10 +122,7 @@ fn failed(error: csv::Error) -> ImportError {
 fn cell(record: &csv::ByteRecord, index: usize, place: Place) -> Result<&[u8]> {
     record.get(index).map(<[u8]>::trim_ascii).ok_or_else(|| {
         let there = counted(record.len() as u64, "cell", "cells");
-        ImportError::at(
-            place,
-            format!("there is no cell {} in it: it has {there}", index + 1),
-        )
+        ImportError::at(place, format!("no cell {}: the row has {there}", index + 1))
     })
 }
 
@@ -140,9 +137,9 @@ fn time(text: &[u8], request: &Request, place: Place) -> Result<i64> {
     read.ok_or_else(|| {
         let want = match request.unit {
             Time::Unit(_) if float(text).is_some() => {
-                "a time that can be, in the unit it was taken to have: if it is in another, --column time=NAME:UNIT"
+                "a possible time in the assumed unit: for another unit, --column time=NAME:UNIT"
             }
-            Time::Unit(_) => "a time, which is to be a number",
+            Time::Unit(_) => "a time: not a number",
             Time::Moment => "a time as in 2021-04-30T12:00:00.250Z",
         };
         ImportError::at(place, format!("{} is not {want}", shown(text)))
@@ -216,7 +213,7 @@ impl<W: Write + Send> Tables<W> {
             return Err(ImportError::at(
                 place,
                 format!(
-                    "its time is {back} before that of the row above: rows are to be in order of time"
+                    "its time is {back} before that of the row above: rows must be in order of time"
                 ),
             ));
         }
@@ -241,11 +238,11 @@ impl<W: Write + Send> Tables<W> {
             if self.step_ns == 0 {
                 return Err(ImportError::at(
                     Place::Whole,
-                    "all its rows have one time, so nobody knows how long it lasts: write --duration",
+                    "all rows have the same time, so the duration is unknown: write --duration",
                 ));
             }
             done.notes.push(format!(
-                "its last row was taken to last as long as the one before it, {}; if not: --duration",
+                "the last row is assumed to last as long as the previous one, {}; correct with --duration",
                 Seconds(self.step_ns)
             ));
         }
@@ -256,7 +253,7 @@ impl<W: Write + Send> Tables<W> {
                 many => format!("{many} rows (the first: {place}) have"),
             };
             done.notes.push(format!(
-                "{rows} the time of the one above: of rates at one time only the last counts; if all do, give each its time"
+                "{rows} the time of the row above: of rates at the same time only the last one counts"
             ));
         }
         let end_ns = duration_ns.unwrap_or(self.at_ns.saturating_add(self.step_ns));
@@ -286,7 +283,7 @@ impl<W: Write + Send> Made<W> {
                     Some(trip) if !(0.0..9e18).contains(&trip) => {
                         return Err(ImportError::at(
                             place,
-                            format!("a round trip of {} ms cannot be", trip / 1e6),
+                            format!("impossible round trip of {} ms", trip / 1e6),
                         ));
                     }
                     value => value.map(|trip| trip.round() as i64),
@@ -311,7 +308,7 @@ impl<W: Write + Send> Made<W> {
                     (None, Missing::Refuse) => {
                         return Err(ImportError::at(
                             place,
-                            "it has no rate: write --missing zero, if nothing came through, or --missing hold, if the one before went on",
+                            "missing rate: write --missing zero if nothing came through, or --missing hold if the previous rate continued",
                         ));
                     }
                 };
@@ -472,13 +469,13 @@ mod tests {
         for (text, line, what) in [
             ("t,rate\n1,x\n", 2, "`x` is not a number"),
             ("t,rate\nnow,1\n", 2, "`now` is not a time"),
-            ("t,rate\nnan,1\n", 2, "which is to be a number"),
-            ("t,rate\n1e12,1\n", 2, "in the unit it was taken to have"),
-            ("t,rate\n99999999999999999999,1\n", 2, "in the unit"),
+            ("t,rate\nnan,1\n", 2, "a time: not a number"),
+            ("t,rate\n1e12,1\n", 2, "in the assumed unit"),
+            ("t,rate\n99999999999999999999,1\n", 2, "in the assumed unit"),
             ("t,rate\n1,1\n0,1\n", 3, "in order of time"),
             ("t,rate\n0,1\n1,-1\n", 3, "-1000000 bit/s"),
             ("t,rate\n0,1\n1,inf\n", 3, "not a number"),
-            ("t,rate\n0,1\n1,1e7\n", 3, "bit/s cannot be"),
+            ("t,rate\n0,1\n1,1e7\n", 3, "impossible rate"),
             ("t,rate\n0,1\n1\n", 3, "no cell 2"),
             ("t,rate\n0,1\n1,\n", 3, "--missing"),
         ] {

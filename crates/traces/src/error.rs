@@ -57,10 +57,10 @@ pub enum ImportError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The source failed, or whoever watches the reading ended it.
-    #[error("it could not be read any further: {0}")]
+    #[error("the rest could not be read: {0}")]
     Read(#[from] io::Error),
     /// It is a Parquet file that cannot be read.
-    #[error("no readable Parquet file, {}", fault(.0))]
+    #[error("not a readable Parquet file, {}", fault(.0))]
     Damaged(#[source] ParquetError),
     /// The series could not be written.
     #[error("the series could not be written: {0}")]
@@ -90,7 +90,10 @@ impl ImportError {
     }
 }
 
-/// What a JSON reader says, at its line.
+/// The reason of a JSON text that ends inside a value; a stream of events that was still being written ends so.
+pub(crate) const TRUNCATED_JSON: &str = "the JSON ends too early: the file is truncated";
+
+/// The error of a JSON reader, with its line.
 pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
     if error.is_io() {
         return ImportError::Read(error.into());
@@ -110,7 +113,7 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
         Place::Line(line)
     };
     if error.is_eof() {
-        return ImportError::at(place, "the JSON ends too early: the file was cut short");
+        return ImportError::at(place, TRUNCATED_JSON);
     }
     ImportError::at(place, shown)
 }
@@ -120,14 +123,14 @@ fn fault(error: &ParquetError) -> String {
     let said = error.to_string();
     let line = said.lines().next().unwrap_or_default();
     if ["footer", "PAR1"].iter().any(|end| line.contains(end)) {
-        return "perhaps cut short: its last bytes are not those that end one".into();
+        return "perhaps truncated: its end is not the end of a Parquet file".into();
     }
     let line: String = line
         .chars()
         .filter(|it| !it.is_control())
         .take(LONGEST_QUOTE)
         .collect();
-    format!("perhaps cut short: {line}")
+    format!("perhaps truncated: {line}")
 }
 
 /// The start of a piece of text, in quotes, with what is no text escaped.
@@ -176,7 +179,7 @@ mod tests {
         let cut = bytes::Bytes::from(b"PAR1\x15\x04\x15\x10".repeat(9));
         let refused = Stored::new(cut).map(|_| ()).unwrap_err().to_string();
         assert!(
-            refused.ends_with("perhaps cut short: its last bytes are not those that end one"),
+            refused.ends_with("perhaps truncated: its end is not the end of a Parquet file"),
             "{refused}"
         );
     }

@@ -86,9 +86,15 @@ pub fn iperf3(
 
 fn nothing(report: &Report, part: Option<Part>) -> ImportError {
     let reason = match (&report.error, part) {
-        (Some(error), _) => format!("the test failed, and has no intervals: iperf3 says {}", told(error)),
+        (Some(error), _) => format!(
+            "the test failed and has no intervals: iperf3 reports {}",
+            told(error)
+        ),
         (None, Some(part)) => format!("it has no intervals of the {}", part.name()),
-        (None, None) => "it has no intervals: a report of iperf3 --json is wanted, of a test of a second or more".into(),
+        (None, None) => {
+            "no intervals: expected a report of iperf3 --json of a test of at least one second"
+                .into()
+        }
     };
     ImportError::at(Place::Whole, reason)
 }
@@ -145,13 +151,13 @@ impl Report {
             String::new()
         };
         notes.push(format!(
-            "a test{protocol}{streams}; the {device} was taken for the device"
+            "a test{protocol}{streams}; the {device} is assumed to be the device"
         ));
         if let Some(error) = &self.error {
             notes.push(format!("iperf3 ended with an error: {}", told(error)));
         }
         if self.cut {
-            notes.push("the report was cut short: its intervals so far were read".into());
+            notes.push("the report is truncated: the intervals before the end were read".into());
         }
         notes
     }
@@ -270,7 +276,7 @@ mod tests {
         let cut = made(&format!("{whole}{}", &line(2)[..30])).unwrap();
         assert_eq!(parts(&cut), want);
         assert!(
-            cut.notes.iter().any(|it| it.contains("cut short")),
+            cut.notes.iter().any(|it| it.contains("truncated")),
             "{:?}",
             cut.notes
         );
@@ -297,7 +303,7 @@ mod tests {
             ),
             (
                 one(&sample(0, -1.0, true)),
-                "interval 1: a rate of -1 bit/s",
+                "interval 1: impossible rate of -1 bit/s",
             ),
             (
                 one(&sample(0, 1.0, true).replace("\"end\":1", "\"end\":-4")),
@@ -305,9 +311,9 @@ mod tests {
             ),
             (
                 report("connecting_to", "", &upload(), "")[..200].into(),
-                "cut short",
+                "truncated",
             ),
-            (report("connecting_to", "", &upload(), "") + "{}", "another"),
+            (report("connecting_to", "", &upload(), "") + "{}", "data follows"),
             ("[1]".into(), "report"),
         ] {
             let error = made(&text).unwrap_err().in_file("x".as_ref());

@@ -134,7 +134,7 @@ impl<W: std::io::Write + Send> Made<W> {
             }
             _ => Err(ImportError::at(
                 place,
-                "it mixes bandwidth and delay: a file is of one of them",
+                "mixes bandwidth and delay: a file must contain only one of them",
             )),
         }
     }
@@ -152,7 +152,7 @@ fn direction(request: Request) -> Result<Part> {
     request.direction.ok_or_else(|| {
         ImportError::at(
             Place::Whole,
-            "it is a bandwidth over time, and does not say of which direction: write --direction uplink or --direction downlink",
+            "contains a bandwidth over time without a direction: write --direction uplink or --direction downlink",
         )
     })
 }
@@ -222,7 +222,7 @@ mod tests {
             r#"{"NormalizedBwConfig":{"mean":"12Mbps"}}"#,
         ] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains("at random"), "{error}");
+            assert!(error.contains("random generator"), "{error}");
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
         for (text, line, what) in [
             ("{\n\"StaticBwConfig\":\n{\"bw\": 5}}", 3, "bandwidth"),
             ("{\n\"PoissonBwConfig\": {}}", 2, "PoissonBwConfig"),
-            ("{\"StaticBwConfig\":{\"bw\":\"12Mbps\"", 1, "cut short"),
+            ("{\"StaticBwConfig\":{\"bw\":\"12Mbps\"", 1, "truncated"),
             ("{\"StaticLossConfig\": {}}", 1, "no such series"),
             ("[]", 1, "model"),
             (

@@ -28,7 +28,7 @@ pub fn parquet_table<T: ChunkReader + 'static>(
     if let Some(none) = wanted.iter().find(|index| **index >= there) {
         return Err(ImportError::at(
             Place::Whole,
-            format!("it has no column {}: it has {there}", none + 1),
+            format!("no column {}: it has {there}", none + 1),
         ));
     }
     let rows = stored.rows().max(1);
@@ -43,10 +43,7 @@ pub fn parquet_table<T: ChunkReader + 'static>(
         for (row, at_ns) in times.into_iter().enumerate() {
             let at_ns = at_ns.ok_or_else(|| {
                 let number = done + row as u64 + 1;
-                ImportError::at(
-                    Place::Row(number),
-                    "it has no time, or one that cannot be read",
-                )
+                ImportError::at(Place::Row(number), "no time, or one that cannot be read")
             })?;
             chunks.push(at_ns, values.iter().map(|column| column[row]))?;
         }
@@ -65,7 +62,7 @@ fn times(column: &ColumnRows, unit: Time) -> Result<Vec<Option<i64>>> {
             unit
         }
         (meaning, _) => {
-            let why = format!("a column of {} is no time", meaning.name());
+            let why = format!("a column of {} is not a time", meaning.name());
             return Err(ImportError::at(Place::Whole, why));
         }
     };
@@ -87,7 +84,7 @@ fn numbers(column: ColumnRows) -> Result<Vec<f64>> {
         _ => column.into_floats(),
     }
     .ok_or_else(|| {
-        let why = format!("a column of {} is no number", meaning.name());
+        let why = format!("a column of {} is not a number", meaning.name());
         ImportError::at(Place::Whole, why)
     })
 }

@@ -40,7 +40,7 @@ pub fn ping(source: impl Read, interval_ns: Option<i64>, target: &impl Target) -
         Stopped::Read { source, .. } => source.into(),
         Stopped::TooLong { line } => ImportError::at(
             Place::Line(line as u64),
-            format!("the line is longer than {LONGEST_LINE} bytes: no ping prints that"),
+            format!("the line is longer than {LONGEST_LINE} bytes: not output of ping"),
         ),
         Stopped::Fault { fault, .. } => fault,
     })?;
@@ -121,7 +121,7 @@ impl<W: Write + Send> Session<W> {
         if self.heard > 0 && self.stamped != Some(true) {
             return Err(ImportError::at(
                 place,
-                "another ping begins, and without stamps (-D) nobody knows when: split the file",
+                "another ping begins at an unknown time, since there are no timestamps (-D): split the file",
             ));
         }
         self.begun += 1;
@@ -139,7 +139,7 @@ impl<W: Write + Send> Session<W> {
         {
             return Err(ImportError::at(
                 place,
-                "some answers have stamps (-D) and others have none",
+                "some answers have timestamps (-D) and others do not",
             ));
         }
         self.heard += 1;
@@ -234,7 +234,7 @@ impl<W: Write + Send> Session<W> {
         Err(ImportError::at(
             place,
             format!(
-                "by its numbers it tells of {probes} probes, in {} lines: this is no ping",
+                "its sequence numbers imply {probes} probes in {} lines: not output of ping",
                 self.heard
             ),
         ))
@@ -251,7 +251,7 @@ impl<W: Write + Send> Session<W> {
                 if known.saturating_sub(sent) > MOST_BACKWARDS_NS {
                     return Err(ImportError::at(
                         place,
-                        "its stamp is before the one above it: the clock was set",
+                        "its timestamp is before that of the line above: the clock was set",
                     ));
                 }
                 known
@@ -324,11 +324,11 @@ impl<W: Write + Send> Session<W> {
             let probes = counted(self.sent, "probe", "probes");
             return Err(ImportError::at(
                 Place::Whole,
-                format!("none of its {probes} was answered: there is no round-trip time in it"),
+                format!("none of its {probes} was answered: no round-trip time"),
             ));
         }
         if self.table.is_empty() {
-            let reason = "it has no answer of a ping, such as `64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms`";
+            let reason = "no answer to a ping, such as `64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms`";
             return Err(ImportError::at(Place::Whole, reason));
         }
         let mut notes = Vec::new();
@@ -336,15 +336,15 @@ impl<W: Write + Send> Session<W> {
             let apart = self.step_ns as f64 / 1e9;
             let why = match self.interval_ns {
                 Some(_) => String::new(),
-                None => "; if they were not: --interval".into(),
+                None => "; correct with --interval".into(),
             };
             notes.push(format!(
-                "it has no stamps (ping -D): its probes were taken to be {apart} s apart{why}"
+                "no timestamps (ping -D): probes are assumed to be {apart} s apart{why}"
             ));
         }
         if self.imprecise > 0 {
             notes.push(format!(
-                "{} of less than 1 ms, which is all that it says, were taken for 1 ms",
+                "{} of less than 1 ms, without a value, count as 1 ms",
                 counted(self.imprecise, "round trip", "round trips")
             ));
         }
@@ -360,7 +360,7 @@ impl<W: Write + Send> Session<W> {
         }
         if self.begun > 1 {
             notes.push(format!(
-                "{} pings follow each other in it; the time between them is empty",
+                "contains {} pings in sequence; the time between them is empty",
                 self.begun
             ));
         }

@@ -114,7 +114,7 @@ pub fn import(
         Request::Columns(request) => columns::columns(source, request, target),
         Request::Parquet(_) => Err(ImportError::at(
             Place::Whole,
-            "a table in Parquet is no stream: read it from a file",
+            "a Parquet table cannot be read from a stream: read it from a file",
         )),
     }
 }

@@ -126,8 +126,7 @@ impl Row for Rate {
 
     fn fault(&self) -> Option<String> {
         let rate = self.bit_s;
-        (!(0.0..=HIGHEST_BIT_S).contains(&rate))
-            .then(|| format!("a rate of {rate} bit/s cannot be"))
+        (!(0.0..=HIGHEST_BIT_S).contains(&rate)).then(|| format!("impossible rate of {rate} bit/s"))
     }
 
     fn write<W: Write + Send>(
@@ -152,7 +151,7 @@ impl Row for RoundTrip {
 
     fn fault(&self) -> Option<String> {
         let below = self.round_trip_ns.filter(|trip| *trip < 0)?;
-        Some(format!("a round trip of {below} ns cannot be"))
+        Some(format!("impossible round trip of {below} ns"))
     }
 
     fn write<W: Write + Send>(
@@ -282,7 +281,7 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         if self.is_empty() {
             return Err(ImportError::at(
                 Place::Whole,
-                format!("it has nothing of the {}", self.part.name()),
+                format!("contains nothing of the {}", self.part.name()),
             ));
         }
         if duration_ns < 1 || duration_ns < self.last_ns || duration_ns > R::LONGEST_NS {

@@ -53,8 +53,7 @@ pub fn series_rows(
 fn rows(batch: Batch) -> Result<SeriesRows> {
     let mut columns = batch.columns.into_iter();
     let at_ns = columns.next().and_then(ColumnRows::into_whole);
-    let at_ns = at_ns
-        .ok_or_else(|| ImportError::at(Place::Whole, "the times of at_ns are missing somewhere"))?;
+    let at_ns = at_ns.ok_or_else(|| ImportError::at(Place::Whole, "missing times in at_ns"))?;
     let values = columns.next().and_then(ColumnRows::into_floats);
     Ok(SeriesRows {
         at_ns,

@@ -165,7 +165,7 @@ def _parquet(path: Path) -> pl.DataFrame:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise RecordingError(f"{path}: no readable Parquet file, perhaps cut short: {reason}") from None
+        raise RecordingError(f"{path}: not a readable Parquet file, perhaps truncated: {reason}") from None
 
 
 def _first(error: ValidationError) -> str:

@@ -47,7 +47,7 @@ def read_entry(folder: Path) -> Entry:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
         if fault["type"] == "missing":
-            raise TraceError(f"{path}: says no '{where}': it is empty or cut short") from None
+            raise TraceError(f"{path}: missing key '{where}' (file empty or truncated)") from None
         raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
     except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None

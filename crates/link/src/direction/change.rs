@@ -55,7 +55,7 @@ pub enum ChangeError {
         stages: usize,
     },
     /// The stage is of another kind.
-    #[error("stage {stage} is of another kind: parameters can change, what a stage does cannot")]
+    #[error("stage {stage} is of another kind: only the parameters of a stage can change")]
     OtherKind {
         /// The stage's number.
         stage: usize,

@@ -20,7 +20,7 @@ pub enum RecordingError {
         fault: RecordingFault,
     },
     /// The source failed.
-    #[error("line {line}: the file could not be read any further: {source}")]
+    #[error("line {line}: the rest of the file could not be read: {source}")]
     Read {
         /// Number of the line that was being read, from 1.
         line: usize,
@@ -28,7 +28,7 @@ pub enum RecordingError {
         source: io::Error,
     },
     /// No line holds anything.
-    #[error("the file holds nothing; it needs at least one line such as `{example}`")]
+    #[error("the file is empty; it needs at least one line such as `{example}`")]
     Empty {
         /// What a line looks like.
         example: &'static str,
@@ -39,7 +39,7 @@ pub enum RecordingError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordingFault {
     /// Something else than a number of milliseconds.
-    #[error("`{text}` is no {what}; write a number of ms with up to 6 decimals, from 0 on")]
+    #[error("`{text}` is not a {what}; write a number of ms with up to 6 decimals, from 0 on")]
     NotASpan {
         /// What stands there.
         text: String,
@@ -47,16 +47,18 @@ pub enum RecordingFault {
         what: &'static str,
     },
     /// Something else than a number of milliseconds with a sign.
-    #[error("`{0}` is no latency offset; write a number of ms with up to 6 decimals, such as -6.8")]
+    #[error(
+        "`{0}` is not a latency offset; write a number of ms with up to 6 decimals, such as -6.8"
+    )]
     NotAShift(String),
     /// Something else than a packet size.
-    #[error("`{0}` is no packet size; write a whole number of bytes from 1 to 65535")]
+    #[error("`{0}` is not a packet size; write a whole number of bytes from 1 to 65535")]
     NotASize(String),
     /// A row without a base delay.
     #[error("`{0}` lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms")]
     NoBaseDelay(String),
     /// Anything but two columns.
-    #[error("`{0}` has another form; a line is SIZE OFFSET, in bytes and in ms")]
+    #[error("`{0}` is malformed; a line is SIZE OFFSET, in bytes and in ms")]
     NotAPair(String),
     /// A row before the one above it.
     #[error("`{0}` comes before the row above it; the times of rows never decrease")]
@@ -83,7 +85,7 @@ impl RecordingError {
         match self {
             Self::Line { line, fault } => format!("{file}:{line}: {fault}"),
             Self::Read { line, source } => {
-                format!("{file}:{line}: the file could not be read any further: {source}")
+                format!("{file}:{line}: the rest of the file could not be read: {source}")
             }
             Self::Empty { .. } => format!("{file}: {self}"),
         }

@@ -215,13 +215,19 @@ mod tests {
     fn what_is_no_light_row_is_told_with_its_line() {
         let number = "write a number of ms with up to 6 decimals, from 0 on";
         for (text, message) in [
-            ("0 1 0\nx 1\n", format!("x:2: `x` is no time; {number}")),
-            ("0 -1 0\n", format!("x:1: `-1` is no base delay; {number}")),
+            ("0 1 0\nx 1\n", format!("x:2: `x` is not a time; {number}")),
+            (
+                "0 -1 0\n",
+                format!("x:1: `-1` is not a base delay; {number}"),
+            ),
             (
                 "0 1 0.1234567\n",
-                format!("x:1: `0.1234567` is no delivery opportunity; {number}"),
+                format!("x:1: `0.1234567` is not a delivery opportunity; {number}"),
             ),
-            ("0 1. 0\n", format!("x:1: `1.` is no base delay; {number}")),
+            (
+                "0 1. 0\n",
+                format!("x:1: `1.` is not a base delay; {number}"),
+            ),
             (
                 "5\n",
                 "x:1: `5` lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms"
@@ -233,12 +239,11 @@ mod tests {
             ),
             (
                 "99999999999 1\n",
-                format!("x:1: `99999999999` is no time; {number}"),
+                format!("x:1: `99999999999` is not a time; {number}"),
             ),
             (
                 "# only\n",
-                "x: the file holds nothing; it needs at least one line such as `0 20 0 1 1 3`"
-                    .into(),
+                "x: the file is empty; it needs at least one line such as `0 20 0 1 1 3`".into(),
             ),
         ] {
             assert_eq!(refusal(text.as_bytes()), message);
@@ -255,12 +260,12 @@ mod tests {
         assert_eq!(compensation.of(Bytes(100)), Shift::from_nanos(-6_800_000));
         assert_eq!(compensation.to_text(), text);
         for (text, part) in [
-            ("100 x\n", "x:1: `x` is no latency offset"),
-            ("100\n", "x:1: `100` has another form"),
-            ("100 1 2\n", "x:1: `100 1 2` has another form"),
-            ("0 1\n", "x:1: `0` is no packet size"),
+            ("100 x\n", "x:1: `x` is not a latency offset"),
+            ("100\n", "x:1: `100` is malformed"),
+            ("100 1 2\n", "x:1: `100 1 2` is malformed"),
+            ("0 1\n", "x:1: `0` is not a packet size"),
             ("100 1\n100 2\n", "x:2: 100 bytes do not exceed"),
-            ("", "x: the file holds nothing"),
+            ("", "x: the file is empty"),
         ] {
             let error = Compensation::parse(text.as_bytes()).unwrap_err();
             assert!(error.in_file("x").starts_with(part), "{error}");

@@ -20,7 +20,7 @@ pub enum TraceError {
         fault: LineFault,
     },
     /// The source failed.
-    #[error("line {line}: the trace could not be read any further: {source}")]
+    #[error("line {line}: the rest of the trace could not be read: {source}")]
     Read {
         /// Number of the line that was being read, from 1.
         line: usize,
@@ -89,7 +89,7 @@ impl TraceError {
         match self {
             Self::Line { line, fault } => format!("{file}:{line}: {fault}"),
             Self::Read { line, source } => {
-                format!("{file}:{line}: the trace could not be read any further: {source}")
+                format!("{file}:{line}: the rest of the trace could not be read: {source}")
             }
             Self::Empty | Self::AllZero => format!("{file}: {self}"),
         }

@@ -339,7 +339,7 @@ mod tests {
             }
         }
         let error = Trace::parse(io::Cursor::new("1\n2\n").chain(Broken)).unwrap_err();
-        let reason = "the trace could not be read any further: the disk is gone";
+        let reason = "the rest of the trace could not be read: the disk is gone";
         assert_eq!(error.in_file("x"), format!("x:3: {reason}"));
         assert_eq!(error.to_string(), format!("line 3: {reason}"));
     }

@@ -10,7 +10,7 @@ use crate::packet::Way;
 pub enum CalibrationError {
     /// Nothing came through at all.
     #[error(
-        "nothing arrived {way} ({purpose}): none of {sent} packets. Is the server there, and does UDP of 1400 bytes pass both ways?"
+        "nothing arrived {way} ({purpose}): none of {sent} packets. Is the server running, and does UDP of 1400 bytes pass both ways?"
     )]
     Nothing {
         /// The direction.
@@ -22,8 +22,8 @@ pub enum CalibrationError {
     },
     /// Too few trains could be used.
     #[error(
-        "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {needed} are needed. Go where the signal is better, \
-         or calibrate again when fewer others use the cell"
+        "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {needed} are needed. Move to a better signal, \
+         or calibrate again when the cell is less busy"
     )]
     Lost {
         /// The direction.
@@ -38,7 +38,7 @@ pub enum CalibrationError {
         needed: usize,
     },
     /// The caller left before the end.
-    #[error("the calibration was not finished: {next} comes next. Run `cellbed calibrate` again")]
+    #[error("the calibration is not finished: {next} is missing. Run `cellbed calibrate` again")]
     Unfinished {
         /// The experiment that was not made.
         next: Purpose,

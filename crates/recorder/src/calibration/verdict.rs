@@ -87,11 +87,11 @@ fn idleness(way: Way, direction: &DirectionCalibration) -> String {
     let (gap, idle) = (millis(direction.least_gap_ns), millis(direction.idle_ns));
     let shortest = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
     let cooling = if direction.least_gap_ns == shortest {
-        "with no gap that was tried are they delivered faster".into()
+        "no tested gap makes their delivery faster".into()
     } else if direction.idle_ns == 0 {
-        "with shorter gaps, which leave no pause, they are delivered at another rate".into()
+        "with shorter gaps, which leave no pause, the delivery rate changes".into()
     } else {
-        format!("after {idle} ms without packets the link is as cold as ever")
+        format!("after {idle} ms without packets the link is fully inactive")
     };
     format!(
         "Trains of {} packets {way} must start at least {gap} ms apart: {cooling}.",
@@ -113,7 +113,7 @@ fn queue(way: Way, direction: &DirectionCalibration) -> String {
             bytes / 1000,
             wait(bytes)
         ),
-        (None, None) => format!("What the {way} queue holds is not known."),
+        (None, None) => format!("The size of the {way} queue is unknown."),
     }
 }
 

@@ -25,7 +25,7 @@ const MOST_REPEAT: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// Its numbers are used up.
-    #[error("the session has sent as many messages as one may")]
+    #[error("the session has sent its maximum number of messages")]
     Spent,
 }
 

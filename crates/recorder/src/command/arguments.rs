@@ -10,7 +10,7 @@ use super::quantity::{bytes, duration, interval_pair, rate, train_lengths};
 const RECORD_EXAMPLES: &str = "Examples:
   Calibrate, then record for a minute, both workloads in turn over one modem:
     cellbed-recorder record vps.example:7700 --secret secret --out stairwell
-  Both at once, each over a modem of its own:
+  Both at once, each over a separate modem:
     cellbed-recorder record vps.example:7700 --secret secret --out drive \\
         --light-interface wwan0 --heavy-interface wwan1 --duration '10 min' \\
         --gap '100 ms' --mobility driving
@@ -18,8 +18,8 @@ const RECORD_EXAMPLES: &str = "Examples:
     cellbed-recorder record vps.example:7700 --secret secret --out trains \\
         --only light --no-calibration --trains 25:50,1:1,5:100
 
-Ctrl-C ends the recording properly; a second one does not wait for packets under way.
-`cellbed-recorder pack` makes a recording of what a crash leaves in the directory.
+Ctrl-C ends the recording in order; a second Ctrl-C does not wait for packets under way.
+After a crash, `cellbed-recorder pack` completes the recording.
 
 Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted with nothing recorded.";
 
@@ -56,20 +56,20 @@ pub enum Verb {
     /// Record a network.
     #[command(after_help = RECORD_EXAMPLES)]
     Record(Box<Record>),
-    /// Measure the parameters of a network, in less than five minutes.
+    /// Measure the parameters of a network in less than five minutes.
     Calibrate(Calibrate),
-    /// Be the other end: answer those who know the secret.
+    /// Run the server for clients with the secret.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
-    /// Make a recording of what a crash has left.
+    /// Complete a recording after a crash.
     Pack(Pack),
-    /// Make a new secret for a server and its clients.
+    /// Create a new secret for a server and its clients.
     Secret {
-        /// The file to write; it must not exist.
+        /// File to write; it must not exist.
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print completions for a shell, to be read by it at its start.
+    /// Print the completion script of a shell.
     Completions { shell: clap_complete::Shell },
 }
 
@@ -78,16 +78,16 @@ pub enum Verb {
 pub struct Reach {
     /// The server, as HOST:PORT.
     pub server: String,
-    /// The file with the secret that the server has.
+    /// File with the secret shared with the server.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub secret: PathBuf,
-    /// Send by this interface, whatever the routes say.
+    /// Send through this interface. Default: by the routing table.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// One JSON object a line instead of text.
+    /// Print one JSON object per line instead of text.
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but errors and the result.
+    /// Print only errors and the result.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -102,9 +102,9 @@ pub enum Only {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SaturationMethod {
-    /// At one rate, 25 % over what the path carries.
+    /// At a fixed rate, 25 % above the capacity of the path.
     Fixed,
-    /// At a rate that keeps packets waiting for 0.75 to 3 s, chosen by what is told over the other interface.
+    /// At a rate that keeps 0.75 to 3 s of packets queued, controlled by feedback over the other interface.
     Adaptive,
 }
 
@@ -112,14 +112,14 @@ pub enum SaturationMethod {
 pub struct Record {
     #[command(flatten)]
     pub reach: Reach,
-    /// The recording's directory, which must not exist; named by the time if not given.
+    /// Directory of the recording, which must not exist. Default: named by the time.
     #[arg(long = "out", short = 'o', alias = "output", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output: Option<PathBuf>,
     /// How long to record.
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = duration)]
     pub duration: Duration,
 
-    /// The light workload by this interface, and the heavy one at the same time by another.
+    /// Interface of the light workload; the heavy workload runs at the same time on another one.
     #[arg(
         long,
         value_name = "NAME",
@@ -127,7 +127,7 @@ pub struct Record {
         conflicts_with = "interface"
     )]
     pub light_interface: Option<String>,
-    /// See --light-interface.
+    /// Interface of the heavy workload.
     #[arg(
         long,
         value_name = "NAME",
@@ -135,29 +135,29 @@ pub struct Record {
         conflicts_with = "interface"
     )]
     pub heavy_interface: Option<String>,
-    /// Both workloads at once over one way; they meet in its queue, unless the network keeps them apart.
+    /// Run both workloads at once over one interface; they share its queue unless the network separates them.
     #[arg(long, help_heading = "Arrangement", conflicts_with = "only")]
     pub together: bool,
-    /// Only one of the workloads.
+    /// Run only one of the workloads.
     #[arg(long, value_name = "WORKLOAD", help_heading = "Arrangement")]
     pub only: Option<Only>,
-    /// How long light and heavy workload have their turns where both share one way; less in a recording too short for both.
+    /// Duration of the turns of light and heavy workload on one interface; shorter in a short recording.
     #[arg(long, value_name = "LIGHT:HEAVY", default_value = "20s:10s", value_parser = interval_pair, help_heading = "Arrangement")]
     pub turns: (Duration, Duration),
 
-    /// Trains of U packets answered by D; from the calibration if not given.
+    /// Trains of U packets answered by D. Default: as calibrated.
     #[arg(long, value_name = "U:D", value_parser = train_lengths, help_heading = "Light workload", conflicts_with = "trains")]
     pub light_train: Option<(u16, u16)>,
-    /// Several of them, in rotation.
+    /// Several train lengths, in rotation.
     #[arg(long, value_name = "U:D,U:D…", value_parser = train_lengths, value_delimiter = ',', help_heading = "Light workload")]
     pub trains: Vec<(u16, u16)>,
-    /// Trains, gaps and jitter as a recording's description has them, from a JSON file.
+    /// JSON file with trains, gaps and jitter, in the form of a recording's description.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Light workload", conflicts_with_all = ["light_train", "trains", "gap"])]
     pub plan: Option<PathBuf>,
-    /// From the start of a train to that of the next: 50 ms, or what the calibration asks for if that is more. 100 ms when moving.
+    /// Time from the start of a train to the next. Default: 50 ms, or longer if calibrated so. Use 100 ms when moving.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Light workload")]
     pub gap: Option<Duration>,
-    /// How far gaps vary, as a share of them.
+    /// Variation of the gaps, as a share of them.
     #[arg(
         long,
         value_name = "SHARE",
@@ -166,7 +166,7 @@ pub struct Record {
     )]
     pub jitter: f64,
 
-    /// How to saturate. Adaptive needs two interfaces, and queues that are 3 s long; a rate of 0 leaves that direction out.
+    /// Method of saturation. Adaptive needs two interfaces and queues of 3 s; a rate of 0 omits that direction.
     #[arg(
         long,
         value_name = "METHOD",
@@ -174,23 +174,23 @@ pub struct Record {
         help_heading = "Heavy workload"
     )]
     pub saturation: SaturationMethod,
-    /// Saturate the uplink at this rate; 25 % more than the calibration measured if not given. 0 for not at all.
+    /// Saturation rate of the uplink; 0 for none. Default: 25 % above the calibrated rate.
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Heavy workload")]
     pub uplink_rate: Option<BitRate>,
-    /// The same of the downlink.
+    /// Saturation rate of the downlink; 0 for none. Default: 25 % above the calibrated rate.
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Heavy workload")]
     pub downlink_rate: Option<BitRate>,
     /// IP length of the packets of both workloads.
     #[arg(long, value_name = "BYTES", default_value = "1400", value_parser = bytes, help_heading = "Heavy workload")]
     pub packet_bytes: Bytes,
 
-    /// Do not calibrate before; trains and rates must be given.
+    /// Skip the calibration; trains and rates must be given.
     #[arg(long, help_heading = "Calibration")]
     pub no_calibration: bool,
-    /// Take a calibration from a file that `calibrate` has written.
+    /// Use the calibration in this file, written by `calibrate`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Calibration", conflicts_with = "no_calibration")]
     pub calibration: Option<PathBuf>,
-    /// Of the jitter, and of the order of a calibration's trains.
+    /// Seed of the jitter and of the order of the calibration's trains.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -205,12 +205,12 @@ pub struct Record {
 
 /// What the user knows of the network.
 #[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Of the network, kept with the recording")]
+#[command(next_help_heading = "Description of the network, stored in the recording")]
 pub struct SignalArguments {
     /// Name of the operator.
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Such as lte, 5g-nsa, 5g-sa.
+    /// Technology, such as lte, 5g-nsa, 5g-sa.
     #[arg(long, value_name = "TEXT")]
     pub technology: Option<String>,
     /// Identity of the cell.
@@ -219,13 +219,13 @@ pub struct SignalArguments {
     /// Reference signal received power, dBm.
     #[arg(long, value_name = "DBM", allow_negative_numbers = true)]
     pub rsrp: Option<f64>,
-    /// Where it is.
+    /// Place of the recording.
     #[arg(long, value_name = "TEXT")]
     pub place: Option<String>,
-    /// Such as stationary, walking, driving.
+    /// Mobility, such as stationary, walking, driving.
     #[arg(long, value_name = "TEXT")]
     pub mobility: Option<String>,
-    /// Anything else.
+    /// Further notes.
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
 }
@@ -234,51 +234,51 @@ pub struct SignalArguments {
 pub struct Calibrate {
     #[command(flatten)]
     pub reach: Reach,
-    /// Write the parameters to this file, as JSON; else they are printed.
+    /// Write the parameters to this JSON file instead of printing them.
     #[arg(long = "out", short = 'o', alias = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Of the order of trains.
+    /// Seed of the order of trains.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct Pack {
-    /// The recording's directory.
+    /// Directory of the recording.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct Serve {
-    /// The file with the secret; `secret` makes one.
+    /// File with the secret; create one with `secret`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub secret: PathBuf,
-    /// Address and UDP port.
+    /// Address and UDP port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7700")]
     pub listen: std::net::SocketAddr,
-    /// Listen at this interface only.
+    /// Listen on this interface only.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// What a client may be sent at most.
+    /// Maximum rate sent to one client.
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Limits")]
     pub rate: Option<BitRate>,
-    /// What all clients together may be sent at most.
+    /// Maximum rate sent to all clients together.
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Limits")]
     pub total_rate: Option<BitRate>,
-    /// How many bytes a session may take, both ways together.
+    /// Maximum bytes of a session, both directions together.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Limits")]
     pub bytes: Option<Bytes>,
-    /// How long a session may probe.
+    /// Maximum probing time of a session.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub duration: Option<Duration>,
-    /// How many sessions there may be.
+    /// Maximum number of sessions.
     #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
     pub sessions: Option<u32>,
-    /// One JSON object a line instead of text.
+    /// Print one JSON object per line instead of text.
     #[arg(long)]
     pub json: bool,
 }

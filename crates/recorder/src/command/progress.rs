@@ -53,9 +53,9 @@ impl Output {
             }
             Notice::Silent => self.event(
                 json!({"event": "silent"}),
-                "nothing is heard of the server; probing goes on",
+                "no answer from the server; probing continues",
             ),
-            Notice::Resumed => self.event(json!({"event": "resumed"}), "the server is heard again"),
+            Notice::Resumed => self.event(json!({"event": "resumed"}), "the server answers again"),
             Notice::Stopping => self.event(
                 json!({"event": "stopping"}),
                 "stopping; waiting for packets under way (Ctrl-C again: do not wait)",

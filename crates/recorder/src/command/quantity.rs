@@ -19,7 +19,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "a time, such as \"50 ms\", \"60 s\", \"10 min\"",
     )?;
     match Duration::from_secs_f64(seconds) {
-        span if span.is_zero() => Err("it must be more than nothing".into()),
+        span if span.is_zero() => Err("it must be above 0".into()),
         span => Ok(span),
     }
 }

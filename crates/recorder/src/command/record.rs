@@ -148,18 +148,18 @@ fn check(arguments: &Record) -> Result<()> {
     if arguments.saturation == SaturationMethod::Adaptive {
         if !(light && heavy && two) {
             return wrong(
-                "--saturation adaptive needs a second device that tells how long the queue of the first is: give both --light-interface and --heavy-interface, and not --only",
+                "--saturation adaptive needs a second device to measure the queue of the first: give both --light-interface and --heavy-interface, and not --only",
             );
         }
         let rates = [arguments.uplink_rate, arguments.downlink_rate];
         if rates.iter().flatten().any(|rate| rate.0 > 0) {
             return wrong(
-                "--saturation adaptive chooses its rates itself; --uplink-rate and --downlink-rate can only be 0, for not at all",
+                "--saturation adaptive chooses the rates; --uplink-rate and --downlink-rate can only be 0 (no saturation)",
             );
         }
     } else if arguments.no_calibration && heavy && !has_rates(arguments) {
         return wrong(
-            "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % more than the network carries",
+            "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % above the network's capacity",
         );
     }
     Ok(())

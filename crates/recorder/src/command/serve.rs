@@ -30,7 +30,7 @@ pub fn serve(arguments: &Serve) -> Result<()> {
     if arguments.json {
         say(&json!({"event": "listening", "address": local.to_string()}).to_string());
     } else {
-        say(&format!("listening at {local} (UDP); Ctrl-C ends it"));
+        say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
     }
     let mut told = None;
     let last = serving.run(

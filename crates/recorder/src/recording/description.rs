@@ -31,7 +31,7 @@ pub struct Signal {
     pub place: Option<String>,
     /// Such as `stationary`, `walking`, `driving`.
     pub mobility: Option<String>,
-    /// Anything else.
+    /// Further notes.
     pub note: Option<String>,
 }
 

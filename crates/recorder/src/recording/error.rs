@@ -17,19 +17,19 @@ pub enum RecordingError {
         source: io::Error,
     },
     /// There is something already.
-    #[error("{}: there is something already; choose another name for the recording", .0.display())]
+    #[error("{}: already exists; choose another name for the recording", .0.display())]
     Occupied(PathBuf),
     /// A recording that was broken off.
-    #[error("{}: a recording that was broken off is there; `cellbed-recorder pack` it, and choose another name", .0.display())]
+    #[error("{}: contains an interrupted recording; finish it with `cellbed-recorder pack` and choose another name", .0.display())]
     Unpacked(PathBuf),
     /// A recorder still writes it.
-    #[error("{}: it is still being recorded; wait for its end, or stop that recorder with Ctrl-C", .0.display())]
+    #[error("{}: still being recorded; wait until it ends, or stop that recorder with Ctrl-C", .0.display())]
     BeingWritten(PathBuf),
     /// Nothing to pack.
-    #[error("{}: there is no journal to pack; {}", .0.display(), if .0.join("recording.json").exists() { "it is packed already" } else { "it is no recording" })]
+    #[error("{}: no journal to pack; {}", .0.display(), if .0.join("recording.json").exists() { "already packed" } else { "not a recording" })]
     NoJournal(PathBuf),
     /// Not a journal.
-    #[error("{}: this is no journal of this version of the recorder", .0.display())]
+    #[error("{}: not a journal of this version of the recorder", .0.display())]
     Foreign(PathBuf),
     /// A journal that ends before anything was sent.
     #[error("{}: nothing was recorded", .0.display())]

@@ -42,22 +42,22 @@ pub struct Opened<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// Not a sealed message at all, or too short.
-    #[error("a message that is none")]
+    #[error("malformed message")]
     Malformed,
     /// Of another session.
-    #[error("a message of another session")]
+    #[error("message of another session")]
     OtherSession,
     /// Not sealed by the other end of this session, or changed under way.
-    #[error("a forged message")]
+    #[error("forged message")]
     Forged,
     /// It came before, or so late that nobody knows.
-    #[error("a replayed message")]
+    #[error("replayed message")]
     Replayed,
 }
 
 /// The session has used up its 2⁴⁸ sequence numbers, and none is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the session has sent 2^48 messages and can send no more; begin another")]
+#[error("the session has sent 2^48 messages, its limit; start another")]
 pub struct Unsealable;
 
 impl Channel {

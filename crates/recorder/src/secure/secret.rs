@@ -34,7 +34,7 @@ pub enum SecretError {
         source: io::Error,
     },
     /// Others may read or change it.
-    #[error("{}: the secret file is open to other users (mode {mode:03o}); `chmod 600` it, and make a new secret if someone may have read it", path.display())]
+    #[error("{}: the secret file is open to other users (mode {mode:03o}); run `chmod 600`, and create a new secret if others may have read it", path.display())]
     Open {
         /// Of the file.
         path: PathBuf,
@@ -42,13 +42,13 @@ pub enum SecretError {
         mode: u32,
     },
     /// It holds something else.
-    #[error("{}: a secret file has 64 hexadecimal digits and nothing else; `cellbed-recorder secret FILE` makes one", path.display())]
+    #[error("{}: not a secret file, which contains exactly 64 hexadecimal digits; create one with `cellbed-recorder secret FILE`", path.display())]
     Content {
         /// Of the file.
         path: PathBuf,
     },
     /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(io::Error),
 }
 

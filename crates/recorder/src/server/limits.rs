@@ -20,7 +20,7 @@ pub struct Limits {
     pub total_rate: BitRate,
     /// What a session may send and be sent all in all.
     pub bytes: Bytes,
-    /// How long a session may probe.
+    /// Maximum probing time of a session.
     pub duration: Duration,
     /// A session that is silent for so long is forgotten: the longest outage that a recording survives.
     pub idle: Duration,

@@ -102,18 +102,16 @@ fn sequence(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It has ended, was idle for too long, or the server was started again.
-    #[error("the server does not know the session (any more); begin a new one")]
+    #[error("the server does not know the session (any more); start a new one")]
     NoSuchSession,
     /// Of all clients together.
-    #[error("the server has {most} sessions, as many as it may have; try again later")]
+    #[error("the server has {most} sessions, its limit; try again later")]
     SessionsFull {
         /// The limit.
         most: u32,
     },
     /// Of all clients of the same address.
-    #[error(
-        "the server has {most} sessions with this address, as many as one may have; end one of them"
-    )]
+    #[error("the server has {most} sessions with this address, the limit; end one of them")]
     AddressFull {
         /// The limit.
         most: u32,
@@ -122,9 +120,7 @@ pub enum Refusal {
     #[error("the server does not know the run")]
     NoSuchRun,
     /// Runs whose arrivals are not yet fetched count.
-    #[error(
-        "the session has {most} runs that are not yet ended and fetched, as many as it may have"
-    )]
+    #[error("the session has {most} runs not yet ended and fetched, its limit")]
     RunsFull {
         /// The limit.
         most: u32,
@@ -144,13 +140,13 @@ pub enum Refusal {
         most: u16,
     },
     /// The session has been sent and has sent what it may.
-    #[error("the session has used up its {bytes} bytes; begin another later")]
+    #[error("the session has used its {bytes} bytes; start another later")]
     BytesSpent {
         /// The limit.
         bytes: u64,
     },
     /// The session may no longer probe.
-    #[error("the session has probed for {duration_ns} ns, as long as one may; begin another")]
+    #[error("the session has probed for {duration_ns} ns, its limit; start another")]
     TimeSpent {
         /// The limit, ns.
         duration_ns: u64,

@@ -244,7 +244,7 @@ impl Flows {
             return Err(ImportError::at(
                 Place::Whole,
                 format!(
-                    "no flow of it is {}: the largest are {}",
+                    "no flow matches {}: the largest are {}",
                     shown(choice.words.join(" ")),
                     named.join("; ")
                 ),
@@ -270,9 +270,9 @@ impl Flows {
             _ => counted(self.seen, "flow", "flows"),
         };
         let rest = match others {
-            0 => "which is all there is".into(),
+            0 => "the only one".into(),
             others => format!(
-                "{share:.1} % of the bytes; {} can be chosen by --flow",
+                "{share:.1} % of the bytes; choose another with --flow ({} in total)",
                 counted(others, "other flow", "other flows")
             ),
         };

@@ -105,7 +105,7 @@ fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     Err(ImportError::at(
         Place::Whole,
         format!(
-            "the device {device} is no end of the chosen flow, which is between {}",
+            "the device {device} is not an endpoint of the chosen flow, which is between {}",
             ends.join(" and ")
         ),
     ))
@@ -157,7 +157,7 @@ fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>>
     if kept.is_empty() {
         return Err(ImportError::at(
             Place::Whole,
-            "the chosen flow has less than 1500 bytes in each direction: too little for an opportunity",
+            "the chosen flow has less than 1500 bytes in each direction: too little for one opportunity",
         ));
     }
     Ok(kept)
@@ -269,7 +269,7 @@ impl Clock {
             return Err(ImportError::at(
                 Place::Packet(number),
                 format!(
-                    "it is stamped {} before the one above it: the clock was set, or the stamp is damaged",
+                    "its timestamp is {} before that of the previous packet: the clock was set, or the timestamp is damaged",
                     Seconds(back)
                 ),
             ));
@@ -278,7 +278,7 @@ impl Clock {
             return Err(ImportError::at(
                 Place::Packet(number),
                 format!(
-                    "it is stamped {} after the one above it: the clock was set, or the stamp is damaged",
+                    "its timestamp is {} after that of the previous packet: the clock was set, or the timestamp is damaged",
                     Seconds(-back)
                 ),
             ));
@@ -294,7 +294,7 @@ impl Clock {
     fn told(&self) -> Option<String> {
         (self.backwards > 0).then(|| {
             format!(
-                "{} stamped up to {:.3} ms before the one above: taken for as late as that one",
+                "{} with a timestamp up to {:.3} ms before the previous packet: the previous time is used",
                 counted(self.backwards, "packet is", "packets are"),
                 self.furthest_ns as f64 / 1e6
             )
@@ -310,14 +310,14 @@ impl Survey {
         }
         let reason = match self.unknown_link {
             Some(link) => format!(
-                "its packets have link type {link}, which is not read: Ethernet, raw IP, Linux cooked (1 and 2) and loopback are"
+                "unsupported link type {link}: supported are Ethernet, raw IP, Linux cooked (1 and 2) and loopback"
             ),
             None if self.unstamped > 0 => "its packets have no times (simple packet blocks)".into(),
             None if self.packets > 0 => format!(
-                "none of its {} is an IP packet that can be read",
+                "none of its {} is a readable IP packet",
                 counted(self.packets, "packet", "packets")
             ),
-            None => "it is a capture without packets".into(),
+            None => "capture without packets".into(),
         };
         Err(ImportError::at(Place::Whole, reason))
     }
@@ -332,12 +332,12 @@ impl Survey {
         }
         if let Some(link) = self.unknown_link {
             notes.push(format!(
-                "packets of an interface with link type {link} were left out"
+                "packets of an interface with link type {link} were skipped"
             ));
         }
         if self.unstamped > 0 {
             notes.push(format!(
-                "{} without a time left out",
+                "{} without a time were skipped",
                 counted(self.unstamped, "packet", "packets")
             ));
         }

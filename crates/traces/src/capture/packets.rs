@@ -109,7 +109,7 @@ fn each_block<R: PcapReaderIterator>(
 ) -> Result<Survey> {
     let mut reader = reader.map_err(|error| match error {
         PcapError::Incomplete(_) | PcapError::Eof => {
-            ImportError::at(Place::Whole, "it is a capture cut short in its very header")
+            ImportError::at(Place::Whole, "capture truncated in its header")
         }
         _ => ImportError::at(
             Place::Whole,
@@ -166,7 +166,7 @@ fn damaged(survey: &Survey, how: &str) -> ImportError {
     let place = Place::Packet(survey.packets + 1);
     ImportError::at(
         place,
-        format!("what is there {how}: the capture cannot be read from here on"),
+        format!("the data there {how}: the capture cannot be read beyond this point"),
     )
 }
 
@@ -210,7 +210,7 @@ fn block_read(
         PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
         PcapBlockOwned::NG(Block::InterfaceDescription(it)) => {
             if interfaces.len() == MOST_INTERFACES {
-                return Err(damaged(survey, "is one interface too many"));
+                return Err(damaged(survey, "describes more interfaces than supported"));
             }
             let resolution = match it.if_tsresol {
                 power @ 0..=19 => 10u128.pow(power.into()),
@@ -219,7 +219,7 @@ fn block_read(
                     return Err(ImportError::at(
                         Place::Packet(survey.packets + 1),
                         format!(
-                            "an interface counts time in units that cannot be (if_tsresol {})",
+                            "an interface has an impossible unit of time (if_tsresol {})",
                             it.if_tsresol
                         ),
                     ));
@@ -281,7 +281,7 @@ fn frame(
     let Ok(stamp_ns) = i64::try_from(stamp) else {
         return Err(ImportError::at(
             Place::Packet(survey.packets),
-            "it is stamped centuries away: the stamp is damaged",
+            "its timestamp is centuries away: damaged",
         ));
     };
     if header.bytes > LARGEST_WHOLE {

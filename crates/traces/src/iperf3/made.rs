@@ -74,16 +74,16 @@ impl<W: Write + Send> Made<W> {
         let name = self.part.name();
         if self.sends {
             let remedy = match self.author {
-                Author::Client => "record with --get-server-output to have what arrived",
-                Author::Server => "the client's report has what arrived",
+                Author::Client => "use --get-server-output to record what arrived",
+                Author::Server => "the client's report contains what arrived",
             };
             notes.push(format!(
-                "the {name} is what was sent, not what arrived: {remedy}"
+                "the {name} contains what was sent, not what arrived: {remedy}"
             ));
         }
         if self.omitted > 0 {
             notes.push(format!(
-                "{} intervals of the {name} were left out, as the test omitted them (-O)",
+                "{} intervals of the {name} were skipped because the test omitted them (-O)",
                 self.omitted
             ));
         }
@@ -103,7 +103,7 @@ fn span(half: &Half, place: Place) -> Result<(i64, i64)> {
         return Err(ImportError::at(
             place,
             format!(
-                "it lasts from {} s to {} s, which cannot be",
+                "impossible interval from {} s to {} s",
                 half.start, half.end
             ),
         ));

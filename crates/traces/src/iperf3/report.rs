@@ -6,7 +6,7 @@ use std::io::{BufRead, Cursor, Read};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::error::{ImportError, Place, Result, malformed};
+use crate::error::{ImportError, Place, Result, TRUNCATED_JSON, malformed};
 
 /// Who wrote a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,24 +135,25 @@ pub(super) fn read(
     let whole = Cursor::new(head).chain(source);
     let mut failure = None;
     let mut report = Report::default();
-    let read = if events {
-        each_event(whole, &mut report, &mut take, &mut failure)
-    } else {
-        let mut json = serde_json::Deserializer::from_reader(whole);
-        let document = Document {
-            report: &mut report,
-            author: None,
-            take: &mut take,
-            failure: &mut failure,
-        };
-        document.deserialize(&mut json).and_then(|()| match json.end() {
+    let read =
+        if events {
+            each_event(whole, &mut report, &mut take, &mut failure)
+        } else {
+            let mut json = serde_json::Deserializer::from_reader(whole);
+            let document = Document {
+                report: &mut report,
+                author: None,
+                take: &mut take,
+                failure: &mut failure,
+            };
+            document.deserialize(&mut json).and_then(|()| match json.end() {
             Err(error) if error.is_syntax() => Err(de::Error::custom(format!(
-                "another report, or something else, follows: a file is to have one report at line {} column 0",
+                "data follows the report: a file must contain one report at line {} column 0",
                 error.line()
             ))),
             ended => ended,
         })
-    };
+        };
     match (failure, read) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(malformed(error)),
@@ -196,7 +197,7 @@ fn each_event(
             Ok(0) => return Ok(()),
             Ok(_) => match event(&line, report, take) {
                 Err(ImportError::Malformed { reason, .. })
-                    if line.last() != Some(&b'\n') && reason.contains("cut short") =>
+                    if line.last() != Some(&b'\n') && reason == TRUNCATED_JSON =>
                 {
                     report.cut = true;
                     return Ok(());

@@ -29,14 +29,14 @@ fn span<E: de::Error>(ns: f64) -> Result<i64, E> {
     if (0.0..LONGEST_NS).contains(&ns) {
         return Ok(ns.round() as i64);
     }
-    Err(E::custom(format!("{} s is no duration", ns / 1e9)))
+    Err(E::custom(format!("{} s is not a duration", ns / 1e9)))
 }
 
 fn bandwidth<E: de::Error>(bit_s: f64) -> Result<f64, E> {
     if bit_s.is_finite() && bit_s >= 0.0 {
         return Ok(bit_s);
     }
-    Err(E::custom(format!("{bit_s} bit/s is no bandwidth")))
+    Err(E::custom(format!("{bit_s} bit/s is not a bandwidth")))
 }
 
 /// Reads an amount as text with units, an object of two numbers, or, where `number` allows it, a bare number.
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Amount {
         while let Some(key) = map.next_key::<String>()? {
             let Some((_, unit)) = self.keys.iter().find(|it| it.0 == key) else {
                 return Err(de::Error::custom(format!(
-                    "{} is no part of {}",
+                    "{} is not a part of {}",
                     shown(key),
                     self.what
                 )));

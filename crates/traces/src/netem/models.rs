@@ -96,7 +96,7 @@ impl<'a, 'b> Model<'a, 'b> {
 
 fn chance<E: de::Error>(what: &str) -> E {
     E::custom(format!(
-        "{what} draws at random from netem-trace's own generator: its rates are not in the file"
+        "{what} uses netem-trace's random generator: its rates are not in the file"
     ))
 }
 
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for Model<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         let Some(name) = map.next_key::<String>()? else {
-            return Err(de::Error::custom("an empty object is no model"));
+            return Err(de::Error::custom("an empty object is not a model"));
         };
         match name.as_str() {
             "StaticBwConfig" => {
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Model<'_, '_> {
             random if random.starts_with("Normalized") => return Err(chance(random)),
             other => {
                 return Err(de::Error::custom(format!(
-                    "{} is no model of bandwidth or delay: those are StaticBwConfig, TraceBwConfig, SawtoothBwConfig, \
+                    "{} is not a model of bandwidth or delay: those are StaticBwConfig, TraceBwConfig, SawtoothBwConfig, \
                      RepeatedBwPatternConfig, StaticDelayConfig and RepeatedDelayPatternConfig",
                     shown(other)
                 )));
