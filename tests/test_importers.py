@@ -111,7 +111,7 @@ def test_arrivals_of_the_largest_flow_become_opportunities(
     assert times(draft, "downlink") == [n * MS for n in range(1, 41)]
     told = "\n".join(draft.notes)
     assert "the flow tcp 10.0.0.2:40000 192.0.2.1:5201" in told
-    assert "by --flow" in told
+    assert "choose another with --flow" in told
     assert "10.0.0.2 was taken for the device, as it began" in told
     assert "the uplink was left out: its packets have 52 bytes on average" in told
 
@@ -147,7 +147,7 @@ def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Dra
     shutil.rmtree(draft.folder)
     draft.folder.mkdir()
     told = refusal(draft, path, options=Options(flow="udp :9"))
-    assert "no flow of it is `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in told
+    assert "no flow matches `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in told
     assert "is no end of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
     options = Options(flow="udp :5201", device="192.0.2.1", direction="uplink", each_packet=True)
     assert times(written(draft, path, options=options), "uplink") == [n * MS + 5 for n in range(20)]
@@ -176,7 +176,7 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
     told = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
     assert "packet 21" in told
-    assert "cannot be read from here on" in told
+    assert "cannot be read beyond this point" in told
 
 
 def _new(folder: Path) -> Path:
@@ -201,7 +201,7 @@ def test_a_report_of_iperf3_gives_rates_of_both_directions(tmp_path: Path, draft
     assert rows(draft.parts["uplink"]) == [(0, 1e6), (SECOND, 2e6)]
     assert rows(draft.parts["downlink"]) == [(0, 9e6), (SECOND, 8e6)]
     assert draft.parts["uplink"].duration_ns == 2 * SECOND
-    assert any("the uplink is what was sent" in note for note in draft.notes)
+    assert any("the uplink contains what was sent" in note for note in draft.notes)
     swapped = Draft(_new(tmp_path / "swapped"), draft.about)
     written(swapped, path, options=Options(device="server", direction="uplink"))
     assert rows(swapped.parts["uplink"]) == [(0, 9e6), (SECOND, 8e6)]
@@ -356,7 +356,7 @@ def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, c
         ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
         ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(direction="uplink"), "'dl_mbps' is of the downlink"),
-        ("time_s,dl_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a time that can be, in the unit"),
+        ("time_s,dl_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a possible time in the assumed unit"),
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
     ],
 )
@@ -391,7 +391,7 @@ def test_columns_that_may_have_been_wanted_are_named(tmp_path: Path, draft: Draf
 def test_rows_of_one_time_are_told(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "x.csv", b"time_s,dl_mbps\n0,12\n1,13\n1,15\n2,14\n")
     written(draft, path)
-    assert any(note.startswith("a row (line 4) has the time of the one above") for note in draft.notes)
+    assert any(note.startswith("a row (line 4) has the time of the row above") for note in draft.notes)
 
 
 def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
@@ -440,7 +440,7 @@ def test_a_parquet_file_of_any_types_and_compressor_is_read(
 def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, draft: Draft) -> None:
     good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
-        "no time": ({"time_ms": [0, None, 2]}, "row 2: it has no time"),
+        "no time": ({"time_ms": [0, None, 2]}, "row 2: no time"),
         "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: it has no time"),
         "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: it has no time"),
         "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is not a number"),

@@ -110,7 +110,7 @@ def _third(column: str, value: Any) -> pl.Expr:
         (lambda folder: (folder / "recording.json").write_text("{}"), r"recording\.json: '\w+' is missing"),
         (lambda folder: (folder / "recording.json").unlink(), r"walk: no recording: there is no recording\.json in it"),
         (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing, though recording\.json counts"),
-        (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: no readable Parquet file"),
+        (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: not a readable Parquet file"),
         (_cut, r"light-uplink\.parquet: not a readable Parquet file, perhaps truncated"),
         (
             lambda folder: pl.read_parquet(folder / LIGHT).drop("copies").write_parquet(folder / LIGHT),
@@ -164,7 +164,7 @@ def test_a_workload_that_was_not_recorded_may_have_no_files(folder: Path) -> Non
 
 def test_what_a_recorder_left_but_is_no_journal_is_refused(folder: Path) -> None:
     (folder / "recording.json").rename(folder / "journal")
-    with pytest.raises(RecordingError, match=r"walk.*: this is no journal of this version of the recorder"):
+    with pytest.raises(RecordingError, match=r"walk.*: not a journal of this version of the recorder"):
         read_recording(folder)
     assert (folder / "journal").exists()
 

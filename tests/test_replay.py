@@ -43,7 +43,7 @@ def test_files_are_read_with_decimals_and_refused_with_their_line(recording: Pat
     assert rows.content[1] == (50 * MS, 30 * MS, [0, 2 * MS, 4 * MS])
     assert latency_offsets("latency-offset-up", recording).content == [(100, -6_500_000), (1400, 0)]
     (recording / "wrong").write_text("0 20 0\n1 x\n")
-    with pytest.raises(CellbedError, match=r"wrong:2: `x` is no base delay"):
+    with pytest.raises(CellbedError, match=r"wrong:2: `x` is not a base delay"):
         _ = light_rows("wrong", recording).content
     with pytest.raises(CellbedError, match="there is no file 'none'"):
         light_rows("none", recording)
