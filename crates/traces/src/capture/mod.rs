@@ -186,7 +186,7 @@ fn told_of_device(
                 format!("the {name} was left out: only the other direction was asked for")
             } else {
                 let keep = if way.bytes < OPPORTUNITY_BYTES {
-                    "it is less than one opportunity in all"
+                    "less than one opportunity in total"
                 } else {
                     "to keep it: --direction"
                 };
