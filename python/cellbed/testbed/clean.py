@@ -61,7 +61,8 @@ def _clean_record(record: Record) -> list[str]:
             reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             done.append(f"cannot clean up: {reason}; the next run or `cellbed clean` will try again")
     if not failed:
-        record.remove()
+        with contextlib.suppress(OSError):  # a registry that cannot be written: the next time
+            record.remove()
     return [f"{record.identifier}: {line}" for line in done or ["nothing was left but its record"]]
 
 
@@ -87,7 +88,8 @@ def _restore_network(record: Record) -> list[str]:
     arguments = [record.identifier, str(record.network_namespace)]
     outcome = subprocess.run([*program, *arguments], capture_output=True, text=True, errors="replace", check=False)
     if outcome.returncode != 0:
-        raise CellbedError(outcome.stderr.strip().removeprefix("error: ") or f"status {outcome.returncode}")
+        reason = (outcome.stderr.strip().splitlines() or [f"status {outcome.returncode}"])[-1]
+        raise CellbedError(reason.removeprefix("error: "))
     return ["restored the network settings"]
 
 
