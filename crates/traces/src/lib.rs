@@ -12,6 +12,7 @@ mod error;
 pub mod iperf3;
 mod mahimahi;
 pub mod netem;
+mod page_sizes;
 mod parquet_table;
 pub mod ping;
 mod quantity;

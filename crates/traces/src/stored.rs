@@ -18,6 +18,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use crate::arrow_spans;
 use crate::error::{ImportError, Result};
+use crate::page_sizes;
 use crate::stored_column::{ColumnRows, Meaning, Reader};
 
 /// Rows of a batch: few enough for a processor's cache.
@@ -177,6 +178,7 @@ impl<T: ChunkReader + 'static> Batches<T> {
             .map_err(|_| ParquetError::General("a row group of less than no rows".into()))?;
         self.readers.clear();
         for (leaf, meaning) in &self.leaves {
+            page_sizes::check(&*self.source, group.column(*leaf))?;
             let pages =
                 SerializedPageReader::new(self.source.clone(), group.column(*leaf), rows, None)?;
             let column = group.schema_descr().column(*leaf);

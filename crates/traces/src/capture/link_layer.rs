@@ -14,6 +14,8 @@ pub(super) struct Header {
     pub to_port: u16,
     /// IP length, headers included.
     pub bytes: u32,
+    /// Bytes that the frame has for it.
+    pub room: u32,
     pub hop_limit: u8,
     /// Whether it opens a TCP connection.
     pub opens: bool,
@@ -120,9 +122,9 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
         }
         LaxNetSlice::Arp(_) => return None,
     };
-    // Where the sender's card cuts packets up, the kernel leaves the length open; and a frame is not shorter than its packet.
-    let most = whole.max(frame.len() as u32).saturating_sub(start);
-    let bytes = if said == 0 { most } else { said.min(most) };
+    let room = whole.saturating_sub(start);
+    // Where the sender's card cuts packets up, the kernel leaves the length open.
+    let bytes = if said == 0 { room } else { said };
     let protocol = payload.ip_number.0;
     let with_ports = matches!(protocol, TCP | UDP | DCCP | SCTP) && !payload.fragmented;
     let port = |at| {
@@ -139,6 +141,7 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
         from_port: port(0),
         to_port: port(2),
         bytes,
+        room,
         hop_limit,
         opens: protocol == TCP && !payload.fragmented && flags & 0x12 == 0x02,
         fragment: payload.fragmented,
@@ -219,6 +222,12 @@ mod tests {
         packet[2..4].copy_from_slice(&[0, 0]);
         let header = LinkType::Raw.header(&packet, 9000).unwrap();
         assert_eq!(header.bytes, 9000);
+    }
+
+    #[test]
+    fn a_packet_longer_than_its_frame_is_seen() {
+        let header = LinkType::Raw.header(&datagram(), 127).unwrap();
+        assert_eq!((header.bytes, header.room), (128, 127));
     }
 
     #[test]

@@ -271,6 +271,20 @@ fn frame(
     survey: &mut Survey,
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<()> {
+    let number = survey.packets;
+    let impossible = |what: String| {
+        let place = Place::Packet(number);
+        Err(ImportError::at(
+            place,
+            format!("{what}: the capture is damaged"),
+        ))
+    };
+    if data.len() as u64 > u64::from(whole) {
+        return impossible(format!(
+            "{} bytes were captured of a frame that has {whole}",
+            data.len()
+        ));
+    }
     let Some(kind) = LinkType::of(link) else {
         survey.unknown_link = Some(link);
         return Ok(());
@@ -285,12 +299,15 @@ fn frame(
         ));
     };
     if header.bytes > LARGEST_WHOLE {
-        return Err(ImportError::at(
-            Place::Packet(survey.packets),
-            format!(
-                "it claims to have {} bytes, more than any packet: the capture is damaged",
-                header.bytes
-            ),
+        return impossible(format!(
+            "it claims to have {} bytes, more than any packet",
+            header.bytes
+        ));
+    }
+    if header.bytes > header.room {
+        return impossible(format!(
+            "its IP header claims {} bytes, and its frame has room for {}",
+            header.bytes, header.room
         ));
     }
     survey.flows += 1;
