@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cellbed._core import enter
-from cellbed.measure.links import RECORD as SERIES
+from cellbed.measure.links import read_series
 from cellbed.measure.packets import RECORD as PACKET
 
 EMULATE = "from cellbed._core import emulate; emulate()"
@@ -171,6 +171,4 @@ def packets(folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
 
 def series(folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """Records of the series file."""
-    data = (folder / "series.bin").read_bytes()
-    assert data.startswith(b"cellbed series 1")
-    return np.frombuffer(data[16:], SERIES)
+    return np.sort(read_series(folder / "series.bin"), order=["direction", "start"])

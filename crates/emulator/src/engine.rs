@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Time};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Packets, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::now;
@@ -28,7 +28,7 @@ use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::router::Router;
-use crate::stages::Course;
+use crate::stages::{Course, infinite_room};
 use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
@@ -64,6 +64,8 @@ pub struct Engine {
     agenda: Agenda,
     router: Router,
     pool: Pool,
+    /// Packets that an infinite queue holds at most.
+    room: Packets,
     records: Records,
     orders: Receiver<Order>,
     mailbox: Arc<OwnedFd>,
@@ -96,8 +98,12 @@ impl Engine {
     ) -> Result<Self> {
         let zero = now();
         const CHECKED: &str = "the configuration was checked";
+        let memory = total_memory();
+        let infinite = courses.iter().filter(|course| course.is_infinite());
+        let room = infinite_room(memory, infinite.count());
         let lanes: Vec<Lane> = courses
             .into_iter()
+            .map(|course| course.bounded(room))
             .zip(&config.directions)
             .map(|(course, way)| {
                 let mut direction = Direction::new(course.stages, zero);
@@ -126,8 +132,9 @@ impl Engine {
         Ok(Self {
             agenda: Agenda::new(lanes.len()),
             router: Router::new(config),
-            // A quarter of the memory, so that an infinite queue under a flood cannot take the machine down.
-            pool: Pool::new((total_memory() / 4) as usize),
+            // A quarter of the memory; infinite queues get half of that.
+            pool: Pool::new((memory / 4) as usize),
+            room,
             records,
             lateness: Lateness::default(),
             seconds: Seconds::new(zero),

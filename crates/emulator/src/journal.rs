@@ -6,7 +6,7 @@ use crate::clock;
 use crate::lateness::Second;
 use crate::mahimahi_log::Event;
 use crate::pool::{Pool, Segment};
-use crate::records::{PacketRecord, SeriesRecord, second_record};
+use crate::records::{PacketRecord, second_record};
 use crate::writer::Records;
 
 /// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
@@ -52,19 +52,7 @@ pub fn bins(records: &mut Records, index: usize, direction: &mut Direction<Segme
         return;
     };
     for bin in direction.finished_bins(now) {
-        let record = SeriesRecord {
-            start: bin.start,
-            direction: index as u32,
-            queue_packets: bin.queue.packets.0 as u32,
-            queue_bytes: bin.queue.bytes.0,
-            queue_peak_bytes: bin.peak.0,
-            capacity: bin.capacity.map(|bytes| bytes.0),
-            used: bin.used.0,
-            arrived: bin.arrived.0,
-            dropped_queue: bin.queue_full.0 as u32,
-            dropped_loss: bin.lost.0 as u32,
-        };
-        file.push(record.to_bytes());
+        file.push(index, &bin);
     }
 }
 

@@ -40,6 +40,7 @@ mod records;
 mod replay;
 mod router;
 mod schedules;
+mod series;
 mod settle;
 mod socket;
 mod stages;

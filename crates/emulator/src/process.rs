@@ -76,11 +76,23 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Bytes of memory of the machine; a cautious guess where that cannot be read.
+/// Bytes of memory that this process can use: those of the machine, of its container, or of its own limit of addresses (`ulimit -v`),
+/// whichever is less. A cautious guess where that cannot be read.
 pub fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    let bytes = info.totalram.saturating_mul(u64::from(info.mem_unit));
-    if bytes == 0 { 1 << 30 } else { bytes }
+    let machine = info.totalram.saturating_mul(u64::from(info.mem_unit));
+    // What a container sees as the root of its control groups, version 2 and 1. "max", or no file, is no limit.
+    let container = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let container = container.iter().filter_map(|path| {
+        let limit = std::fs::read_to_string(path).ok()?;
+        limit.trim().parse().ok()
+    });
+    let addresses = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let limits = container.chain(addresses).chain([machine]);
+    limits.filter(|it| *it > 0).min().unwrap_or(1 << 30)
 }
 
 /// Opens a file for the whole life of a namespace or a limit, with the path in the error.

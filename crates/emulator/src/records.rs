@@ -3,6 +3,7 @@
 use cellbed_link::Time;
 
 use crate::lateness::Second;
+use crate::series::CAPACITIES;
 
 /// Bytes of a record in any of the files.
 pub const RECORD_BYTES: usize = 64;
@@ -11,7 +12,7 @@ pub const RECORD_BYTES: usize = 64;
 pub const PACKETS_MAGIC: &[u8; 16] = b"cellbed packets1";
 
 /// Beginning of the series file.
-pub const SERIES_MAGIC: &[u8; 16] = b"cellbed series 1";
+pub const SERIES_MAGIC: &[u8; 16] = b"cellbed series 2";
 
 /// Beginning of the file of the emulator's lateness.
 pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
@@ -50,6 +51,9 @@ pub struct PacketRecord {
     /// Index of the vertex that it goes to.
     pub destination_vertex: u16,
 }
+
+/// Set in the direction of a record that stands for several idle bins.
+const IDLE: u32 = 1 << 31;
 
 /// One direction over one bin of 10 ms.
 #[derive(Debug)]
@@ -108,6 +112,22 @@ impl Layout {
         debug_assert_eq!(self.at, RECORD_BYTES);
         self.bytes
     }
+}
+
+/// Consecutive bins of 10 ms in which a direction was idle, as one record: when they begin, how many they are, and the bytes that the
+/// schedule offered in each; the last holds for the rest, and the largest number is for no limit.
+pub fn idle_record(
+    start: Time,
+    direction: u32,
+    bins: u32,
+    capacities: &[u32; CAPACITIES],
+) -> [u8; RECORD_BYTES] {
+    let head = Layout::new()
+        .time(start)
+        .field((direction | IDLE).to_le_bytes())
+        .field(bins.to_le_bytes());
+    let fields = capacities.iter().map(|it| it.to_le_bytes());
+    fields.fold(head, Layout::field).done()
 }
 
 impl PacketRecord {

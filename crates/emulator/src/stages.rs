@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cellbed_link::{
-    BottleneckConfig, Change, CorruptionConfig, DelayConfig, DelaySeries, Direction,
-    DuplicationConfig, Duration, LossConfig, Seed, StageConfig, Time,
+    BottleneckConfig, Change, CorruptionConfig, DelayConfig, DelaySeries, Direction, Discipline,
+    DuplicationConfig, Duration, LossConfig, Packets, Seed, StageConfig, Time,
 };
 
 use crate::config::{Config, Stage};
@@ -19,6 +19,23 @@ pub struct Course {
     pub stages: Vec<StageConfig>,
     /// How they change after it.
     pub changes: Vec<Change>,
+}
+
+impl Course {
+    /// Whether it has an infinite queue at any time.
+    pub fn is_infinite(&self) -> bool {
+        let changes = self.changes.iter().map(|change| &change.config);
+        self.stages.iter().chain(changes).any(is_infinite)
+    }
+
+    /// The same with room for so many packets in infinite queues.
+    pub fn bounded(mut self, room: Packets) -> Self {
+        let changes = self.changes.iter_mut().map(|change| &mut change.config);
+        for stage in self.stages.iter_mut().chain(changes) {
+            bound(stage, room);
+        }
+        self
+    }
 }
 
 /// The stages of every direction, in the configuration's order. Directions that name one trace share it.
@@ -44,6 +61,46 @@ pub fn build(config: &Config) -> Result<Vec<Course>> {
         courses.push(Course { stages, changes });
     }
     Ok(courses)
+}
+
+/// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of `memory` bytes.
+///
+/// The rest of the emulator's memory for packets stays for those under way, so that a queue that grows without end in one direction
+/// does not stop the others.
+pub fn infinite_room(memory: u64, directions: usize) -> Packets {
+    /// A slot of 2048 bytes with its account, and entries in queues that have just doubled their room.
+    const QUEUED: u64 = 3072;
+    Packets(memory / 8 / QUEUED / directions.max(1) as u64)
+}
+
+/// Whether the stage has an infinite queue.
+fn is_infinite(stage: &StageConfig) -> bool {
+    let queue = match stage {
+        StageConfig::Bottleneck(it) => &it.queue,
+        StageConfig::WorkloadDependent(it) => &it.queue,
+        StageConfig::Conditional(it) => &it.queue,
+        StageConfig::Radio(it) => &it.queue,
+        _ => return false,
+    };
+    *queue == Discipline::Infinite
+}
+
+/// Bounds the queue of a stage, if that is infinite.
+pub fn bound(stage: &mut StageConfig, room: Packets) {
+    if !is_infinite(stage) {
+        return;
+    }
+    let queue = match stage {
+        StageConfig::Bottleneck(it) => &mut it.queue,
+        StageConfig::WorkloadDependent(it) => &mut it.queue,
+        StageConfig::Conditional(it) => &mut it.queue,
+        StageConfig::Radio(it) => &mut it.queue,
+        _ => return,
+    };
+    *queue = Discipline::DropTail {
+        packets: Some(room),
+        bytes: None,
+    };
 }
 
 /// One stage that a direction is to have from now on; `place` names the direction.

@@ -9,12 +9,16 @@ use std::thread::{self, JoinHandle};
 use crate::config::Config;
 use crate::error::{Error, Result, Trying};
 use crate::records::{LATENESS_MAGIC, PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC};
+use crate::series::Series;
 
 /// Records per block; a block is what the two sides exchange (256 KiB).
 const BLOCK_RECORDS: usize = 4096;
 
 /// Blocks made beforehand: 0.8 s of packets at 1 Gbit/s over two directions.
 const BLOCKS: usize = 32;
+
+/// Bytes of a file at most: 134 million packets.
+pub const LARGEST_FILE: u64 = 8 << 30;
 
 /// Blocks at most (1 GiB), should the disk fall behind. Records beyond are counted and lost.
 const MOST_BLOCKS: usize = 4096;
@@ -80,12 +84,18 @@ impl Pieces {
 }
 
 impl RecordFile {
-    /// Creates the file, which begins with `magic`.
-    pub fn create(path: &Path, magic: &'static [u8]) -> Result<Self> {
+    /// Creates the file, which begins with `magic` and takes no block that would make it larger than `most` bytes.
+    pub fn create(path: &Path, magic: &'static [u8], most: u64) -> Result<Self> {
         let mut file = Pieces::create(path)?;
         file.append(magic)
             .trying(|| format!("write to {}", path.display()))?;
-        Self::create_with(path.display().to_string(), move |block| file.append(block))
+        Self::create_with(path.display().to_string(), move |block| {
+            if file.length + block.len() as u64 > most {
+                let problem = format!("it has its largest size of {most} bytes");
+                return Err(io::Error::other(problem));
+            }
+            file.append(block)
+        })
     }
 
     /// A file called `name` to which `write` appends, in a thread of its own. What it cannot write is lost and counted; the
@@ -179,7 +189,7 @@ pub struct Records {
     /// Every packet.
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
-    pub series: Option<RecordFile>,
+    pub series: Option<Series>,
     /// How punctual the event loop was, by the second.
     pub lateness: Option<RecordFile>,
     /// Logs in the format of Mahimahi's mm-link, by direction.
@@ -191,12 +201,13 @@ impl Records {
     pub fn create(config: &Config) -> Result<Self> {
         let create = |path: &Option<PathBuf>, magic| {
             path.as_deref()
-                .map(|path| RecordFile::create(path, magic))
+                .map(|path| RecordFile::create(path, magic, LARGEST_FILE))
                 .transpose()
         };
         Ok(Self {
             packets: create(&config.packet_log, PACKETS_MAGIC)?,
-            series: create(&config.series, SERIES_MAGIC)?,
+            series: create(&config.series, SERIES_MAGIC)?
+                .map(|file| Series::new(file, config.directions.len())),
             lateness: create(&config.lateness, LATENESS_MAGIC)?,
             mahimahi: config
                 .directions
@@ -211,7 +222,10 @@ impl Records {
 
     /// Hands what was appended so far to the writer threads.
     pub fn flush(&mut self) {
-        let files = [&mut self.series, &mut self.packets, &mut self.lateness];
+        if let Some(series) = &mut self.series {
+            series.flush();
+        }
+        let files = [&mut self.packets, &mut self.lateness];
         for file in files.into_iter().chain(&mut self.mahimahi).flatten() {
             file.flush();
         }
@@ -220,11 +234,10 @@ impl Records {
     /// Closes the files; what is missing in them.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
-        let files = [
-            self.series.take(),
-            self.packets.take(),
-            self.lateness.take(),
-        ];
+        if let Some(series) = self.series.take() {
+            lost.add(series.finish()?);
+        }
+        let files = [self.packets.take(), self.lateness.take()];
         for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
             lost.add(file.finish()?);
         }
@@ -244,7 +257,7 @@ mod tests {
     fn records_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.bin");
-        let mut file = RecordFile::create(&path, b"magic").unwrap();
+        let mut file = RecordFile::create(&path, b"magic", LARGEST_FILE).unwrap();
         let count = 3 * BLOCK_RECORDS + 5;
         for number in 0..count {
             let mut record = [0; RECORD_BYTES];
@@ -264,8 +277,31 @@ mod tests {
     }
 
     #[test]
+    fn a_file_grows_to_its_largest_size_and_the_missing_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.bin");
+        let block = BLOCK_RECORDS * RECORD_BYTES;
+        let mut file = RecordFile::create(&path, b"magic", 2 * block as u64 + 5).unwrap();
+        for _ in 0..3 * BLOCK_RECORDS {
+            file.push([0; RECORD_BYTES]);
+        }
+        let lost = file.finish().unwrap();
+        assert_eq!(lost.records, BLOCK_RECORDS as u64);
+        assert!(
+            lost.problem
+                .unwrap()
+                .to_string()
+                .contains("its largest size")
+        );
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().len(),
+            2 * block as u64 + 5
+        );
+    }
+
+    #[test]
     fn what_a_full_disk_did_not_take_is_counted_and_told() {
-        let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"") else {
+        let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"", LARGEST_FILE) else {
             return;
         };
         let count = 3 * BLOCK_RECORDS + 5;

@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import read_records
+from cellbed.measure.run_folder import MeasureError
 
-MAGIC = b"cellbed series 1"
+MAGIC = b"cellbed series 2"
 BIN_NS = 10_000_000
 UNLIMITED = 2**64 - 1
 
@@ -26,7 +27,30 @@ RECORD = np.dtype(
         ("dropped_loss", "<u4"),
     ]
 )
-assert RECORD.itemsize == 64
+IDLE_RECORD = np.dtype([("start", "<i8"), ("direction", "<u4"), ("bins", "<u4"), ("capacity", "<u4", 12)])
+"""Consecutive bins in which nothing arrived, waited or left. Its direction has the bit `IDLE`; capacity: of each bin in
+bytes, the last one also of the bins that follow; the largest number: unlimited."""
+IDLE = np.uint32(1 << 31)
+MOST_IDLE_BINS = 100
+assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
+
+
+def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """The bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
+    records = read_records(path, MAGIC, RECORD)
+    idle = (records["direction"] & IDLE) != 0
+    packed = np.asarray(records[idle]).view(IDLE_RECORD)
+    count = packed["bins"].astype(np.int64)
+    if len(packed) and (count.min() < 1 or count.max() > MOST_IDLE_BINS):
+        raise MeasureError(f"{path}: a record stands for {count.max()} idle bins; the file is damaged")
+    row = np.repeat(np.arange(len(packed)), count)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    capacity = packed["capacity"][row, np.minimum(nth, packed["capacity"].shape[1] - 1)].astype(np.uint64)
+    bins = np.zeros(len(row), RECORD)
+    bins["start"] = packed["start"][row] + nth * BIN_NS
+    bins["direction"] = packed["direction"][row] & ~IDLE
+    bins["capacity"] = np.where(capacity == np.uint64(2**32 - 1), np.uint64(UNLIMITED), capacity)
+    return np.concatenate([np.asarray(records[~idle]), bins])
 
 
 def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
@@ -38,7 +62,7 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     (left the bottleneck), ``arrived_mbit_s``, ``queue_bytes`` and ``queue_packets`` (at the end of the bin),
     ``queue_peak_bytes``, ``dropped_queue``, ``dropped_loss`` (packets).
     """
-    records = read_records(run / "raw" / "series.bin", MAGIC, RECORD)
+    records = read_series(run / "raw" / "series.bin")
     table = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()})
     names = {int(d["index"]): str(d["name"]) for d in description.get("directions") or []}
     t0 = description.get("t0_ns")

@@ -7,6 +7,7 @@ use crate::clock::now;
 use crate::error::Result;
 use crate::journal;
 use crate::orders::{Account, Changed, Condition, Order, Status};
+use crate::stages::bound;
 
 impl Engine {
     /// Does what it is asked; `true` if that was to stop.
@@ -95,9 +96,10 @@ impl Engine {
         &mut self,
         lane: usize,
         stage: usize,
-        to: StageConfig,
+        mut to: StageConfig,
     ) -> Result<Changed, ChangeError> {
         let at = self.catch_up();
+        bound(&mut to, self.room);
         let direction = &mut self.lanes[lane].direction;
         let before = direction.in_force().get(stage).copied();
         let changed = direction.change(at, stage, to);
