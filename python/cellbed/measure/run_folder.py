@@ -31,11 +31,13 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """What is told of a run or a shell in a JSON file. Raises MeasureError where this version cannot read it."""
+    """The description of a run or a shell in a JSON file. Raises MeasureError for what is not one of this version."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise MeasureError(f"{path}: cannot be read: {error}") from None
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise MeasureError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise MeasureError(f"{path}: not JSON in UTF-8: {error}") from None
     if not isinstance(content, dict):
         raise MeasureError(f"{path}: should hold one JSON object")
     if content.get("format") != FORMAT:
@@ -43,6 +45,16 @@ def read_account(path: Path) -> dict[str, Any]:
             f"{path}: format {content.get('format')!r} where this version reads {FORMAT}; use the version of cellbed "
             "that made the run"
         )
+    from pydantic import ValidationError
+
+    from cellbed.measure.run_schema import Account
+
+    try:
+        Account.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise MeasureError(f"{path}: {key}: {first['msg'].lower()}; the file was damaged or edited") from None
     return content
 
 

@@ -125,7 +125,7 @@ def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
 
 def _read_text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
@@ -134,14 +134,16 @@ def _read_json(path: Path) -> Any:
     text = _read_text(path)
     try:
         return json.loads(text) if text else {}
-    except ValueError:
-        return {}
+    except (ValueError, RecursionError):
+        raise MeasureError(f"{path}: not JSON; the file was damaged or edited") from None
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Nested keys as dotted names with their values in words."""
-    if isinstance(value, dict):
+    if depth > 8:
+        yield name, "…"
+    elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+            yield from _flat(inner, f"{name}.{key}" if name else str(key), depth + 1)
     elif value is not None:
         yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,100 @@
+"""The types of what ``run.json`` contains, as far as this package reads it. Other keys are allowed."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_Time = Annotated[int, Field(ge=0, lt=2**62)]
+_Span = Annotated[int, Field(ge=0, le=366 * 86_400_000_000_000)]
+_Count = Annotated[int, Field(ge=0, lt=2**62)]
+_Index = Annotated[int, Field(ge=0, lt=2**16)]
+
+
+class _Object(BaseModel):
+    # JSON has its own types, so nothing is converted; it has no NaN.
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class _Played(_Object):
+    name: str
+    sha256: str | None = None
+    synthetic: bool | None = None
+
+
+class _RoundTrips(_Object):
+    name: str
+    synthetic: bool | None = None
+
+
+class _Change(_Object):
+    at_ns: _Span
+    description: str
+    kinds: list[str] = []
+
+
+class _Direction(_Object):
+    index: _Index
+    name: str
+    link: str
+    way: str
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+    description: str | None = None
+    changes: list[_Change] | None = None
+    trace: _Played | None = None
+    played: _Played | None = None
+    round_trips: _RoundTrips | None = None
+
+
+class _Node(_Object):
+    name: str
+    node_class: str | None = Field(None, alias="class")
+    cpus: float | None = None
+    memory_bytes: _Count | None = None
+    addresses: list[str] | None = None
+
+
+class _Proof(_Object):
+    what: str
+    asked: float | None = None
+    measured: float | None = None
+    unit: str
+    ok: bool
+    state: str | None = None
+    note: str | None = None
+
+
+class _Counted(_Object):
+    dropped: dict[str, _Count] | None = None
+    marked: _Count | None = None
+    duplicated: _Count | None = None
+    corrupted: _Count | None = None
+
+
+class _Emulator(_Object):
+    directions: dict[str, _Counted] | None = None
+
+
+class _TransportControl(_Object):
+    name: str
+    asked: bool | None = None
+
+
+class Account(_Object):
+    """The content of ``run.json``, or of the file that a shell writes beside its packet log. Times in ns."""
+
+    name: str | None = None
+    status: str | None = None
+    t0_ns: _Time | None = None
+    duration_ns: _Span | None = None
+    drain_ns: _Span | None = None
+    no_limits: bool | None = None
+    seed: int | None = None
+    workload: dict[str, Any] | None = None
+    notes: list[str] | None = None
+    warnings: list[str] | None = None
+    nodes: list[_Node] | None = None
+    directions: list[_Direction] | None = None
+    proof: list[_Proof] | None = None
+    emulator: _Emulator | None = None
+    congestion_control: _TransportControl | None = None
