@@ -16,7 +16,7 @@ import pytest
 from cellbed.measure.disturbance import MAGIC, RECORD
 from cellbed.measure.packets import read_records
 from emulator_datagrams import SEND
-from emulator_process import EDGE, EmulatorProcess, delay, line_of_two, packets
+from emulator_process import EDGE, EMULATE, EmulatorProcess, constant, delay, line_of_two, packets
 
 #: Takes connections and what they send until it is killed.
 SINK = """
@@ -87,6 +87,23 @@ def test_flow_queueing_keeps_flows_apart(tmp_path: Path) -> None:
     # Behind one packet in service and the other flows' quantum each, not behind all that waits.
     assert delays["fqcodel"] < 3
     assert delays["droptail"] > 10
+
+
+def test_an_infinite_queue_drops_beyond_its_share_of_the_memory() -> None:
+    """Of the memory that the emulator may use an eighth, 3 KiB for each packet."""
+    kibibytes, sent = 600_000, 30_000
+    limited = ["sh", "-c", f'ulimit -v {kibibytes}; exec "$0" -c "$1"', sys.executable, EMULATE]
+    with EmulatorProcess(line_of_two([constant(8)], []), limited) as emulator:
+        emulator.ready()
+        emulator.probe(bytes=60, bit_rate=60 * 8 * sent, seconds=1)
+        status = emulator.status()["mobile.uplink"]
+        # A packet takes a minute to send.
+        assert kibibytes // 8 // 3 - 5 < status["queue_packets"] <= kibibytes // 8 // 3
+        assert status["dropped"]["queue-full"] > 0
+        assert status["queue_packets"] + status["dropped"]["queue-full"] + status["delivered"] == sent
+        # The other direction has room.
+        assert None not in emulator.probe(source="edge", target="endpoint", bit_rate=1_000_000)["received_ns"]
+        emulator.stop()
 
 
 def test_what_a_stopped_emulator_loses_and_for_how_long_it_stood_still_is_recorded(tmp_path: Path) -> None:

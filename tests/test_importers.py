@@ -179,6 +179,35 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     assert "cannot be read beyond this point" in told
 
 
+@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
+def test_a_capture_with_impossible_lengths_is_refused_with_the_packet(tmp_path: Path, draft: Draft, kind: str) -> None:
+    packets = made.download()
+    content = bytearray((made.pcap if kind == "pcap" else made.pcapng)(packets))
+    ip = content.index(b"\x45\x00" + packets[3].bytes.to_bytes(2, "big"), 3 * packets[0].kept)
+    content[ip + 2 : ip + 4] = (9000).to_bytes(2, "big")
+    told = refusal(draft, file(tmp_path, "long.cap", bytes(content)))
+    assert f"its IP header claims 9000 bytes, and its frame has room for {packets[3].bytes}" in told
+    assert "packet 4" in told
+
+
+def test_a_page_of_parquet_that_claims_gigabytes_is_refused_before_they_are_taken(tmp_path: Path, draft: Draft) -> None:
+    import polars as pl
+
+    path = tmp_path / "forged.parquet"
+    pl.read_csv(made.CSV).write_parquet(path, compression="zstd")
+    content = path.read_bytes()
+    # The first header: type, bytes when unpacked, bytes packed, each a zigzag varint behind the byte 0x15.
+    assert content[4:7] == b"\x15\x00\x15"
+    assert content[8] == 0x15
+    packed = content[9] >> 1
+    claimed = bytes((930_000_000 << 1 >> 7 * n) & 0x7F | (0x80 if n < 4 else 0) for n in range(5))
+    # The page is as much shorter as its header is longer, so that everything else stays in its place.
+    header = content[:7] + claimed + bytes([0x15, (packed - 4) << 1])
+    path.write_bytes(header + content[10:60] + content[64:])
+    assert len(path.read_bytes()) == len(content)
+    assert "claims to have 930000000 bytes when unpacked" in refusal(draft, path)
+
+
 def _new(folder: Path) -> Path:
     folder.mkdir()
     return folder

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_sentence, words
@@ -17,11 +18,15 @@ from cellbed.mahimahi.events import read_events
 from cellbed.mahimahi.queues import TYPES, parse_queue
 from cellbed.mahimahi.rates import constant_trace, parse_rate
 from cellbed.mahimahi.traces import replayed
+from cellbed.measure.comparison import compare
 from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.summary import collect
 from cellbed.packetlog.log import open_log
+from cellbed.report import html, terminal
 from cellbed.scenario.settings import read_texts
 from cellbed.shell import publish
 from cellbed.shell.options import EachWay, parse_link
+from run_folder import Shape, make_run
 
 KEYS = {
     "rate": words(*NUMBERS, *UNITS, "unlimited", "x.csv", "lte", "constant", "burst", ",", "=", "(", ")"),
@@ -213,3 +218,70 @@ def test_any_text_is_a_rate_of_mahimahi_or_none_or_an_error(text: str) -> None:
 @given(ODD_TEXT | words("/", ".", "12mbit"))
 def test_any_text_names_a_trace_for_mahimahi_or_is_an_error(text: str) -> None:
     value_or_sentence(lambda: replayed(text))
+
+
+def paths_of(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places of all values in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [before, *(path for key, each in inner for path in paths_of(each, (*before, key)))]
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    make_run(path, Shape(duration=1.0, rate=3.0, outages=()))
+    collect(path)
+    return path
+
+
+def read_by_all_commands(run: Path) -> None:
+    """What `cellbed report`, `compare` and `log` read of a run's folder."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        collect(run)
+        html.write(run)
+        terminal.show(run)
+        compare([run, run])
+        log = open_log(run)
+        sum(len(chunk) for chunk in log.chunks())
+
+
+VALUES = JSON | st.sampled_from((-1, 2**63, 1e308, "", "x", [], {}, [None], {"x": 1}, [[]], True))
+
+
+@settings(many, max_examples=30)
+@given(data=st.data())
+def test_any_value_in_the_description_of_a_run_is_read_or_an_error(run_folder: Path, data: st.DataObject) -> None:
+    path = run_folder / "run.json"
+    before = path.read_bytes()
+    content = json.loads(before)
+    place = data.draw(st.sampled_from(paths_of(content)[1:]))
+    inner = content
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = data.draw(VALUES)
+    try:
+        path.write_text(json.dumps(content))
+        value_or_sentence(lambda: read_by_all_commands(run_folder))
+    finally:
+        path.write_bytes(before)
+
+
+BYTES = st.binary(max_size=50) | JSON.map(lambda value: json.dumps(value).encode()) | st.just(b"[" * 100_000)
+FILES = ("run.json", "environment.json", "scenario.toml", "scenario.resolved.json", "summary.json", "raw/nodes.jsonl",
+         "raw/series.bin", "raw/packets.bin", "raw/endpoint-0.requests.jsonl")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(many, max_examples=5)
+@given(content=BYTES, kept=st.integers(0, 300))
+@example(content=b"\xff\xfe", kept=0)
+def test_any_bytes_in_a_file_of_a_run_are_read_or_an_error(
+    run_folder: Path, name: str, content: bytes, kept: int
+) -> None:
+    path = run_folder / name
+    before = path.read_bytes() if path.exists() else None
+    try:
+        path.write_bytes((before or b"")[:kept] + content)
+        value_or_sentence(lambda: read_by_all_commands(run_folder))
+    finally:
+        path.unlink() if before is None else path.write_bytes(before)

@@ -133,8 +133,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, str]]:
-    """A run in another locale whose emulator stood still for a while and one of whose workers was killed: its folder,
-    its output, and the variables of the locale."""
+    """A run in another locale whose emulator stood still for a while, one of whose workers was killed, and whose
+    terminal closed before its report: its folder, its output, and the variables of the locale."""
     folder = tmp_path_factory.mktemp("disturbed")
     locale, scenario = latin_1(folder), write_scenario(folder, count=2, duration="4 s")
     drawn = 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
@@ -156,6 +156,8 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
     os.kill(emulator, signal.SIGSTOP)
     time.sleep(0.5)
     os.kill(emulator, signal.SIGCONT)
+    wait_for_phase(process, "writing the report")
+    process.send_signal(signal.SIGHUP)  # its terminal closes
     output, errors = process.communicate()
     assert process.returncode == 4, errors
     return only_folder(folder / "runs"), output, locale
@@ -339,6 +341,30 @@ def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> 
     assert not groups_of(identifier)
     for folder in (tmp_path / "runs").iterdir():
         assert cellbed("report", folder).returncode == 0
+
+
+def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    identifier = wait_for_phase(process, "starting")
+    while not (brokers := [pid for pid in processes_of(identifier) if name_of(pid) == "mosquitto"]):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(brokers[0], signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "error: edge-0.broker on edge-0 ended with status 1: Mosquitto ended" in errors
+
+
+def name_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from cellbed.report.chart_library import ASSETS
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
 from cellbed.traces.series import Content, Series
+from in_process import cellbed
 
 needs_assets = pytest.mark.skipif(
     not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
@@ -373,6 +374,14 @@ def test_a_picture_opens_offline_and_can_be_zoomed(browser: Any, archive: Archiv
     page.page.wait_for_timeout(100)
     assert page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())") == before
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_dollar_sign_in_a_label_is_no_formula(archive: Archive, tmp_path: Path, ending: str) -> None:
+    entry = add_link(archive, "walk", operator="$\\frac{$")
+    done = cellbed("traces", "plot", entry.name, "-o", tmp_path / f"plot.{ending}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"plot.{ending}").stat().st_size > 0
 
 
 @needs_assets

@@ -314,11 +314,12 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
         "interfaces": account["interfaces"],
         "directions": state.counted_since(counted),
     }
+    state.warnings += emulator.overflowed(state.emulator["directions"])
     if account.get("records_lost"):
         problem = account["records_problem"] or "the disk was too slow"
         state.warnings.append(f"the files of the links lack {account['records_lost']} records: {problem}")
     for node, counts in account["interfaces"].items():
-        if counts["dropped"]:
+        if counts is not None and counts["dropped"]:
             state.warnings.append(
                 f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
             )

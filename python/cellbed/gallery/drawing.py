@@ -54,6 +54,8 @@ _STYLE: dict[str, Any] = {
     # The same picture gives the same bytes.
     "svg.hashsalt": "cellbed",
     "svg.fonttype": "none",
+    # A dollar sign in a label that a user wrote is a dollar sign.
+    "text.parse_math": False,
 }
 
 

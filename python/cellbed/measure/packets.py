@@ -1,5 +1,6 @@
 """The emulator's packet log: reading it, and one row per packet out of one record per packet and direction."""
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,10 @@ from cellbed.measure.run_folder import MeasureError
 
 MAGIC = b"cellbed packets1"
 TCP = 6
+LARGEST = 8 << 30
+"""Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
+PART = 1 << 17
+"""Records of a packet log that are read at a time (8 MiB)."""
 
 RECORD = np.dtype(
     [
@@ -43,23 +48,47 @@ def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any
     A file that ends inside a record or before its first (a killed run) gives what is whole. Raises
     MeasureError when the file begins with something else than `magic`.
     """
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return np.empty(0, record)
-    count = (size - len(magic)) // record.itemsize
-    with path.open("rb") as file:
-        begin = file.read(len(magic))
-    if begin != magic[: len(begin)]:
-        raise MeasureError(f"{path}: begins with {begin!r} where a log of this version begins with {magic!r}")
+    count = _whole_records(path, magic, record)
     if count <= 0:
         return np.empty(0, record)
     return np.memmap(path, dtype=record, mode="r", offset=len(magic), shape=(count,))
 
 
+def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
+    try:
+        with path.open("rb") as file:
+            begin, size = file.read(len(magic)), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return 0
+    if begin != magic[: len(begin)]:
+        raise MeasureError(f"{path}: begins with {begin!r} where a log of this version begins with {magic!r}")
+    if size > LARGEST:
+        raise MeasureError(f"{path}: has {size} bytes, and cellbed writes {LARGEST} at most; the file is damaged")
+    return max(0, size - len(magic)) // record.itemsize
+
+
 def read_packets(path: Path) -> NDArray[Any]:
     """The packet log, an array of `RECORD`."""
     return read_records(path, MAGIC, RECORD)
+
+
+def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
+    """The records of TCP packets to or from one of `service_ports`: all others are in memory only a part at a time."""
+    count = _whole_records(path, MAGIC, RECORD)
+    kept = [np.empty(0, RECORD)]
+    if count:
+        with path.open("rb") as file:
+            file.seek(len(MAGIC))
+            for begin in range(0, count, PART):
+                records = np.fromfile(file, RECORD, min(PART, count - begin))
+                kept.append(records[_is_of_service(records, service_ports)])
+    return np.concatenate(kept)
+
+
+def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray[np.bool_]:
+    ports = np.array(sorted(port for port in service_ports if 0 <= port < 1 << 16), np.uint16)
+    found: NDArray[np.bool_] = log["protocol"] == TCP
+    return found & (np.isin(log["source_port"], ports) | np.isin(log["destination_port"], ports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +137,7 @@ def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports
 
     directions: as in ``run.json`` (``index``, ``from``, ``to``).
     """
-    ports = np.array(sorted(service_ports), np.uint16)
-    wanted = log["protocol"] == TCP
-    wanted &= np.isin(log["source_port"], ports) | np.isin(log["destination_port"], ports)
-    hops = _first_copies(np.asarray(log[wanted]))
+    hops = _first_copies(np.asarray(log[_is_of_service(log, service_ports)]))
     # A packet's records come in the order of its hops, because each is written when the packet leaves that
     # hop: a stable sort by packet keeps it.
     hops = hops[np.argsort(hops["packet"], kind="stable")]

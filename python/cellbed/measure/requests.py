@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.lines import read_lines
-from cellbed.measure.packets import crossings, read_packets
+from cellbed.measure.packets import crossings, read_service_packets
 from cellbed.measure.parts import PARTS
 from cellbed.measure.streams import NEVER, Connection, Streams
 
@@ -147,7 +147,8 @@ def _attach_packets(requests: pl.DataFrame, run: Path, description: dict[str, An
     """Adds, per way, when the request or reply entered its link, was completed, how long its completing
     packet queued and was delayed, and when it left."""
     ports = requests["remote_port"].drop_nulls().unique().to_list()
-    passages = crossings(read_packets(run / "raw" / "packets.bin"), description.get("directions") or [], ports)
+    packets = read_service_packets(run / "raw" / "packets.bin", ports)
+    passages = crossings(packets, description.get("directions") or [], ports)
     streams = Streams(passages)
     first = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
     completing = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}

@@ -299,10 +299,13 @@ def _stop_emulator(emulator: Emulator) -> None:
         return
     try:
         # Its end takes the kernel some 50 ms: meanwhile the rules around it are removed.
+        overflowed = emulator.overflowed(emulator.counters())
         account = emulator.finish()
     except CellbedError as error:
         _say(str(error))
         return
+    for line in overflowed:
+        _say(line)
     if account["records_lost"]:
         problem = account["records_problem"] or "the disk was too slow"
         _say(f"the packet log lacks {account['records_lost']} records: {problem}")

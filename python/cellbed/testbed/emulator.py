@@ -32,6 +32,7 @@ class Emulator:
         self._process = process
         self._errors = errors
         self._buffer = b""
+        self._infinite: list[str] = []
         self.ready: dict[str, Any] = {}
 
     @classmethod
@@ -59,6 +60,7 @@ class Emulator:
             pass_fds=descriptors,
         )
         emulator = cls(process, errors)
+        emulator._infinite = [each["name"] for each in config["directions"] if _has_infinite_queue(each)]
         try:
             emulator._send(config)
             emulator.ready = emulator._receive(timeout or 30.0 + len(config["vertices"]), "ready")
@@ -117,6 +119,18 @@ class Emulator:
         """What each direction has done to packets since the emulator started, by its name."""
         directions = self.command({"do": "status"}, "status")["directions"]
         return {str(direction["name"]): direction for direction in directions}
+
+    def overflowed(self, counters: dict[str, dict[str, Any]]) -> list[str]:
+        """A line for each infinite queue that was larger than its share of the memory and dropped packets.
+
+        counters: as of :meth:`counters`.
+        """
+        dropped = {name: counters[name]["dropped"].get("queue-full", 0) for name in self._infinite if name in counters}
+        return [
+            f"{name} dropped {count} packets: its infinite queue was larger than its share of this machine's memory"
+            for name, count in dropped.items()
+            if count
+        ]
 
     def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
         """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
@@ -192,3 +206,10 @@ class Emulator:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _has_infinite_queue(direction: dict[str, Any]) -> bool:
+    """Whether a direction has an infinite queue and no other, as configured."""
+    stages = [*direction["stages"], *(change["to"] for change in direction.get("changes", ()))]
+    kinds = {stage["queue"]["kind"] for stage in stages if stage.get("queue")}
+    return kinds == {"infinite"}

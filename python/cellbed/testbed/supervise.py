@@ -157,14 +157,15 @@ class Supervisor:
         return True
 
     def wait_ready(self, programs: list[Program], timeout_s: float) -> None:
-        """Wait until each of `programs` has said that it is ready.
+        """Wait until each of `programs` has announced that it is ready.
 
-        Errors: :class:`ProgramError` for one that ended or did not answer in time.
+        Errors: :class:`ProgramError` for one that did not do so in time, and for any program that ended meanwhile: what
+        others wait for, such as a broker, must still run.
         """
 
         def ready() -> bool:
-            for program in programs:
-                if program.ended and not _said_ready(program):
+            for program in self.programs:
+                if program.ended and not (program in programs and _said_ready(program)):
                     raise program.failure()
             return all(_said_ready(program) for program in programs)
 
