@@ -102,7 +102,9 @@ def test_an_infinite_queue_drops_beyond_its_share_of_the_memory() -> None:
         assert status["dropped"]["queue-full"] > 0
         assert status["queue_packets"] + status["dropped"]["queue-full"] + status["delivered"] == sent
         # The other direction has room.
-        assert None not in emulator.probe(source="edge", target="endpoint", bit_rate=1_000_000)["received_ns"]
+        assert (
+            None not in emulator.probe(source="edge", target="endpoint", bit_rate=1_000_000, seconds=0.1)["received_ns"]
+        )
         emulator.stop()
 
 
