@@ -26,6 +26,7 @@ from cellbed.scenario.reader import load_text
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.testbed.plan import make_plan
+from cellbed.testbed.words import words
 from recording_examples import MS, SECOND, calibrated, walk
 from scenario_text import GOOD
 
@@ -86,11 +87,13 @@ def test_a_train_of_the_recorded_length_fares_as_it_did(folder: Path) -> None:
 
 def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> None:
     [stage] = Link(rate=rate(folder / "walk", "downlink")).stages
-    assert (stage["idle_ns"], stage["idle_at"], stage["opportunity_bytes"]) == (21 * MS, "link", 1400)
+    assert (stage["idle_ns"], stage["idle_at"], stage["opportunity_bytes"]) == (21 * MS, "queue", 1400)
     assert stage["queue"]["bytes"] == 60_000
     assert Path(stage["latency_offset"]).read_text() == "100 -6.8\n1400 0\n"
-    [asked] = Link(rate=rate(folder / "walk", idle="3 ms", idle_at="queue"), queue="5 packets").stages
-    assert (asked["idle_ns"], asked["idle_at"], asked["queue"]["packets"]) == (3 * MS, "queue", 5)
+    [asked] = Link(rate=rate(folder / "walk", idle="3 ms", idle_at="link"), queue="5 packets").stages
+    assert (asked["idle_ns"], asked["idle_at"], asked["queue"]["packets"]) == (3 * MS, "link", 5)
+    [odd] = Link(rate=rate(folder / "walk", idle="2488203 ns")).stages
+    assert words([odd]).startswith("walk uplink by cellreplay, looped, idle after 2.49 ms, drop-tail")
     [plain] = Link(rate=rate(folder / "plain", idle="0 ms")).stages
     assert (plain["latency_offset"], plain["queue"]["bytes"]) == (None, 1_000_000)
 

@@ -74,7 +74,7 @@ def test_a_scenario_names_a_recording(recording: Path) -> None:
     uplink, downlink = make_plan(scenario).directions[:2]
     [stage] = [stage for stage in uplink.stages if stage["kind"] == "workload-dependent"]
     assert stage["light"] == str(recording / "up-delay-light-pdo")
-    assert (stage["idle_ns"], stage["opportunity_bytes"], stage["idle_at"]) == (24 * MS, 1400, "link")
+    assert (stage["idle_ns"], stage["opportunity_bytes"], stage["idle_at"]) == (24 * MS, 1400, "queue")
     assert uplink.stages[-1]["fixed_ns"] == 0, "the recording has the delay"
     assert downlink.stages[-1]["fixed_ns"] == 10 * MS
     assert uplink.description.startswith(

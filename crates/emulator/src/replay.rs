@@ -33,7 +33,7 @@ pub struct WorkloadDependent {
     /// How long the link must be empty to be inactive, ns.
     #[serde(default)]
     idle_ns: u64,
-    /// Whose time that is.
+    /// Where that time is counted.
     #[serde(default)]
     idle_at: At,
     /// What the light opportunities count from.
@@ -49,16 +49,16 @@ pub struct WorkloadDependent {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum At {
-    #[default]
     Link,
+    #[default]
     Queue,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum From {
-    #[default]
     BaseDelay,
+    #[default]
     FirstPacket,
 }
 

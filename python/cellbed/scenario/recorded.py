@@ -34,9 +34,9 @@ IdleAt = Literal["link", "queue"]
 Anchor = Literal["base-delay", "first-packet"]
 
 _DEFAULT_QUEUE = "1 MB"
-IDLE_AT: IdleAt = "link"
-"""Where F is told unless asked otherwise: at the queue it would suit its calibration better, but is further from the
-recorded network (docs/evaluation.md)."""
+IDLE_AT: IdleAt = "queue"
+ANCHOR: Anchor = "first-packet"
+"""How CellReplay's method is read unless asked otherwise: as its authors' tool works (docs/cellreplay.md)."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def replayed(
     packet_bytes: int,
     idle: int,
     idle_at: IdleAt = IDLE_AT,
-    anchor: Anchor = "base-delay",
+    anchor: Anchor = ANCHOR,
     *,
     synthetic: bool = False,
 ) -> Replay | Conditional:
@@ -165,10 +165,11 @@ class _Replayed(Table):
     )
     idle_at: IdleAt = Field(
         IDLE_AT,
-        description="Where the idle time F is told: at the queue, as it is calibrated, or from leaving to coming.",
+        description="Where the idle time F is counted: where packets enter the queue, as it is calibrated, or from a "
+        "packet's departure to the next arrival at the link.",
     )
     anchor: Anchor = Field(
-        "base-delay",
+        ANCHOR,
         description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
     )
 

@@ -43,11 +43,12 @@ class Replay(Table):
     )
     idle: _IDLE = Field(written("0 ms"), description="F: time for which the link must be empty to become inactive.")
     idle_at: Literal["link", "queue"] = Field(
-        "link",
-        description="Where that time is told: from leaving to coming to the link or, as F is calibrated, its queue.",
+        "queue",
+        description="Where that time is counted: where packets enter the queue, as F is calibrated, or from a packet's "
+        "departure to the next arrival at the link.",
     )
     anchor: Literal["base-delay", "first-packet"] = Field(
-        "base-delay",
+        "first-packet",
         description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
     )
     opportunity: Annotated[int, quantity(SIZE, "64 B", "64 KiB")] = Field(

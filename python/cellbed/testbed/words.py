@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
         case "workload-dependent":
             return f"{_replay_words(stage, names)}, {queue_words(stage['queue'])}"
         case "conditional":
-            name = (names or {}).get(stage["model"]) or f"conditional {Path(stage['model']).name}"
+            model = stage["model"]
+            name = (names or {}).get(model) or _recorded(model) or f"conditional {Path(model).name}"
             replay = f"{name}{_offset(stage)}, {'looped' if stage['looped'] else 'once'}"
             return f"{replay}, {queue_words(stage['queue'])}"
         case "radio":
@@ -130,12 +132,23 @@ def _offset(schedule: Mapping[str, Any]) -> str:
 
 
 def _replay_words(stage: Stage, names: Mapping[str, str] | None) -> str:
+    if name := _recorded(stage["heavy"]):
+        names = {stage["heavy"]: name} | dict(names or {})
     heavy = schedule_words({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
     idle = duration_words((stage.get("idle_ns") or 0) / 1e9)
     text = f"light {Path(stage['light']).name} and heavy {heavy}, idle after {idle}"
     if stage["heavy"] in (names or {}):  # the light file was derived of the same recording
         text = f"{heavy}, idle after {idle}"
-    return text + (" at the queue" if stage.get("idle_at") == "queue" else "")
+    return text + (" at the link" if stage.get("idle_at") == "link" else "")
+
+
+_DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditional)-(?:heavy|model)")
+
+
+def _recorded(path: str) -> str | None:
+    """What a file replays that was derived of a recording (:mod:`cellbed.recordings.replay`); ``None`` for other files."""
+    found = _DERIVED.fullmatch(Path(path).name)
+    return None if found is None else f"{found[1]} {found[2]} by {found[3]}"
 
 
 def _played(stage: Stage) -> dict[str, Any]:

@@ -32,8 +32,8 @@ use crate::units::Bytes;
 /// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or before `t`
 /// are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by those of the heavy
 /// recording from 1 ms after the last of them on. While the link is active, each packet is delayed by DELAY + comp(size), and
-/// never overtakes; then it enters the queue, which the schedule serves byte by byte. When nothing has been in the
-/// queue or on the way to it for `idle`, the link is inactive.
+/// never overtakes; then it enters the queue, which the schedule serves byte by byte. After `idle` with an empty queue, as
+/// [`IdleAt`] counts it, the link is inactive.
 ///
 /// Light rows and heavy recording are positions of one recording and have one time zero, that of the direction. Played in a loop,
 /// both start again at the heavy recording's last timestamp: rows at or after it are never used, and from the last
@@ -50,9 +50,9 @@ pub struct WorkloadDependentConfig {
     pub offset: Duration,
     /// comp(s).
     pub compensation: Compensation,
-    /// F: how long the link must have been empty to be inactive. At zero it is inactive as soon as it is empty.
+    /// F: how long the link must have been empty to be inactive.
     pub idle: Duration,
-    /// From where on that time is told.
+    /// Where that time is counted.
     pub idle_at: IdleAt,
     /// Where the light opportunities begin.
     pub anchor: Anchor,
@@ -64,26 +64,27 @@ pub struct WorkloadDependentConfig {
     pub overhead: Bytes,
 }
 
-/// Whose time it is that must pass without packets.
+/// Where the time without packets is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdleAt {
-    /// The sender's, as in the paper's replay: from when the last packet has left until the next one comes to the link.
-    #[default]
+    /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at the
+    /// link, at least F.
     Link,
-    /// The queue's, as in the paper's calibration of F (§4.4), where trains come to the queue with the gap they were sent
-    /// with: from when the last packet leaves until the next one enters the queue, which is DELAY + comp(size) after it
-    /// has come to the link.
+    /// At the queue, as in the public tool and in the paper's calibration of F (§4.4): from when the last packet leaves until
+    /// the next one would enter the queue of the active link, which is DELAY + comp(size) after its arrival; more than F
+    /// on a clock of whole milliseconds, so at least F + 1 ms.
+    #[default]
     Queue,
 }
 
 /// What the light opportunities count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Anchor {
-    /// `t` + DELAY, as in the paper. A small first packet that is through sooner waits for it.
-    #[default]
+    /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier waits for it.
     BaseDelay,
-    /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): as if the train had consisted
-    /// of packets like this one.
+    /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): the compensation counts for the
+    /// first packet too, as in the public tool.
+    #[default]
     FirstPacket,
 }
 
@@ -92,7 +93,7 @@ impl WorkloadDependentConfig {
     pub const OPPORTUNITY: Bytes = Bytes(1400);
 
     /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a packet is
-    /// charged its IP length.
+    /// charged its IP length; F and the light opportunities are read as in the public tool.
     pub fn new(light: Arc<LightRows>, heavy: Arc<Trace>) -> Self {
         Self {
             light,

@@ -11,6 +11,11 @@ use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::Packets;
 
+/// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole milliseconds: the
+/// link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a burst would activate the link
+/// again.
+const TICK: Duration = Duration::from_millis(1);
+
 /// The stage. An activation travels with the packet that caused it, and splices the schedule when that packet enters the queue,
 /// which is empty then.
 #[derive(Clone, Debug)]
@@ -71,7 +76,7 @@ impl<P> WorkloadDependent<P> {
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
         let shift = self.config.compensation.of(item.size);
         let delay = match self.state {
-            State::Active { delay } if !self.is_cold(now, shift) => delay,
+            State::Active { delay } if !self.is_cold(now, shift, delay) => delay,
             _ => {
                 let (position, delay) = self.base_delay(now);
                 let base = match self.config.anchor {
@@ -155,17 +160,23 @@ impl<P> WorkloadDependent<P> {
         (position, self.config.light.base_delay(position))
     }
 
-    /// Whether the link, active until now, is inactive for a packet that comes now.
-    fn is_cold(&self, now: Time, shift: Shift) -> bool {
+    /// Whether the link, active until now, is inactive for a packet that arrives now.
+    ///
+    /// active: the base delay of the active link.
+    fn is_cold(&self, now: Time, shift: Shift, active: Duration) -> bool {
         let idle = self.config.idle;
         match self.config.idle_at {
             IdleAt::Link => self.is_empty() && now >= self.empty_since + idle,
             IdleAt::Queue => {
-                let (_, delay) = self.base_delay(now);
                 let last = self.flight.last();
-                let entry = last.max(now + shift.applied_to(delay));
-                // The first test spares the second one while packets follow each other.
-                entry >= last + idle && self.empties().is_some_and(|empty| entry >= empty + idle)
+                let entry = |delay| last.max(now + shift.applied_to(delay));
+                let idle = idle + TICK;
+                // The first comparison spares the others while packets follow each other. The last one: with the new base
+                // delay, which may be shorter, the packet must still find the queue empty, as its schedule begins there.
+                entry(active) >= last + idle
+                    && self.empties().is_some_and(|empty| {
+                        entry(active) >= empty + idle && entry(self.base_delay(now).1) >= empty
+                    })
             }
         }
     }

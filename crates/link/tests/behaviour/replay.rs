@@ -23,10 +23,13 @@ fn heavy(millis: impl IntoIterator<Item = u64>) -> Arc<Trace> {
     Arc::new(Trace::from_millis(millis).unwrap())
 }
 
-/// Two light rows, and heavy opportunities at every even millisecond for a second.
+/// Two light rows, and heavy opportunities at every even millisecond for a second; F and light opportunities as the text of
+/// the paper can be read, not as the public tool counts them.
 fn figure_7() -> WorkloadDependentConfig {
     WorkloadDependentConfig {
         idle: span(10),
+        idle_at: IdleAt::Link,
+        anchor: Anchor::BaseDelay,
         ..WorkloadDependentConfig::new(
             light("0 20 0 1 3 6\n50 30 0 2 4\n"),
             heavy((1..=500).map(|step| 2 * step)),
@@ -141,24 +144,68 @@ fn a_packet_on_its_way_to_the_queue_keeps_the_link_active() {
     );
 }
 
-#[test]
-fn idleness_can_be_told_where_packets_enter_the_queue() {
-    let config = WorkloadDependentConfig {
+/// The reading of the public tool.
+fn tool() -> WorkloadDependentConfig {
+    WorkloadDependentConfig {
         idle_at: IdleAt::Queue,
+        anchor: Anchor::FirstPacket,
         ..figure_7()
+    }
+}
+
+#[test]
+fn the_reading_of_the_public_tool_is_the_default() {
+    let config = figure_7();
+    let default = WorkloadDependentConfig::new(config.light, config.heavy);
+    assert_eq!(default.idle_at, IdleAt::Queue);
+    assert_eq!(default.anchor, Anchor::FirstPacket);
+}
+
+#[test]
+fn idleness_is_counted_where_packets_enter_the_queue() {
+    // The queue is empty from 23 ms on. A second train after 14 ms would enter it at 34 ms, with the active link's 20 ms: 11 ms,
+    // more than F. Its base delay is 20 + 14 · 10/50 = 22.8 ms.
+    let sent_after = |at| [(0, 1400), (0, 1400), (0, 1400), (at, 1400), (at, 1400)];
+    let tenths = |times: [u64; 5]| times.map(|time| Some(time as f64 / 10.0)).to_vec();
+    assert_eq!(
+        departures(&mut link(tool()), &sent_after(14)),
+        tenths([200, 210, 230, 368, 378])
+    );
+    // After 13 ms it is exactly F, which is not enough: heavy opportunities, at even milliseconds.
+    assert_eq!(
+        departures(&mut link(tool()), &sent_after(13)),
+        tenths([200, 210, 230, 340, 360])
+    );
+    // Counted at the sender, the link has not been empty for 10 ms after 14 ms.
+    assert_eq!(
+        departures(&mut link(figure_7()), &sent_after(14)),
+        tenths([200, 210, 230, 340, 360])
+    );
+}
+
+#[test]
+fn a_burst_activates_a_link_once_though_f_is_zero() {
+    // All packets enter the queue at 120 ms, where the first leaves at once.
+    let config = WorkloadDependentConfig {
+        idle: span(0),
+        light: light("0 120 0 2 4 6 8 10\n"),
+        ..tool()
     };
-    // Trains every 15 ms: the queue is empty for 12 ms from 23 ms on, until the second one comes to it at 38 ms. Its base
-    // delay is 20 + 15 · 10/50 = 23 ms.
-    let sent = [(0, 1400), (0, 1400), (0, 1400), (15, 1400), (15, 1400)];
+    let left = whole(&[120, 122, 124, 126, 128, 130]);
     assert_eq!(
-        departures(&mut link(config), &sent),
-        whole(&[20, 21, 23, 38, 39])
+        departures(&mut link(config.clone()), &[(0, 1400); 6]),
+        left,
+        "one instant"
     );
-    // Told at the sender, the link has not been empty for 10 ms.
-    assert_eq!(
-        departures(&mut link(figure_7()), &sent),
-        whole(&[20, 21, 23, 36, 38])
-    );
+    // Sockets deliver a burst within some microseconds.
+    let mut direction = link(config);
+    for packet in 0..6 {
+        direction.accept(Time::from_nanos(packet * 20_000), packet, PACKET);
+    }
+    let times: Vec<_> = std::iter::from_fn(|| direction.poll(ms(1000)))
+        .map(|outcome| Some(outcome.departed.as_nanos() as f64 / 1e6))
+        .collect();
+    assert_eq!(times, left, "20 µs from one to the next");
 }
 
 #[test]
@@ -181,21 +228,18 @@ fn sizes_shift_the_way_to_the_queue_and_never_reorder() {
 #[test]
 fn the_first_light_opportunity_waits_for_the_base_delay_or_for_the_packet() {
     let compensation = Compensation::parse(&b"100 -6.5\n1400 0\n"[..]).unwrap();
-    let paper = WorkloadDependentConfig {
+    let text = WorkloadDependentConfig {
         compensation,
         ..figure_7()
     };
-    let ours = WorkloadDependentConfig {
+    let tool = WorkloadDependentConfig {
         anchor: Anchor::FirstPacket,
-        ..paper.clone()
+        ..text.clone()
     };
     let sent = [(0, 100), (0, 1400)];
-    assert_eq!(
-        departures(&mut link(paper), &sent),
-        [Some(20.0), Some(21.0)]
-    );
+    assert_eq!(departures(&mut link(text), &sent), [Some(20.0), Some(21.0)]);
     // The light row counts from 13.5 ms; the second packet comes at 20 ms, when the heavy recording is on.
-    assert_eq!(departures(&mut link(ours), &sent), [Some(13.5), Some(22.0)]);
+    assert_eq!(departures(&mut link(tool), &sent), [Some(13.5), Some(22.0)]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Model {
     /// (size, shift).
     pub compensation: Vec<(u64, i64)>,
     pub idle: u64,
-    /// Whether idleness is told where packets enter the queue.
+    /// Whether idleness is counted where packets enter the queue.
     pub idle_at_queue: bool,
     /// Whether light opportunities count from the first packet's entry.
     pub from_first: bool,
@@ -166,7 +166,9 @@ impl Run<'_> {
         let later = |delay: u64| (delay as i64 + model.shift(size)).max(0) as u64;
         let position = model.position(now);
         let fresh = model.base_delay(position);
-        let active = self.delay.filter(|_| !self.cold(now, now + later(fresh)));
+        let active = self
+            .delay
+            .filter(|&delay| !self.cold(now, now + later(delay), now + later(fresh)));
         let mut schedule = None;
         let delay = active.unwrap_or_else(|| {
             let base = now
@@ -192,7 +194,8 @@ impl Run<'_> {
         self.until(now);
     }
 
-    fn cold(&self, now: u64, entry: u64) -> bool {
+    /// entry, fresh: when the packet would enter the queue with the delay of the active link, and with a new one.
+    fn cold(&self, now: u64, entry: u64, fresh: u64) -> bool {
         let (idle, empty) = (
             self.model.idle,
             self.way.is_empty() && self.queue.is_empty(),
@@ -204,7 +207,8 @@ impl Run<'_> {
         alone.until(self.horizon);
         alone.way.is_empty()
             && alone.queue.is_empty()
-            && entry.max(self.last_entry) >= alone.empty_since + idle
+            && entry.max(self.last_entry) >= alone.empty_since + idle + 1_000_000 // strictly more, in whole ms
+            && fresh.max(self.last_entry) >= alone.empty_since
     }
 
     /// All that happens up to and including an instant.
