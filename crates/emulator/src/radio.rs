@@ -15,6 +15,9 @@ pub struct Radio {
     way: Direction,
     /// The same for both directions of a link.
     seed: u64,
+    /// Which of the devices at one place: each has its own fading, turns and failed blocks.
+    #[serde(default)]
+    device: u16,
     /// Where in the generated weather time zero lies.
     #[serde(default)]
     offset_ns: u64,
@@ -142,6 +145,7 @@ impl Radio {
         };
         let mut config = profile.config(way);
         config.seed = Seed(self.seed);
+        config.device = self.device;
         config.offset = Duration::from_nanos(self.offset_ns);
         if let Some(queue) = queue {
             config.queue = queue;

@@ -36,6 +36,11 @@ pub(super) mod purpose {
             super::Way::Uplink => 1 << 32,
         }
     }
+
+    /// Added where devices at one place must not share.
+    pub fn of_device(device: u16) -> u64 {
+        (device as u64) << 40
+    }
 }
 
 /// An answer: fading step, cell step, site, bytes per symbol.
@@ -77,7 +82,8 @@ impl Surroundings {
     pub(super) fn new(config: &RadioConfig) -> Self {
         let seed = config.seed;
         let own = purpose::own(config.way);
-        let fading = Noise::new(seed, purpose::FADING);
+        let device = purpose::of_device(config.device);
+        let fading = Noise::new(seed, purpose::FADING + device);
         Self {
             fading: Wander::new(fading, config.channel.report, config.channel.memory),
             cell: Wander::new(
@@ -85,7 +91,7 @@ impl Surroundings {
                 CELL_STEP,
                 config.cell.memory,
             ),
-            turn: Noise::new(seed, purpose::TURN + own),
+            turn: Noise::new(seed, purpose::TURN + own + device),
             when: Noise::new(seed, purpose::HANDOVER),
             gap: Noise::new(seed, purpose::GAP),
             site: Noise::new(seed, purpose::SITE),
@@ -250,6 +256,20 @@ mod tests {
         assert_eq!(efficiency(0.0), 0.3770); // 0.75 bit are borne
         assert_eq!(efficiency(40.0), 7.4063);
         assert!(efficiency(20.0) > 4.0 && efficiency(20.0) < 5.1);
+    }
+
+    #[test]
+    fn devices_at_one_place_share_the_cell_and_its_handovers_but_not_the_fading() {
+        let [one, other] = [1, 2].map(|device| {
+            Surroundings::new(&RadioConfig {
+                device,
+                ..Profile::MIDBAND_DRIVING.config(Way::Downlink)
+            })
+        });
+        assert!((0..100).all(|part| one.gap(part) == other.gap(part)));
+        assert!((0..100).all(|step| one.left(step) == other.left(step)));
+        let alike = (0..1000).filter(|&step| one.fading.at(step) == other.fading.at(step));
+        assert_eq!(alike.count(), 0);
     }
 
     #[test]

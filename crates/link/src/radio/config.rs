@@ -14,7 +14,8 @@ use crate::time::Duration;
 /// [path](Path) behind adds its delay.
 ///
 /// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though not the
-/// state of scheduler and device: each is a stage of its own.
+/// state of scheduler and device: each is a stage of its own. Two [devices](Self::device) at one place share the cell, its
+/// handovers and the path behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RadioConfig {
     /// Which direction it is.
@@ -43,6 +44,9 @@ pub struct RadioConfig {
     pub queue: Discipline,
     /// Seed of everything that chance decides.
     pub seed: Seed,
+    /// Which of the devices at one place it is: each has its own fading, turns and failed blocks. Other users, handovers
+    /// and the path are common to all devices of a seed.
+    pub device: u16,
     /// Where in the course of the surroundings the start lies.
     pub offset: Duration,
 }

@@ -15,8 +15,9 @@ pub(super) struct Retransmissions {
 
 impl Retransmissions {
     pub(super) fn new(config: &RadioConfig) -> Self {
+        let own = purpose::own(config.way) + purpose::of_device(config.device);
         Self {
-            chance: Noise::new(config.seed, purpose::HARQ + purpose::own(config.way)),
+            chance: Noise::new(config.seed, purpose::HARQ + own),
             due: Vec::new(),
         }
     }
@@ -115,6 +116,30 @@ mod tests {
         let mut retransmissions = Retransmissions::new(&config);
         let late = retransmissions.send(&config.harq, 0, 1, grid(0));
         assert_eq!(late, Duration::from_millis(8 + 8 + 40));
+    }
+
+    #[test]
+    fn blocks_of_two_devices_fail_independently() {
+        let fails = |device| {
+            let config = RadioConfig {
+                device,
+                ..config(0.5, 0.0)
+            };
+            let mut retransmissions = Retransmissions::new(&config);
+            (0..1000)
+                .map(|slot| {
+                    !retransmissions
+                        .send(&config.harq, slot, 1, grid(slot))
+                        .is_zero()
+                })
+                .collect::<Vec<_>>()
+        };
+        let alike = fails(1)
+            .iter()
+            .zip(&fails(2))
+            .filter(|(a, b)| a == b)
+            .count();
+        assert!((400..600).contains(&alike), "{alike}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Randomness by position instead of by turn: what the surroundings do at an instant depends on the seed and the instant
-//! alone, not on how much was sent before. Two devices with one seed meet the same weather.
+//! alone, not on how much was sent before.
 
 use crate::delay::normal_quantile;
 use crate::random::Seed;

@@ -206,6 +206,7 @@ fn midband(way: Way) -> RadioConfig {
             bytes: Some(Bytes(if down { 4_000_000 } else { 1_000_000 })),
         },
         seed: Seed(0),
+        device: 0,
         offset: Duration::ZERO,
     }
 }
@@ -276,6 +277,7 @@ fn lowband(way: Way) -> RadioConfig {
             bytes: Some(Bytes(if down { 2_000_000 } else { 500_000 })),
         },
         seed: Seed(0),
+        device: 0,
         offset: Duration::ZERO,
     }
 }
