@@ -18,6 +18,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cellbed.evaluation.calibration import calibrate_virtually
+from cellbed.evaluation.network import Network
 from cellbed.recordings import RecordingError, read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 
@@ -88,9 +90,12 @@ def wait_for_trains(process: subprocess.Popen[str], seconds: float) -> None:
 
 
 def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "recording"
+    folder, found = tmp_path / "recording", tmp_path / "calibration.json"
+    steady = (delay(10), constant(10_000_000, 100_000))
+    found.write_text(calibrate_virtually(Network("steady", steady, steady), 1).recorder_json())
     with serving(secret) as server:
-        options = ["--no-calibration", "--trains", "5:9,1:1", "--gap", "20 ms", "--together", "--duration", "2 s"]
+        options = ["--calibration", str(found), "--trains", "5:9,1:1", "--gap", "20 ms", "--together"]
+        options += ["--duration", "2 s"]
         rates = ["--uplink-rate", "4 Mbit/s", "--downlink-rate", "8 Mbit/s"]
         told = ["--operator", "nobody", "--rsrp", "-97.5", "--mobility", "stationary"]
         result = finish(start(server, secret, folder, *options, *rates, *told))
@@ -113,6 +118,8 @@ def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, t
     assert told_back["signal"]["operator"] == "nobody"
     assert told_back["signal"]["rsrp_dbm"] == -97.5
     assert told_back["heavy"]["downlink"] == {"method": "fixed", "rate_bps": 8_000_000}
+    assert told_back["calibration"] == json.loads(found.read_text())
+    assert any("--together" in warning for warning in told_back["warnings"])
     assert told_back["light"]["plan"]["gap_ns"] == 20_000_000
     assert {span["workload"] for span in told_back["spans"]} == {"light", "heavy"}
 

@@ -7,6 +7,7 @@ use crate::calibration::{
 };
 use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
+use crate::workload::{AdaptiveSaturator, QueueKeeper};
 
 /// A network of two [directions](Direction), in which whole experiments are made at once. Its time goes on from one to the next.
 ///
@@ -18,6 +19,52 @@ pub struct VirtualNetwork {
     now: Time,
     /// Packets of an earlier experiment do not count in a later one.
     experiment: u32,
+}
+
+/// How often the saturator of [`saturate`] hears of arrivals: as often as the light device of a live recording asks.
+const NEWS: Duration = Duration::from_millis(100);
+
+/// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where it was
+/// lost.
+///
+/// The direction starts at rest. The saturator hears of arrivals each 0.1 s, over another path. Packets still under way
+/// at the end of the span arrive.
+pub fn saturate(
+    stages: Vec<StageConfig>,
+    keeper: QueueKeeper,
+    bytes: u16,
+    span: Duration,
+) -> Vec<(Time, Option<Time>)> {
+    let mut direction = Direction::new(stages, Time::ZERO);
+    let mut saturator = AdaptiveSaturator::new(keeper, bytes, Time::ZERO, Time::ZERO + span);
+    let (mut packets, mut arrived) = (Vec::<(Time, Option<Time>)>::new(), Vec::<u32>::new());
+    let mut news = Time::ZERO + NEWS;
+    loop {
+        let due = saturator.next_event();
+        let next = [due, direction.next_event(), due.map(|_| news)];
+        let Some(now) = next.into_iter().flatten().min() else {
+            return packets;
+        };
+        while let Some(outcome) = direction.poll(now) {
+            if outcome.fate == Fate::Delivered {
+                packets[outcome.packet as usize].1 = Some(outcome.departed);
+                arrived.push(outcome.packet);
+            }
+        }
+        if now >= news {
+            news = now + NEWS;
+            for index in arrived.drain(..) {
+                if let (sent, Some(there)) = packets[index as usize] {
+                    let stamps = [sent, there].map(|time| time.as_nanos() as i64);
+                    saturator.arrived(now, index, stamps[0], stamps[1]);
+                }
+            }
+        }
+        while let Some(index) = saturator.emit(now) {
+            packets.push((now, None));
+            direction.accept(now, index, Bytes(bytes.into()));
+        }
+    }
 }
 
 /// A packet under way.

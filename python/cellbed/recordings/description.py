@@ -6,6 +6,7 @@ written again without loss. `version` rises when the meaning of what is here cha
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
@@ -205,6 +206,22 @@ class Calibration(Part):
     compensation: Compensation = Compensation()
     round_trip_ns: RoundTrip | None = None
     verdict: tuple[str, ...] = ()
+
+    def recorder_json(self) -> str:
+        """The calibration as ``cellbed calibrate --output`` writes it, for ``cellbed record --calibration``."""
+        return json.dumps(_whole(self.model_dump()), indent=1)
+
+
+def _whole(value: Any) -> Any:
+    """The same value with whole numbers as integers: the recorder reads no fractions."""
+    match value:
+        case dict():
+            return {key: _whole(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_whole(each) for each in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
 
 
 class Signal(Part):

@@ -166,7 +166,7 @@ pub struct Record {
     )]
     pub jitter: f64,
 
-    /// Method of saturation. Adaptive needs two interfaces and queues of 3 s; a rate of 0 omits that direction.
+    /// Method of saturation. Adaptive needs two interfaces; a rate of 0 omits that direction.
     #[arg(
         long,
         value_name = "METHOD",

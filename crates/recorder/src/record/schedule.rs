@@ -53,7 +53,7 @@ impl Schedule {
         };
         if schedule.in_turns() {
             schedule.heavy.due = None;
-            schedule.light.until = end.min(zero + schedule.turns.0);
+            schedule.light.until = schedule.turn_end(zero);
         }
         schedule
     }
@@ -115,18 +115,34 @@ impl Schedule {
     }
 
     fn pass_turn(&mut self, now: Time) {
-        let (next, length) = match self.turn {
-            Role::Light => (Role::Heavy, self.turns.1),
-            Role::Heavy => (Role::Light, self.turns.0),
-        };
-        self.turn = next;
-        let (start, end) = (now + PAUSE, self.end);
-        if end.since(start).as_nanos() < length.as_nanos() / 2 {
-            return; // too little of a turn to be worth it
+        let start = now + PAUSE;
+        if start >= self.end {
+            return;
         }
-        let slot = self.slot(next);
+        self.turn = match self.turn {
+            Role::Light => Role::Heavy,
+            Role::Heavy => Role::Light,
+        };
+        let until = self.turn_end(start);
+        let slot = self.slot(self.turn);
         slot.due = Some(start);
-        slot.until = end.min(start + length);
+        slot.until = until;
+    }
+
+    /// When a turn of the workload whose turn it is ends that begins at `start`: it has the rest of the recording where too
+    /// little would be left for a turn of the other one.
+    fn turn_end(&self, start: Time) -> Time {
+        let (own, other) = match self.turn {
+            Role::Light => self.turns,
+            Role::Heavy => (self.turns.1, self.turns.0),
+        };
+        let end = start + own;
+        let worth = Duration::from_nanos(other.as_nanos() / 2);
+        if end + PAUSE + worth > self.end {
+            self.end
+        } else {
+            end
+        }
     }
 
     /// No more runs; gives those that are to be stopped.
@@ -205,8 +221,23 @@ mod tests {
             }
         }
         let (light, heavy) = (Role::Light, Role::Heavy);
-        assert_eq!(spans, [(light, 0, 20), (heavy, 23, 10), (light, 36, 20)]);
+        assert_eq!(spans, [(light, 0, 20), (heavy, 23, 10), (light, 36, 24)]);
         assert!(schedule.is_done());
+    }
+
+    #[test]
+    fn the_last_turn_has_what_is_left_of_the_recording() {
+        let plan = Plan {
+            duration: Duration::from_secs(40),
+            ..plan(Arrangement::Alternating)
+        };
+        let mut schedule = Schedule::new(&plan, second(0));
+        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(20));
+        schedule.began(Role::Light, 1);
+        schedule.ended(1, true, second(21));
+        // A turn of 10 s would leave 7 s, less than half of one of 20 s.
+        let due = schedule.due(second(22));
+        assert_eq!((due[0].0, due[0].2), (Role::Heavy, Duration::from_secs(18)));
     }
 
     #[test]

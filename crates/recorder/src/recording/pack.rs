@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cellbed_link::{Duration, Time};
 
 use super::collector::Collector;
-use super::description::{Clocks, Counts, Description, SignalSample, Span};
+use super::description::{Arrangement, Clocks, Counts, Description, SignalSample, Span};
 use super::entry::Entry;
 use super::error::RecordingError;
 use super::journal::{self, JournalReader};
@@ -68,8 +68,13 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
     let mut tables: BTreeMap<&'static str, Table> = BTreeMap::new();
     let mut spans = Vec::new();
     let mut next_train = 0;
+    let shared = match (&head.light, &head.heavy) {
+        (Some(light), Some(heavy)) => light.interface == heavy.interface,
+        _ => false,
+    };
     let mut notes = Notes {
         overflows,
+        met: shared && head.arrangement == Arrangement::Together,
         ..Notes::default()
     };
     for number in collector.runs() {
@@ -227,6 +232,8 @@ struct Notes {
     server_overflows: u64,
     unsettled: bool,
     broken_off: bool,
+    /// Whether both workloads were in one queue.
+    met: bool,
 }
 
 impl Notes {
@@ -271,6 +278,11 @@ impl Notes {
         if self.unsettled {
             sentences.push(
                 "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, in which the path may have been able to carry more.".into(),
+            );
+        }
+        if self.met {
+            sentences.push(
+                "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains are those of a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into(),
             );
         }
         if self.broken_off {

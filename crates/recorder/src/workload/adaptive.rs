@@ -123,6 +123,40 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_overflows_is_sent_twice_what_it_delivers() {
+        // The queue holds 200 ms at 1000 packets/s.
+        let (spacing, room) = (Duration::from_millis(1), Duration::from_millis(200));
+        let end = Time::from_millis(30_000);
+        let keeper = QueueKeeper::new(LEAST, MOST, 1400, BitRate(1_000_000_000), Time::ZERO);
+        let mut saturator = AdaptiveSaturator::new(keeper, 1400, Time::ZERO, end);
+        let (mut free, mut sent) = (Time::ZERO, Vec::new());
+        let mut underway: VecDeque<(Time, u32, Time)> = VecDeque::new();
+        for millisecond in 0..30_000 {
+            let now = Time::from_millis(millisecond);
+            while let Some(&(arrival, index, at)) = underway.front()
+                && arrival <= now
+            {
+                underway.pop_front();
+                let stamps = [at, arrival].map(|time| time.as_nanos() as i64);
+                saturator.arrived(now, index, stamps[0], stamps[1]);
+            }
+            while let Some(index) = saturator.emit(now) {
+                sent.push(now);
+                if free < now + room {
+                    free = free.max(now) + spacing;
+                    underway.push_back((free, index, now));
+                }
+            }
+        }
+        let late = sent.iter().filter(|&&at| at >= Time::from_millis(10_000));
+        let share = late.count() as f64 / 20_000.0;
+        assert!(
+            (1.5..2.2).contains(&share),
+            "{share} times what is delivered"
+        );
+    }
+
+    #[test]
     fn a_path_that_was_gone_is_filled_again() {
         // All packets of some seconds are lost: nothing is ever heard of them.
         let waits = waits(

@@ -13,6 +13,13 @@ const CORRECTION: Duration = Duration::from_secs(1);
 /// How slowly the aim follows what the delays are.
 const LEARNING: Duration = Duration::from_secs(10);
 
+/// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed at.
+const OVERFLOWING: f64 = 0.05;
+
+/// How many times what is delivered an overflowing queue is sent: enough to keep it full where the path becomes faster within a
+/// second, and little enough that most packets are not sent in vain.
+const OVERLOAD: f64 = 2.0;
+
 /// The slowest rate, packets/s, so that there is something to hear of.
 const SLOWEST: f64 = 20.0;
 
@@ -25,7 +32,8 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited too long; a
 /// change of the path's rate then shows only after the whole queue. Here the window is what the path has delivered in the last second, times
 /// the wait aimed at, and the rate is what is delivered and what the window lacks: it follows a change within a second, and grows
-/// exponentially while there is no queue. News of arrivals must come over another path than the one that is kept busy.
+/// exponentially while there is no queue. A queue that overflows before packets have waited so long is sent twice what it
+/// delivers. News of arrivals must come over another path than the one that is kept busy.
 #[derive(Clone, Debug)]
 pub struct QueueKeeper {
     least: Duration,
@@ -39,8 +47,8 @@ pub struct QueueKeeper {
     sent: u32,
     thought: f64,
     through: u32,
-    /// Stamps of the receiver, of the last [`SPAN_NS`].
-    arrivals: VecDeque<i64>,
+    /// Stamps of the receiver, of the last [`SPAN_NS`], and the packets' numbers.
+    arrivals: VecDeque<(i64, u32)>,
     /// Least difference of the stamps of two clocks.
     least_delay_ns: Option<i64>,
     /// Of the latest packet.
@@ -90,8 +98,8 @@ impl QueueKeeper {
         let least = self.least_delay_ns.map_or(delay, |least| least.min(delay));
         self.least_delay_ns = Some(least);
         self.waited = Some(Duration::from_nanos(delay.wrapping_sub(least) as u64));
-        self.arrivals.push_back(arrived_ns);
-        while let Some(first) = self.arrivals.front()
+        self.arrivals.push_back((arrived_ns, index));
+        while let Some((first, _)) = self.arrivals.front()
             && arrived_ns.wrapping_sub(*first) > SPAN_NS
         {
             self.arrivals.pop_front();
@@ -105,12 +113,23 @@ impl QueueKeeper {
 
     /// Packets/s that arrived of late.
     fn delivered(&self) -> f64 {
-        let (Some(first), Some(last)) = (self.arrivals.front(), self.arrivals.back()) else {
+        let (Some((first, _)), Some((last, _))) = (self.arrivals.front(), self.arrivals.back())
+        else {
             return 0.0;
         };
         // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to tell.
         let span = (last.wrapping_sub(*first) as f64 * 1e-9).max(0.1);
         (self.arrivals.len() - 1) as f64 / span
+    }
+
+    /// Whether the queue overflows.
+    fn overflows(&self) -> bool {
+        let (Some((_, first)), Some((_, last))) = (self.arrivals.front(), self.arrivals.back())
+        else {
+            return false;
+        };
+        let sent = f64::from(last.saturating_sub(*first)) + 1.0;
+        1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
     }
 
     /// Chooses the rate from now on, by what is known now. To be asked each 50 or 100 ms; in between the rate that was chosen holds.
@@ -132,7 +151,13 @@ impl QueueKeeper {
         let delivered = self.delivered();
         let underway = f64::from(self.sent - self.through) + self.thought;
         let lacking = delivered * self.aim - underway;
+        let most = if self.overflows() {
+            OVERLOAD * delivered
+        } else {
+            self.fastest
+        };
         self.rate = (delivered + lacking / CORRECTION.as_secs_f64())
+            .min(most)
             .max(SLOWEST)
             .min(self.fastest);
         self.chosen = now;
