@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from cellbed import Link
 from cellbed.recordings import WAYS, Fixed, Recording, RecordingError, Span, Train, TrainPlan
 from cellbed.recordings.cellreplay import derive, light_rows
-from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.description import Adaptive
+from cellbed.recordings.saturation import idle_share, opportunities
 from cellbed.recordings.series import delays, rates
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.trips import fixed_delay, round_trips
@@ -246,3 +248,31 @@ def test_a_summary_has_the_figures_of_the_network() -> None:
     assert summary.packets["light-uplink"]["lost"] > 0
     assert summary.calibration is not None
     assert summary.calibration["uplink"]["idle_ns"] == 24 * MS
+
+
+@pytest.mark.parametrize("queue", [{"kind": "infinite"}, {"kind": "droptail", "packets": None, "bytes": 300_000}])
+def test_an_adaptive_saturation_keeps_a_link_busy_that_a_fixed_one_leaves_idle(queue: dict[str, Any]) -> None:
+    def device() -> tuple[Link, Link]:
+        # 4 and 16 Mbit/s in turn, 2 s each, either way.
+        schedule = {"kind": "series", "steps": [(0, 4_000_000), (2 * SECOND, 16_000_000)], "period_ns": 4 * SECOND}
+        bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue}
+        stages = {"kind": "delay", "fixed_ns": 20 * MS}, bottleneck
+        return Link.of_stages(stages), Link.of_stages(stages)
+
+    def recorded(how: Fixed | Adaptive) -> Recording:
+        return record_virtually(device(), device(), PLAN, (how, how), duration_ns=24 * SECOND)
+
+    fixed = recorded(Fixed(rate_bps=5_000_000))  # 25 % more than was calibrated while the link was slow
+    adaptive = recorded(Adaptive(least_delay_ns=750 * MS, most_delay_ns=3 * SECOND))
+    idle = {way: (idle_share(fixed, way), idle_share(adaptive, way)) for way in WAYS}
+    for way, (of_fixed, of_adaptive) in idle.items():
+        assert of_fixed is not None
+        assert of_fixed > 0.2, way
+        assert of_adaptive is not None
+        assert of_adaptive < 0.01, way
+    assert any("left the uplink idle" in warning for warning in summarise(fixed).warnings)
+    assert not summarise(adaptive).warnings
+    # Between 12 and 20 s it is 8 s of 10 Mbit/s.
+    times = opportunities(adaptive, "downlink", 1500)
+    carried = ((times >= 12 * SECOND) & (times < 20 * SECOND)).sum() * 1500 * 8 / 8
+    assert carried == pytest.approx(10e6, rel=0.02)

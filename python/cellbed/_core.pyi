@@ -82,6 +82,18 @@ def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
     Errors: :class:`ValueError` for stages that are none, and where nothing or too little comes through.
     """
 
+def saturate_virtually(
+    stages: str, bytes: int, delays_ns: tuple[int, int], most_bps: int, span_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Fill one direction in virtual time so that its packets wait between two delays, as an adaptive saturation does.
+
+    stages: as in ``Direction``. bytes: IP length of the packets. delays_ns: the bounds. most_bps: the highest rate.
+
+    Returns when each packet was sent and when it arrived, -1 for a lost one; ns.
+
+    Errors: :class:`ValueError` for malformed stages.
+    """
+
 class TraceFormatError(ValueError):
     """A trace that was refused: ``FILE:LINE: reason``."""
 

@@ -2,14 +2,18 @@
 
 use std::path::PathBuf;
 
-use cellbed_link::Seed;
+use cellbed_link::{BitRate, Duration, Seed, Time};
 use cellbed_recorder::Error;
 use cellbed_recorder::calibration::{Calibration, Calibrator};
-use cellbed_recorder::virtual_network::VirtualNetwork;
+use cellbed_recorder::virtual_network::{VirtualNetwork, saturate};
+use cellbed_recorder::workload::QueueKeeper;
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
 use crate::link::parse;
+
+type Column<'py> = Bound<'py, PyArray1<i64>>;
 
 #[pyfunction]
 pub fn calibrate_virtually(
@@ -26,6 +30,32 @@ pub fn calibrate_virtually(
                 .map_err(refused)?,
         )
     })
+}
+
+/// Adaptive saturation of one direction: when packets were sent and when they arrived, -1 for lost ones, ns.
+#[pyfunction]
+pub fn saturate_virtually<'py>(
+    py: Python<'py>,
+    stages: &str,
+    bytes: u16,
+    delays_ns: (u64, u64),
+    most_bps: u64,
+    span_ns: u64,
+) -> PyResult<(Column<'py>, Column<'py>)> {
+    let (sent, arrived): (Vec<i64>, Vec<i64>) = py.detach(|| {
+        let (least, most) = delays_ns;
+        let [least, most, span] = [least, most, span_ns].map(Duration::from_nanos);
+        let keeper = QueueKeeper::new(least, most, bytes, BitRate(most_bps), Time::ZERO);
+        let packets = saturate(parse(stages)?, keeper, bytes, span);
+        let stamp = |time: Time| time.as_nanos() as i64;
+        PyResult::Ok(
+            packets
+                .into_iter()
+                .map(|(sent, arrived)| (stamp(sent), arrived.map_or(-1, stamp)))
+                .unzip(),
+        )
+    })?;
+    Ok((sent.into_pyarray(py), arrived.into_pyarray(py)))
 }
 
 #[pyfunction]

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::calibration::{calibrate, calibrate_virtually};
+    use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cellbed.recordings.description import Description, Way
+from cellbed.recordings.description import WAYS, Description, Way
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.trips import fixed_delay
@@ -20,6 +20,46 @@ Int64 = npt.NDArray[np.int64]
 _SILENCE = 1_000_000_000
 """Without an arrival for so long, ns, a network was out of reach. A trace that ends by as much before the recording
 does is closed by an opportunity at the recording's end."""
+
+
+_BIN = 100_000_000
+_WAITED = 10_000_000
+"""A packet under saturation that waited for less than this, ns, found the queue empty."""
+
+
+def idle_share(recording: Recording, way: Way) -> float | None:
+    """The share of the saturated time in which the saturation left a direction idle; ``None`` without saturation.
+
+    It is the share of the tenths of a second in which a packet arrived that had waited for less than 10 ms: its delay
+    less the least one of the recording. In them the network could have carried more than the recording shows.
+    """
+    there = recording.packets("heavy", way).drop_nulls(["sent_ns", "arrived_ns"])
+    if not there.height:
+        return None
+    sent, arrived = there["sent_ns"].to_numpy(), there["arrived_ns"].to_numpy()
+    spans = [(it.start_ns, it.end_ns) for it in recording.description.spans if it.workload == "heavy"]
+    within = np.zeros(len(sent), bool)
+    for start, end in spans or [(0, recording.description.duration_ns)]:
+        within |= (sent >= start) & (sent < end)
+    delay = arrived - sent
+    idle = within & (delay - delay.min() < _WAITED)
+    seen = len(np.unique(arrived[within] // _BIN))
+    return len(np.unique(arrived[idle] // _BIN)) / seen if seen else None
+
+
+IDLE_SHARE = 0.01
+"""A saturation that leaves a direction idle for longer is worth a warning."""
+
+
+def idle_warnings(recording: Recording) -> list[str]:
+    """A sentence for each direction that the saturation left idle for more than :data:`IDLE_SHARE` of the time."""
+    shares = {way: idle_share(recording, way) for way in WAYS}
+    return [
+        f"The saturation left the {way} idle in {100 * share:.0f} % of the time: the network could have carried more, "
+        "and replays of this recording carry too little then. Record with --saturation adaptive or at a higher rate."
+        for way, share in shares.items()
+        if share is not None and share > IDLE_SHARE
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 from cellbed.recordings.description import WAYS, Way
 from cellbed.recordings.packets import count
 from cellbed.recordings.recording import Recording
+from cellbed.recordings.saturation import idle_warnings
 from cellbed.recordings.series import rates
 from cellbed.recordings.trips import round_trips
 
@@ -81,7 +82,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         packets={stem: count(table).model_dump() for stem, table in recording.tables()},
         calibration=_calibration(recording),
         signal={key: value for key, value in it.signal.model_dump().items() if value is not None},
-        warnings=list(it.warnings),
+        warnings=[*it.warnings, *idle_warnings(recording)],
     )
 
 

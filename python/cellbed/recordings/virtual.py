@@ -6,6 +6,7 @@ For tests, for evaluations without a network, and for the models that links in v
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,8 +18,10 @@ import numpy.typing as npt
 import polars as pl
 
 import cellbed
+from cellbed import Link, _core
 from cellbed.outcomes import Outcomes
 from cellbed.recordings.description import (
+    Adaptive,
     Clock,
     Clocks,
     Description,
@@ -36,6 +39,9 @@ from cellbed.recordings.recording import Recording
 Int64 = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
+
+FASTEST_BPS = 10_000_000_000
+"""An adaptive saturation sends no faster than this."""
 
 _DRAINING = 2 * SECOND
 """How long no packets are sent after saturation before trains use the same link again: its queue must be empty."""
@@ -78,7 +84,7 @@ def record_virtually(
     light: Pair,
     heavy: Pair | None,
     plan: TrainPlan,
-    saturation: tuple[Fixed | None, Fixed | None] = (None, None),
+    saturation: tuple[Fixed | Adaptive | None, Fixed | Adaptive | None] = (None, None),
     *,
     duration_ns: int,
     packet_bytes: int = 1400,
@@ -93,23 +99,29 @@ def record_virtually(
     heavy: those of the device that `saturation` fills, uplink and downlink, with packets of `packet_bytes`; ``None``
         lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
         at the end of each heavy span.
+    saturation: of the uplink and of the downlink. An adaptive one needs a heavy device of its own, whose directions are
+        links without changes; the heavy span begins when its queues are full for the first time.
     note: kept in the description.
 
     Two devices meet the same weather if their links are made with the same seed and depend on time alone.
 
-    Errors: :class:`ValueError` from the links.
+    Errors: :class:`ValueError` from the links, and for an adaptive saturation without a heavy device.
     """
     together = heavy is not None
     spans = _spans(duration_ns, span_ns, together, any(saturation))
     starts = _train_starts(plan, [span for span in spans if span.workload == "light"])
     up_trains = _trains(plan, starts)
+    saturated = [span for span in spans if span.workload == "heavy"]
     up_heavy, down_heavy = (
-        _saturation(it, [s for s in spans if s.workload == "heavy"], packet_bytes) for it in saturation
+        _Filled(it, saturated, packet_bytes, duration_ns, link)
+        for it, link in zip(saturation, heavy or (None, None), strict=True)
     )
     (up_light_device, down_light_device), (up_heavy_device, down_heavy_device) = light, heavy or light
     up = _pass(up_light_device, up_heavy_device, up_trains, up_heavy)
     down_trains = _answers(plan, up_trains, up[0])
     down = _pass(down_light_device, down_heavy_device, down_trains, down_heavy)
+    full = max(filled.full_ns() for filled in (up_heavy, down_heavy))
+    spans = tuple(s.model_copy(update={"start_ns": max(s.start_ns, full)}) if s in saturated else s for s in spans)
     known = Clock(offset_ns=0, drift_ppm=0.0, uncertainty_ns=0)
     made = repr((plan, saturation, duration_ns, packet_bytes, span_ns, note)).encode()
     digest = hashlib.sha256(made + b"".join(fate.arrived.tobytes() for fate in (*up, *down)))
@@ -129,7 +141,8 @@ def record_virtually(
         signal=Signal(note=note),
     )
     tables = [
-        _table(*it) for it in ((up_trains, up[0]), (down_trains, down[0]), (up_heavy, up[1]), (down_heavy, down[1]))
+        _table(*it)
+        for it in ((up_trains, up[0]), (down_trains, down[0]), (up_heavy.sent, up[1]), (down_heavy.sent, down[1]))
     ]
     return Recording(description, *tables).counted()
 
@@ -190,21 +203,58 @@ def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "
     )
 
 
-def _saturation(how: Fixed | None, spans: list[Span], packet_bytes: int) -> _Sent:
-    found: list[Int64] = [np.empty(0, np.int64)]
-    if how is not None:
-        interval = packet_bytes * 8 * SECOND / how.rate_bps
-        for span in spans:
-            number = np.arange(int(np.ceil((span.end_ns - span.start_ns) / interval)))
-            found.append(span.start_ns + (number * interval).astype(np.int64))
-    at = np.concatenate(found)
-    return _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
+class _Filled:
+    """The packets that saturate one direction; of an adaptive saturation also what becomes of them."""
+
+    def __init__(
+        self,
+        how: Fixed | Adaptive | None,
+        spans: list[Span],
+        packet_bytes: int,
+        duration_ns: int,
+        link: Direction | None,
+    ) -> None:
+        self.fate: _Fate | None = None
+        self._least_ns = how.least_delay_ns if isinstance(how, Adaptive) else 0
+        at = np.concatenate([np.empty(0, np.int64), *(_evenly(how, span, packet_bytes) for span in spans)])
+        if isinstance(how, Adaptive):
+            if not isinstance(link, Link) or link.changes:
+                raise ValueError(
+                    "an adaptive saturation needs a heavy device whose directions are links without changes"
+                )
+            bounds = how.least_delay_ns, how.most_delay_ns
+            at, arrived = _core.saturate_virtually(
+                json.dumps(link.stages), packet_bytes, bounds, FASTEST_BPS, duration_ns
+            )
+            self.fate = _Fate(arrived, (arrived >= 0).astype(np.int64))
+        self.sent = _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
+
+    def full_ns(self) -> int:
+        """When an adaptive saturation has filled its queue: a packet has waited for the lower bound, or was lost."""
+        if self.fate is None or not len(self.sent):
+            return 0
+        delay = self.fate.arrived - self.sent.at
+        there = self.fate.arrived >= 0
+        least = delay[there].min(initial=np.iinfo(np.int64).max)
+        full = np.flatnonzero(~there | (delay >= least + self._least_ns))
+        return int(self.sent.at[full[0]]) if len(full) else 0
 
 
-def _pass(light_link: Direction, heavy_link: Direction, light: _Sent, heavy: _Sent) -> tuple[_Fate, _Fate]:
+def _evenly(how: Fixed | Adaptive | None, span: Span, packet_bytes: int) -> Int64:
+    if not isinstance(how, Fixed):
+        return np.empty(0, np.int64)
+    interval = packet_bytes * 8 * SECOND / how.rate_bps
+    number = np.arange(int(np.ceil((span.end_ns - span.start_ns) / interval)))
+    at: Int64 = span.start_ns + (number * interval).astype(np.int64)
+    return at
+
+
+def _pass(light_link: Direction, heavy_link: Direction, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
     """What becomes of both workloads in one direction, on links of their own or on one that they share."""
+    heavy = filled.sent
     if light_link is not heavy_link:
-        return _through(light_link.run, light.at, light.size), _through(heavy_link.run, heavy.at, heavy.size)
+        found = _through(light_link.run, light.at, light.size)
+        return found, filled.fate or _through(heavy_link.run, heavy.at, heavy.size)
     fate = _through(light_link.run, np.concatenate([light.at, heavy.at]), np.concatenate([light.size, heavy.size]))
     cut = len(light)
     return _Fate(fate.arrived[:cut], fate.copies[:cut]), _Fate(fate.arrived[cut:], fate.copies[cut:])
