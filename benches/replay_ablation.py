@@ -26,7 +26,7 @@ import numpy as np
 
 from cellbed import Link
 from cellbed.evaluation.methods import METHODS, Method
-from cellbed.evaluation.network import Network, reference
+from cellbed.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.evaluation.pages import pages
 from cellbed.evaluation.recorder import VirtualRecorder
 from cellbed.recordings import Recording, TrainPlan, Way, read_recording
@@ -119,9 +119,10 @@ VARIANTS: dict[str, Callable[[Model], None]] = {
 
 READINGS: dict[str, dict[str, str]] = {
     f"{idle_at}, {anchor}": {"idle_at": idle_at, "anchor": anchor}
-    for idle_at, anchor in (("link", "base-delay"), ("queue", "base-delay"), ("link", "first-packet"))
+    for anchor in ("base-delay", "first-packet")
+    for idle_at in ("link", "queue")
 }
-"""Where F is told, and from when on light opportunities count."""
+"""Where F is counted, and from when on light opportunities count; the last one is that of the authors' tool."""
 
 
 def read(reading: dict[str, str]) -> Method:
@@ -259,16 +260,16 @@ def main() -> None:
         truth, replays = Samples(), {name: Samples() for name in variants}
         for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as scratch:
-                network = reference(profile, seed)
-                pool(truth, measured(network, arguments.seconds, seed))
-                calibration = recorder.calibrate(network.at(arguments.seconds * SECOND), seed)
+                pool(truth, measured(reference(profile, seed), arguments.seconds, seed))
+                light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+                calibration = recorder.calibrate(light.at(arguments.seconds * SECOND), seed)
                 recordings: dict[str, Recording] = {}
                 for name in variants:
                     method = variant(name)
                     plan = method.plan(calibration, profile.endswith(("walking", "driving")))
                     if (key := plan.model_dump_json()) not in recordings:
                         folder = Folder(scratch, str(len(recordings)))
-                        recorder.record(network, calibration, plan, arguments.seconds * SECOND, folder)
+                        recorder.record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
                         recordings[key] = read_recording(folder)
                     replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
                     pool(replays[name], measured(replayed, arguments.seconds, seed))

@@ -18,14 +18,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from cellbed import Link
 from cellbed.errors import CellbedError
 from cellbed.evaluation import certificate, site
 from cellbed.evaluation.applications import Application, Downloads, Measured, Pages, Player, RoundTrips, Trains
 from cellbed.evaluation.calibration import calibrate_virtually
 from cellbed.evaluation.command import Options, run
-from cellbed.evaluation.network import Network, reference
+from cellbed.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
+from cellbed.recordings.summary import summarise
 from cellbed.recordings.trips import round_trips
 from cellbed.shell.programs import find
 from cellbed.testbed.emulator import EmulatorError
@@ -45,6 +47,7 @@ def options(folder: Path, **changes: Any) -> Options:
         "applications": "round-trips,downloads",
         "methods": "saturation,cellreplay",
         "trials": 2,
+        "recordings": 1,
         "length": "12 s",
         "seed": 1,
         "virtual": True,
@@ -68,12 +71,12 @@ def evaluate(folder: Path, **changes: Any) -> dict[str, Any]:
 
 def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
     folder = tmp_path / "results"
-    found = evaluate(folder)
+    found = evaluate(folder, recordings=2)
     rows = {(row["measure"], row["profile"], row["method"]): row for row in found["rows"]}
     for measure in ("round trip", "download of 1 KB", "download of 10 MB"):
         for method in ("saturation", "cellreplay"):
             row = rows[measure, "lowband-good", method]
-            assert row["trials"] == 2
+            assert (row["recordings"], row["trials"]) == (2, 2)
             assert row["mean"]["low"] <= row["mean"]["value"] <= row["mean"]["high"]
             assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
     assert json.loads((folder / "table.json").read_text()) == found
@@ -81,6 +84,19 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
     assert samples.height == 3 * 2 * (100 + 7 * 3 + 2)
     assert pl.read_csv(folder / "samples.csv").height == samples.height
     assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
+    assert set(zip(samples["trial"], samples["recording"], strict=True)) == {(0, 0), (1, 1)}
+    first, second = (read_recording(folder / "recordings" / f"lowband-good-{number}a") for number in (1, 2))
+    assert first.description.id != second.description.id
+    assert not summarise(first).warnings, "its saturation never left the link idle"
+
+
+def test_devices_at_one_place_meet_blocks_that_fail_each_for_itself() -> None:
+    times = [at * 5_000_000 for at in range(2000)]
+    light, heavy = (
+        Link.of_stages(reference("lowband-good", 1, device).downlink).run(times, 1400).departed
+        for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+    )
+    assert 0.05 < (light != heavy).mean() < 0.95  # a tenth of the blocks fail
 
 
 @dataclass(frozen=True)
@@ -279,7 +295,7 @@ def test_the_recorder_over_sockets_records_two_devices_in_the_same_weather(tmp_p
     plan = TrainPlan(rotation=(train, single), gap_ns=50_000_000, jitter=0.1, seed=3)
     recorder = SocketRecorder("evaluation-test", tmp_path)
     try:
-        zero_ns = recorder.record(STEADY, calibration, plan, 3_000_000_000, tmp_path / "recording")
+        zero_ns = recorder.record(STEADY, STEADY, calibration, plan, 3_000_000_000, tmp_path / "recording")
     except EmulatorError as error:
         pytest.skip(f"this machine runs no emulator for this user: {error}")
     assert zero_ns >= 0

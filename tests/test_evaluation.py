@@ -49,7 +49,7 @@ def test_errors_that_cancel_in_the_mean_show_in_the_distance() -> None:
     found = statistics.difference(arrays([10, 10]), arrays([5, 15]))
     assert found.mean[0] == 0
     assert found.wasserstein[0] == 5
-    assert statistics.estimate(found.mean, found.trials).low is None  # one trial has no interval
+    assert statistics.estimate(found.mean, found.units).low is None  # one trial has no interval
 
 
 def test_intervals_come_from_whole_trials() -> None:
@@ -92,9 +92,9 @@ def test_trials_meet_the_same_weather_so_they_are_drawn_in_pairs() -> None:
 
 def test_a_trial_without_samples_on_one_side_is_left_out() -> None:
     found = statistics.difference(arrays([10], [1000]), arrays([11], []))
-    assert found.trials == 1
+    assert found.units == 1
     assert found.mean[0] == pytest.approx(0.1)
-    with pytest.raises(ValueError, match="no trial"):
+    with pytest.raises(ValueError, match="no recording"):
         statistics.difference(arrays([1.0]), arrays([]))
 
 
@@ -247,10 +247,37 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
         Results(tmp_path, {"seed": 2})
 
 
+def test_trials_of_one_recording_say_no_more_than_one() -> None:
+    rows = [
+        {
+            "profile": "here",
+            "trial": trial,
+            "recording": trial % 2,
+            "network": network,
+            "measure": "round trip",
+            "value": value,
+        }
+        for trial in range(40)
+        for network, value in (("reference", 1.0), ("conditional", (1.0, 1.1)[trial % 2]))
+    ]
+    (row, _) = table(pl.DataFrame(rows), [RoundTrips()], ["here"], ["conditional"]).rows
+    assert (row.recordings, row.trials) == (2, 40)
+    assert row.mean.value == pytest.approx(0.05)
+    assert row.mean.high is not None
+    assert row.mean.high > 0.1, "two recordings that differ by a tenth leave the interval wide"
+
+
 def some_samples(errors: dict[str, dict[str, float]]) -> pl.DataFrame:
     """Round trips of 100 ms on the reference of each condition, and by each method longer by a relative error."""
     rows = [
-        {"profile": profile, "trial": trial, "network": network, "measure": "round trip", "value": 0.1 * (1 + error)}
+        {
+            "profile": profile,
+            "trial": trial,
+            "recording": trial,
+            "network": network,
+            "measure": "round trip",
+            "value": 0.1 * (1 + error),
+        }
         for profile, of in errors.items()
         for network, error in {"reference": 0.0, **of}.items()
         for trial in range(3)
@@ -264,6 +291,8 @@ def test_errors_of_opposite_sign_do_not_cancel_over_conditions() -> None:
     (whole,) = (row for row in found.rows if row.profile == ALL)
     assert whole.mean.value == pytest.approx(0.03)
     assert whole.bias.value == pytest.approx(0)
+    assert whole.worst is not None
+    assert abs(whole.worst[1]) == pytest.approx(0.03)
     assert {row.profile: row.mean.value for row in found.rows if row.profile != ALL} == {
         "here": pytest.approx(0.03),
         "there": pytest.approx(-0.03),
@@ -292,7 +321,14 @@ def test_samples_that_never_ended_are_counted() -> None:
 def test_pages_are_told_one_by_one_and_together() -> None:
     errors = {"google": 0.10, "amazon": -0.02}
     rows = [
-        {"profile": "here", "trial": 0, "network": network, "measure": f"page {name} HTTP/2", "value": 1 + wrong}
+        {
+            "profile": "here",
+            "trial": 0,
+            "recording": 0,
+            "network": network,
+            "measure": f"page {name} HTTP/2",
+            "value": 1 + wrong,
+        }
         for name, error in errors.items()
         for network, wrong in (("reference", 0.0), ("conditional", error))
     ]
@@ -303,6 +339,8 @@ def test_pages_are_told_one_by_one_and_together() -> None:
     assert means["page amazon HTTP/2", ALL] == pytest.approx(0.02)
     assert means["every page HTTP/2", "here"] == pytest.approx(0.06)
     assert means["every page HTTP/2", ALL] == pytest.approx(0.06)
+    worst = {row.measure: row.worst for row in found.rows if row.profile == ALL}
+    assert worst["every page HTTP/2"] == ("here, google", pytest.approx(0.10))
     assert {target.measure: target.reached for target in found.targets}["every page HTTP/2"] is False
 
 

@@ -39,6 +39,15 @@ def replay(
             show_default=False,
         ),
     ] = None,
+    recordings: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Recordings of each condition; trials take them in turn; left out: 5, over sockets or --quick 1.",
+            show_default=False,
+        ),
+    ] = None,
     length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
     seed: Annotated[
         int, typer.Option(min=0, max=2**32, help="Seed of the radio conditions, the order and the applications.")
@@ -91,6 +100,7 @@ def replay(
             applications=applications,
             methods=methods,
             trials=trials,
+            recordings=recordings,
             length=length,
             seed=seed,
             virtual=virtual,

@@ -32,6 +32,8 @@ from cellbed.units import DURATION
 
 QUICK_PROFILES = ("midband-good", "lowband-driving")
 QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
+RECORDINGS = 5
+"""Of each condition, where they are made in virtual time; over sockets each takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Options:
     applications: str | None
     methods: str | None
     trials: int | None
+    recordings: int | None
     length: str
     seed: int
     virtual: bool
@@ -58,15 +61,17 @@ class Options:
         chosen = _chosen("--applications", self.applications, APPLICATIONS)
         made = [quick(APPLICATIONS[name]) if self.quick else APPLICATIONS[name]() for name in chosen]
         course = _duration("--length", self.length)
+        virtually = self.virtual or self.record_virtually or self.quick
         return Plan(
             profiles=_chosen("--profiles", self.profiles, QUICK_PROFILES if self.quick else PROFILES, PROFILES),
             methods=_chosen("--methods", self.methods, (*METHODS, ITSELF)),
             applications=tuple(_possible(made, self.virtual)),
             trials=self.trials or (QUICK_TRIALS if self.quick else VIRTUAL_TRIALS if self.virtual else REAL_TRIALS),
+            recordings=self.recordings or (RECORDINGS if virtually and not self.quick else 1),
             course_ns=course,
             seed=self.seed,
             virtual=self.virtual,
-            recorded_virtually=self.virtual or self.record_virtually or self.quick,
+            recorded_virtually=virtually,
         )
 
 

@@ -18,7 +18,7 @@ from cellbed.errors import CellbedError
 from cellbed.evaluation import certificate, site, virtual
 from cellbed.evaluation.applications import Application, Measured, Pages, described
 from cellbed.evaluation.methods import METHODS
-from cellbed.evaluation.network import ITSELF, REFERENCE, Network, itself, reference
+from cellbed.evaluation.network import HEAVY_DEVICE, ITSELF, LIGHT_DEVICE, REFERENCE, Network, itself, reference
 from cellbed.evaluation.order import Step, steps
 from cellbed.evaluation.pace import Pace
 from cellbed.evaluation.recorder import Recorder, VirtualRecorder
@@ -28,6 +28,7 @@ from cellbed.evaluation.table import Table, table
 from cellbed.evaluation.workers import Perform, carry_out
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.description import Calibration
+from cellbed.recordings.saturation import idle_warnings
 from cellbed.testbed.state import Record
 
 MOBILE = ("walking", "driving")
@@ -40,15 +41,17 @@ time until it has begun."""
 class Plan:
     """What is evaluated.
 
-    profiles: conditions of the reference network. course_ns: length of each recording. seed: of the networks' weather,
-    of the order and of what is random in applications. virtual: applications run in virtual time instead of over real
-    links. recorded_virtually: the recordings are made so.
+    profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
+    them in turn. course_ns: length of each recording. seed: of the networks' weather, of the order and of what is
+    random in applications. virtual: applications run in virtual time instead of over real links.
+    recorded_virtually: the recordings are made so.
     """
 
     profiles: tuple[str, ...]
     methods: tuple[str, ...]
     applications: tuple[Application, ...]
     trials: int
+    recordings: int
     course_ns: int
     seed: int
     virtual: bool
@@ -61,6 +64,7 @@ class Plan:
             "methods": list(self.methods),
             "applications": [described(each) for each in self.applications],
             "trials": self.trials,
+            "recordings": self.recordings,
             "course_ns": self.course_ns,
             "seed": self.seed,
             "virtual": self.virtual,
@@ -72,7 +76,17 @@ class Plan:
     def steps(self) -> list[Step]:
         """Every step, in the order they are made."""
         networks = (REFERENCE, *self.methods)
-        return steps(self.profiles, networks, self.applications, self.trials, self.course_ns, self.seed)
+        return steps(
+            self.profiles, networks, self.applications, self.trials, self.course_ns, self.seed, self.recordings
+        )
+
+    def numbers(self) -> range:
+        """The numbers of the recordings of a condition that trials use."""
+        return range(min(self.recordings, self.trials))
+
+    def weather(self, recording: int) -> int:
+        """The seed of the network that a recording is of."""
+        return self.seed + 1000 * recording
 
 
 class Listener(Protocol):
@@ -103,17 +117,19 @@ class Evaluation:
     results: Results
     listener: Listener
     failed: int = 0
-    _networks: dict[tuple[str, str], Network] = field(default_factory=dict)
+    _networks: dict[tuple[str, int, str], Network] = field(default_factory=dict)
 
     def prepare(self, recorder: Recorder) -> None:
         """Record every condition and derive its replays."""
-        for profile in self.plan.profiles:
-            self._networks[profile, REFERENCE] = reference(profile, self.plan.seed).at(LEAD_NS)
-            for name in self.plan.methods:
-                if name == ITSELF:
-                    self._networks[profile, name] = itself(profile, self.plan.seed).at(LEAD_NS)
-                    continue
-                self._networks[profile, name] = self._replayed(recorder, profile, name)
+        for number in self.plan.numbers():
+            seed = self.plan.weather(number)
+            for profile in self.plan.profiles:
+                self._networks[profile, number, REFERENCE] = reference(profile, seed).at(LEAD_NS)
+                for name in self.plan.methods:
+                    if name == ITSELF:
+                        self._networks[profile, number, name] = itself(profile, seed).at(LEAD_NS)
+                    else:
+                        self._networks[profile, number, name] = self._replayed(recorder, profile, number, name)
 
     def run(self, perform: Perform, jobs: int = 1, until: float = math.inf) -> None:
         """Make every step that is not done. A step that fails is told and left for the next time.
@@ -132,7 +148,7 @@ class Evaluation:
                     return
                 left = pace.left((each.application for each in missing[done:]), jobs)
                 self.listener.progress(number, len(missing), step, left)
-                yield step, self._networks[step.profile, step.network].at(step.position_ns)
+                yield step, self._networks[step.profile, step.recording, step.network].at(step.position_ns)
 
         for outcome in carry_out(due(), perform, jobs):
             done += 1
@@ -152,39 +168,40 @@ class Evaluation:
         """The table of all samples so far."""
         return table(self.results.samples(), self.plan.applications, self.plan.profiles, self.plan.methods)
 
-    def _replayed(self, recorder: Recorder, profile: str, name: str) -> Network:
+    def _replayed(self, recorder: Recorder, profile: str, number: int, name: str) -> Network:
         method = METHODS[name]
-        calibration = self._calibration(recorder, profile)
+        calibration = self._calibration(recorder, profile, number)
         plan = method.plan(calibration, profile.endswith(MOBILE))
-        recording, zero_ns = self._recording(recorder, profile, calibration, plan)
-        derived = self.results.folder.absolute() / "replays" / profile / name
+        recording, zero_ns = self._recording(recorder, profile, number, calibration, plan)
+        derived = self.results.folder.absolute() / "replays" / f"{profile}-{number + 1}" / name
         if derived.exists():
             shutil.rmtree(derived)
         return method.network(read_recording(recording), derived).at(LEAD_NS - zero_ns)
 
-    def _calibration(self, recorder: Recorder, profile: str) -> Calibration:
-        path = self.results.folder / "calibrations" / f"{profile}.json"
+    def _calibration(self, recorder: Recorder, profile: str, number: int) -> Calibration:
+        path = self.results.folder / "calibrations" / f"{profile}-{number + 1}.json"
         if not path.exists():
-            self.listener.phase(f"calibrating {profile}")
+            self.listener.phase(f"calibrating {profile}, recording {number + 1}")
             path.parent.mkdir(parents=True, exist_ok=True)
             # Before the recording, and so in other weather.
-            network = reference(profile, self.plan.seed).at(LEAD_NS + self.plan.course_ns)
+            network = reference(profile, self.plan.weather(number), LIGHT_DEVICE).at(LEAD_NS + self.plan.course_ns)
             found = recorder.calibrate(network, self.plan.seed)
             temporary = path.with_suffix(".tmp")
-            temporary.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(found.recorder_json() + "\n", encoding="utf-8")
             temporary.replace(path)
         return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
 
     def _recording(
-        self, recorder: Recorder, profile: str, calibration: Calibration, plan: TrainPlan
+        self, recorder: Recorder, profile: str, number: int, calibration: Calibration, plan: TrainPlan
     ) -> tuple[Path, int]:
         """The recording by a plan, and when its time zero is on the reference's clock, ns.
 
         Methods that need the same trains share it.
         """
         folder = self.results.folder / "recordings"
-        for number in range(1, len(METHODS) + 1):
-            path, zero = folder / f"{profile}-{number}", folder / f"{profile}-{number}.zero"
+        for letter in "abcdefgh"[: len(METHODS)]:
+            name = f"{profile}-{number + 1}{letter}"
+            path, zero = folder / name, folder / f"{name}.zero"
             if not zero.exists():
                 break
             if read_recording(path).description.light.plan == plan:
@@ -192,12 +209,17 @@ class Evaluation:
         else:
             raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
         length = LEAD_NS + self.plan.course_ns
-        self.listener.phase(f"recording {profile}, {length / 1e9:g} s")
+        self.listener.phase(f"recording {name}, {length / 1e9:g} s")
         shutil.rmtree(path, ignore_errors=True)
         folder.mkdir(exist_ok=True)
-        zero_ns = recorder.record(reference(profile, self.plan.seed), calibration, plan, length, path)
+        light, heavy = (
+            reference(profile, self.plan.weather(number), device) for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+        )
+        zero_ns = recorder.record(light, heavy, calibration, plan, length, path)
         if not 0 <= zero_ns <= LEAD_NS:
             raise CellbedError(f"the recording of {profile} began {zero_ns / 1e9:.1f} s late: this machine is too busy")
+        for warning in idle_warnings(read_recording(path)):
+            self.listener.note(f"{name}: {warning}")
         temporary = zero.with_suffix(".tmp")
         temporary.write_text(f"{zero_ns}\n", encoding="utf-8")
         temporary.replace(zero)

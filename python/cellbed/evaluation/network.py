@@ -13,12 +13,13 @@ Stages = tuple[Mapping[str, Any], ...]
 """What a packet meets in one direction, in the terms of the emulator's configuration."""
 
 REFERENCE = "reference"
-"""Name of the network that is recorded and that the replays are held against."""
+"""Name of the network that is recorded and that the replays are compared with."""
 
 ITSELF = "itself"
-"""In place of a method: the reference a moment later. What it differs by is chance, which no method can go below."""
-_A_MOMENT_NS = 137_000_000
-"""Not a multiple of what repeats in radio frames and in applications."""
+"""In place of a method: the reference as another device meets it. Its error is chance: no method can go below it."""
+
+APPLICATIONS_DEVICE, LIGHT_DEVICE, HEAVY_DEVICE, OTHER_DEVICE = range(4)
+"""Devices at one place. They share the cell, its handovers and the path; each has its own fading and failed blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,19 @@ class Network:
         return Network(self.name, _advanced(self.uplink, position_ns), _advanced(self.downlink, position_ns))
 
 
-def reference(profile: str, seed: int) -> Network:
-    """The generated radio network of a profile; its weather is a function of `seed` and the position alone."""
+def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Network:
+    """The generated radio network of a profile as a device meets it, a function of seed, device and position alone."""
 
     def stage(way: str) -> Mapping[str, Any]:
-        return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "offset_ns": 0}
+        return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "device": device, "offset_ns": 0}
 
     return Network(REFERENCE, (stage("uplink"),), (stage("downlink"),))
 
 
 def itself(profile: str, seed: int) -> Network:
-    """The reference a moment later, as if it were a replay."""
-    later = reference(profile, seed).at(_A_MOMENT_NS)
-    return Network(ITSELF, later.uplink, later.downlink)
+    """The reference as another device meets it, as if it were a replay."""
+    other = reference(profile, seed, OTHER_DEVICE)
+    return Network(ITSELF, other.uplink, other.downlink)
 
 
 def _advanced(stages: Stages, position_ns: int) -> Stages:

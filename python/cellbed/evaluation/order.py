@@ -19,11 +19,13 @@ from cellbed.evaluation.applications import Application
 class Step:
     """One application on one network.
 
-    position_ns: where in the network's course it begins. seed: of what is random within the application.
+    recording: which of the condition's recordings it belongs to. position_ns: where in the network's course it begins.
+    seed: of what is random within the application.
     """
 
     profile: str
     trial: int
+    recording: int
     network: str
     application: Application
     position_ns: int
@@ -42,10 +44,12 @@ def steps(
     trials: int,
     course_ns: int,
     seed: int,
+    recordings: int = 1,
 ) -> list[Step]:
-    """All steps in the order they are to be made, trial after trial; more trials leave those before as they are.
+    """All steps in the order they are made, trial after trial; more trials leave those before as they are.
 
-    course_ns: length of the recording, within which applications begin and end, if they are not longer.
+    recordings: of each condition; trials take them in turn. course_ns: length of the recording, within which
+    applications begin and end, if they are not longer.
     """
     found: list[Step] = []
     for trial in range(trials):
@@ -58,7 +62,7 @@ def steps(
                 chance = _random(seed, trial, profile, application.name)
                 latest = max(0, course_ns - round(application.length_s * 1e9))
                 position, inner = chance.randrange(latest + 1), chance.randrange(2**31)
-                found.append(Step(profile, trial, network, application, position, inner))
+                found.append(Step(profile, trial, trial % recordings, network, application, position, inner))
     return found
 
 

@@ -7,25 +7,29 @@ from typing import Protocol
 
 from cellbed import Link
 from cellbed.evaluation.network import Network
-from cellbed.recordings import Fixed, TrainPlan, write_recording
-from cellbed.recordings.description import Calibration
+from cellbed.recordings import TrainPlan, write_recording
+from cellbed.recordings.description import Adaptive, Calibration
 from cellbed.recordings.virtual import record_virtually
 
-HEADROOM = 1.25
-"""How much more than the measured maximum a saturation sends (Sentosa et al., NSDI 2025, §4.2)."""
+SATURATION = Adaptive(least_delay_ns=750_000_000, most_delay_ns=3_000_000_000)
+"""Mahimahi's traces come from a saturator that keeps packets waiting so long (Winstein et al., NSDI 2013, §4.1).
+CellReplay sends 25 % more than the measured maximum (§4.2), which leaves the link idle while it is faster. All
+methods get this one."""
 
 
 class Recorder(Protocol):
-    """Interrogates a network as two devices that meet the same weather."""
+    """Interrogates a network as two devices at one place."""
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
         """The network's parameters. Errors: :class:`cellbed.errors.CellbedError`."""
         ...
 
     def record(
-        self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
+        self, light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
     ) -> int:
-        """Write a recording as the directory `folder`; returns when its time zero is on the network's clock, ns.
+        """Write a recording as the directory `folder`; returns when its time zero is on the networks' clock, ns.
+
+        light, heavy: the network as the device that sends trains meets it, and as the saturated one does.
 
         Errors: :class:`cellbed.errors.CellbedError`.
         """
@@ -42,20 +46,11 @@ class VirtualRecorder:
         return calibrate_virtually(network, seed)
 
     def record(
-        self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
+        self, light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
     ) -> int:
         """Write a recording, with the trains of `plan` beside a saturation of both directions."""
-        light, heavy = ((Link.of_stages(network.uplink), Link.of_stages(network.downlink)) for _ in range(2))
-        made = record_virtually(light, heavy, plan, _saturation(calibration), duration_ns=duration_ns)
+        devices = [(Link.of_stages(each.uplink), Link.of_stages(each.downlink)) for each in (light, heavy)]
+        made = record_virtually(devices[0], devices[1], plan, (SATURATION, SATURATION), duration_ns=duration_ns)
         described = made.description.model_copy(update={"calibration": calibration})
         write_recording(type(made)(described, *(table for _, table in made.tables())), folder)
         return 0
-
-
-def _saturation(calibration: Calibration) -> tuple[Fixed | None, Fixed | None]:
-    directions = calibration.directions
-    up, down = (
-        Fixed(rate_bps=round(HEADROOM * each.saturated_bps)) if each and each.saturated_bps else None
-        for each in (directions.uplink, directions.downlink)
-    )
-    return up, down

@@ -24,6 +24,7 @@ SAMPLES = "samples.jsonl"
 COLUMNS = {
     "profile": pl.String,
     "trial": pl.Int64,
+    "recording": pl.Int64,
     "network": pl.String,
     "application": pl.String,
     "position_ns": pl.Int64,
@@ -32,8 +33,8 @@ COLUMNS = {
     "index": pl.Int64,
     "value": pl.Float64,
 }
-"""Columns of the table of samples. index: number of the sample among those of its measure in its step. value: seconds
-or Mbit/s, null where it was never completed."""
+"""Columns of the table of samples. recording: number of the condition's recording. index: of the sample among those
+of its measure in its step. value: seconds or Mbit/s, null where it was never completed."""
 
 
 class Results:
@@ -91,6 +92,7 @@ class Results:
         line = {
             "profile": profile,
             "trial": trial,
+            "recording": step.recording,
             "network": network,
             "application": application,
             "position_ns": step.position_ns,
@@ -116,7 +118,7 @@ class Results:
             counts: dict[str, int] = {}
             for measure, value in line["samples"]:
                 index = counts[measure] = counts.get(measure, -1) + 1
-                for name in ("profile", "trial", "network", "application", "position_ns", "seed"):
+                for name in ("profile", "trial", "recording", "network", "application", "position_ns", "seed"):
                     rows[name].append(line[name])
                 for name, cell in (("measure", measure), ("index", index), ("value", value)):
                     rows[name].append(cell)

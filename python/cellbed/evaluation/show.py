@@ -50,6 +50,8 @@ def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Gr
         last = profile == ALL
         grid.add_row(measure if measure != before else "", profile, *cells, style="bold" if last and conditions else "")
         before = measure
+        if last:
+            grid.add_row("", "worst", *_worst(by_key, measure, methods))
         for name in ("median", "p95") if measure == ROUND_TRIP else ():
             grid.add_row("", f"{profile}, {name}", *_of_statistic(by_key, measure, profile, methods, name))
     return grid
@@ -61,6 +63,13 @@ def _of_statistic(
     for method in methods:
         row = by_key.get((measure, profile, method))
         yield _percent(getattr(row, name), signed=profile != ALL) if row else NOTHING
+        yield ""
+
+
+def _worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Sequence[str]) -> Iterable[str]:
+    for method in methods:
+        row = by_key.get((measure, ALL, method))
+        yield f"{_signed(row.worst[1])} {row.worst[0]}" if row and row.worst else NOTHING
         yield ""
 
 

@@ -1,4 +1,4 @@
-"""The recorder itself, over sockets and real links: a server, and a client whose two devices meet the same weather."""
+"""The recorder itself, over sockets and real links: a server, and a client with two devices."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class SocketRecorder:
         """The network's parameters, in less than five minutes. Errors: :class:`CellbedError`."""
         found = self.scratch / "calibration.json"
         found.unlink(missing_ok=True)
-        with _Sockets(self, network) as sockets:
+        with _Sockets(self, network, network) as sockets:
             sockets.emulator.restart_links(time.monotonic_ns())
             for _ in sockets.client("calibrate", "--seed", str(seed), "--out", str(found)):
                 pass
         return Calibration.model_validate_json(found.read_text(encoding="utf-8"))
 
     def record(
-        self, network: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
+        self, light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
     ) -> int:
-        """Write a recording as the directory `folder`; returns when its time zero is on the network's clock, ns.
+        """Write a recording as the directory `folder`; returns when its time zero is on the networks' clock, ns.
 
         Errors: :class:`CellbedError`.
         """
         trains, told = self.scratch / "plan.json", self.scratch / "calibration.json"
         trains.write_text(plan.model_dump_json(exclude_none=True), encoding="utf-8")
-        told.write_text(json.dumps(_whole(calibration.model_dump())), encoding="utf-8")
-        with _Sockets(self, network) as sockets:
+        told.write_text(calibration.recorder_json(), encoding="utf-8")
+        with _Sockets(self, light, heavy) as sockets:
             sockets.join_devices()
             started = time.monotonic_ns()
             sockets.emulator.restart_links(started)
@@ -71,7 +71,7 @@ class SocketRecorder:
                     for at, event in sockets.client(
                         *("--duration", f"{duration_ns / 1000:.3f} us", "--plan", str(trains)),
                         *("--light-interface", sockets.emulator.interface(NEAR)),
-                        *("--heavy-interface", _HEAVY_INTERFACE),
+                        *("--heavy-interface", _HEAVY_INTERFACE, "--saturation", "adaptive"),
                         *("--calibration", str(told), "--out", str(folder.absolute())),
                     )
                     if event.get("event") == "progress"
@@ -83,24 +83,12 @@ class SocketRecorder:
         return max(0, zero)
 
 
-def _whole(value: Any) -> Any:
-    """The same with whole numbers as such: the recorder wants them where the description may have fractions."""
-    match value:
-        case dict():
-            return {key: _whole(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_whole(each) for each in value]
-        case float() if value.is_integer():
-            return int(value)
-    return value
-
-
 class _Sockets:
     """The emulator and the recorder's server, until the block ends."""
 
-    def __init__(self, recorder: SocketRecorder, network: Network) -> None:
+    def __init__(self, recorder: SocketRecorder, light: Network, heavy: Network) -> None:
         self._recorder = recorder
-        self._network = network
+        self._networks = light, heavy
         self._stack = contextlib.ExitStack()
         self._secret = recorder.scratch / "secret"
 
@@ -108,7 +96,7 @@ class _Sockets:
         mark = {RUN_VARIABLE: self._recorder.mark}
         self._environment = {**os.environ, **mark}
         with self._stack:
-            self.emulator = Emulator.start(_two_devices(self._network), mark)
+            self.emulator = Emulator.start(_two_devices(*self._networks), mark)
             self._stack.callback(self.emulator.kill)
             if not self._secret.exists():
                 self._run("secret", str(self._secret))
@@ -183,12 +171,12 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "cellbed", "record", *arguments]
 
 
-def _two_devices(network: Network) -> dict[str, Any]:
-    """The evaluation's nodes, and a second device behind the same network in other packets' way."""
-    config = configuration(network)
+def _two_devices(light: Network, heavy: Network) -> dict[str, Any]:
+    """The evaluation's nodes behind one network, and a second device behind the other."""
+    config = configuration(light)
     near = config["vertices"][0]
     config["vertices"].append({**near, "name": _SECOND, "addresses": [f"{_SECOND_ADDRESS}/32"]})
-    for direction in list(config["directions"]):
+    for direction in configuration(heavy)["directions"]:
         ends = {key: _SECOND if direction[key] == NEAR else direction[key] for key in ("from", "to")}
         config["directions"].append({**direction, **ends, "name": f"{_SECOND} {direction['name']}"})
     return config

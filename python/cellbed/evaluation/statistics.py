@@ -1,4 +1,4 @@
-"""How far two samples of one measure differ, with intervals by resampling trials. Pure and seeded."""
+"""How far two samples of one measure differ, with intervals by resampling recordings or trials. Pure and seeded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % interval. low, high: ``None`` where there are fewer than two trials."""
+    """A value with its 95 % interval. low, high: ``None`` with fewer than two recordings or trials."""
 
     value: float
     low: float | None
@@ -33,7 +33,7 @@ class Difference:
 
     mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
     wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
-    trials: how many there were.
+    units: how many were drawn from: recordings or trials.
     """
 
     mean: Samples
@@ -41,26 +41,26 @@ class Difference:
     p95: Samples
     wasserstein: Samples
     relative_wasserstein: Samples
-    trials: int
+    units: int
 
 
 def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
     """The difference of `replay` from `reference`, with intervals.
 
-    reference, replay: the samples of each trial, in the order of the trials; both met the same stretch of the network
-    in the same trial, so whole trials are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and their
-    Application", 1997, §3.8). A trial without a sample on either side is left out. seed: of the draws; where the trials
-    of two differences have nothing to do with each other, two of them.
+    reference, replay: the samples of each unit, a recording or a trial, in the same order; both met the same stretches
+    of the network in the same unit, so whole units are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and
+    their Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
+    units of two differences are unrelated, two of them.
 
-    Errors: :class:`ValueError` if no trial has samples on both sides, or the reference's mean is zero.
+    Errors: :class:`ValueError` if no unit has samples on both sides, or the reference's mean is zero.
     """
     pairs = [(a, b) for a, b in zip(reference, replay, strict=True) if len(a) and len(b)]
     if not pairs:
-        raise ValueError("no trial has samples of both")
-    trials = len(pairs)
-    draws = np.random.default_rng(seed).multinomial(trials, np.full(trials, 1 / trials), RESAMPLES)
-    # The first row is what was observed: every trial once.
-    times = np.vstack([np.ones(trials), draws]).astype(np.float64)
+        raise ValueError("no recording and no trial has samples of both")
+    units = len(pairs)
+    draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
+    # The first row is what was observed: every unit once.
+    times = np.vstack([np.ones(units), draws]).astype(np.float64)
     of_reference = _Weighted([a for a, _ in pairs], times)
     of_replay = _Weighted([b for _, b in pairs], times)
     if not (of_reference.mean > 0).all():
@@ -72,30 +72,29 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Se
         p95=_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)),
         wasserstein=distance,
         relative_wasserstein=distance / of_reference.mean,
-        trials=trials,
+        units=units,
     )
 
 
-def estimate(resampled: Samples, trials: int, conditions: int = 1, least: float = -1.0) -> Estimate:
+def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
     """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
 
-    trials: of each condition. conditions: how many, with draws of their own each. least: what no value can be below:
-    −100 % for an error, 0 for a size.
+    units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
+    of the value: −100 % for an error, 0 for a size.
 
-    Of few trials, resamples scatter less
-    than chance does: those of three reach from the least trial to the greatest, beyond which the truth lies one time in
-    four. So deviations from the observed value are widened as those of a mean are, by √(n/(n − 1)) and from the normal
-    to Student's distribution (after Hesterberg, "What Teachers Should Know About the Bootstrap", The American
-    Statistician 69, 2015, §4.3).
+    Of few units, resamples scatter less than chance does: those of three reach from the least unit to the greatest,
+    beyond which the truth lies one time in four. So deviations from the observed value are widened as those of a mean
+    are, by √(n/(n − 1)) and from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know
+    About the Bootstrap", The American Statistician 69, 2015, §4.3).
 
     Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
     observed value.
     """
     observed, others = float(resampled[0]), resampled[1:]
-    if trials < 2:
+    if units < 2:
         return Estimate(observed, None, None)
     tail = (1 - CONFIDENCE) / 2
-    widened = math.sqrt(trials / (trials - 1)) * _student(conditions * (trials - 1))
+    widened = math.sqrt(units / (units - 1)) * _student(conditions * (units - 1))
     low, high = (observed + widened * (float(bound) - observed) for bound in np.quantile(others, [tail, 1 - tail]))
     return Estimate(observed, max(least, min(low, observed)), max(high, observed))
 
@@ -116,11 +115,11 @@ def _student(freedom: int) -> float:
 
 
 class _Weighted:
-    """The samples of all trials in order of size, once for each resample with the weights of that resample."""
+    """The samples of all units in order of size, once for each resample with the weights of that resample."""
 
-    def __init__(self, trials: Sequence[Samples], times: Samples) -> None:
-        values = np.concatenate(trials)
-        owner = np.repeat(np.arange(len(trials)), [len(each) for each in trials])
+    def __init__(self, units: Sequence[Samples], times: Samples) -> None:
+        values = np.concatenate(units)
+        owner = np.repeat(np.arange(len(units)), [len(each) for each in units])
         order = np.argsort(values, kind="stable")
         self.values = values[order]
         weights = times[:, owner[order]]

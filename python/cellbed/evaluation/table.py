@@ -27,8 +27,9 @@ class Row:
 
     mean, median, p95: error relative to the reference; over several conditions or pages the mean of its size, without
     its sign, as errors of opposite sign are no less wrong together. bias: the same with its sign. wasserstein: distance
-    over the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. lost: samples
-    that were never completed, on the replay and on the reference. trials: fewest of a condition.
+    over the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. worst: over
+    several conditions or pages, which of them has the largest error of the mean, and that error with its sign. lost:
+    samples that were never completed, on the replay and on the reference. recordings, trials: fewest of a condition.
     """
 
     application: str
@@ -41,6 +42,8 @@ class Row:
     p95: Estimate
     wasserstein: Estimate
     distance: Estimate | None
+    worst: tuple[str, float] | None
+    recordings: int
     trials: int
     samples: int
     lost: tuple[int, int]
@@ -86,8 +89,8 @@ def table(
 ) -> Table:
     """The table of samples with the columns of :data:`cellbed.evaluation.results.COLUMNS`, in the order of the others.
 
-    A trial counts in a condition when both the reference and the replay have it. Measures that nothing can be said of
-    are left out.
+    A trial counts in a condition when both the reference and the replay have it. Intervals come from recordings drawn
+    whole; with a single recording of a condition, from its trials. Measures without samples are left out.
     """
     rows: list[Row] = []
     together: dict[tuple[str, str, str], list[tuple[str, _Found]]] = {}
@@ -103,7 +106,7 @@ def table(
             names = application.name, measure, method
             rows += [_row(*names, *each) for each in found]
             if found:
-                rows.append(_together(*names, ALL, [each for _, each in found], len(found)))
+                rows.append(_together(*names, ALL, found, len(found)))
             together.setdefault((application.name, measure, method), []).extend(found)
         if isinstance(application, Pages):
             rows += _pages_together(application, methods, together)
@@ -113,29 +116,33 @@ def table(
 @dataclass(frozen=True, slots=True)
 class _Found:
     difference: Difference
+    recordings: int
+    trials: int
     samples: int
     lost: tuple[int, int]
 
 
 def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None:
     both = [samples.filter(pl.col("network") == name) for name in (REFERENCE, method)]
-    trials = sorted(set(both[0]["trial"]) & set(both[1]["trial"]))
-    by_trial = [
-        [each.filter(pl.col("trial") == trial)["value"].drop_nulls().to_numpy() for trial in trials] for each in both
-    ]
+    trials = set.intersection(*(set(each.drop_nulls("value")["trial"]) for each in both))
+    there = [each.filter(pl.col("trial").is_in(trials)).drop_nulls("value") for each in both]
+    recordings = sorted(set(there[0]["recording"]))
+    # Trials of one recording share its chance: they are not independent samples of the method's error.
+    unit, units = ("recording", recordings) if len(recordings) > 1 else ("trial", sorted(trials))
+    by_unit = [[each.filter(pl.col(unit) == one)["value"].to_numpy() for one in units] for each in there]
     try:
-        found = difference(by_trial[0], by_trial[1], seed)
+        found = difference(by_unit[0], by_unit[1], seed)
     except ValueError:
         return None
     lost = both[1]["value"].null_count(), both[0]["value"].null_count()
-    return _Found(found, sum(map(len, by_trial[1])), lost)
+    return _Found(found, len(recordings), len(trials), there[1].height, lost)
 
 
 def _row(application: str, measure: str, method: str, profile: str, found: _Found) -> Row:
     of = found.difference
 
     def each(values: Samples, least: float = -1.0) -> Estimate:
-        return estimate(values, of.trials, least=least)
+        return estimate(values, of.units, least=least)
 
     return Row(
         application=application,
@@ -148,7 +155,9 @@ def _row(application: str, measure: str, method: str, profile: str, found: _Foun
         p95=each(of.p95),
         wasserstein=each(of.relative_wasserstein, least=0),
         distance=each(of.wasserstein, least=0),
-        trials=of.trials,
+        worst=None,
+        recordings=found.recordings,
+        trials=found.trials,
         samples=found.samples,
         lost=found.lost,
     )
@@ -159,22 +168,28 @@ def _pages_together(
 ) -> Iterable[Row]:
     """Rows of all pages of a protocol, for each condition and over all."""
     for protocol, method in product(pages.protocols, methods):
-        each = [one for name in pages.names for one in found.get((pages.name, page(name, protocol), method), [])]
-        for profile in (*dict.fromkeys(profile for profile, _ in each), ALL):
-            there = [(where, one) for where, one in each if profile in (where, ALL)]
+        each = [
+            (profile, name, one)
+            for name in pages.names
+            for profile, one in found.get((pages.name, page(name, protocol), method), [])
+        ]
+        for profile in (*dict.fromkeys(profile for profile, _, _ in each), ALL):
+            there = [(f"{where}, {name}", one) for where, name, one in each if profile in (where, ALL)]
             if there:
-                found_here, conditions = [one for _, one in there], len({where for where, _ in there})
-                yield _together(pages.name, every_page(protocol), method, profile, found_here, conditions)
+                conditions = len({where for where, _, _ in each}) if profile == ALL else 1
+                yield _together(pages.name, every_page(protocol), method, profile, there, conditions)
 
 
 def _together(
-    application: str, measure: str, method: str, profile: str, found: Sequence[_Found], conditions: int
+    application: str, measure: str, method: str, profile: str, named: Sequence[tuple[str, _Found]], conditions: int
 ) -> Row:
+    found = [one for _, one in named]
     differences = [each.difference for each in found]
-    trials = min(each.trials for each in differences)
+    units = min(each.units for each in differences)
+    errors = [(name, float(one.difference.mean[0])) for name, one in named]
 
     def each(values: Callable[[Difference], Samples], least: float = 0) -> Estimate:
-        return estimate(np.mean([values(one) for one in differences], axis=0), trials, conditions, least)
+        return estimate(np.mean([values(one) for one in differences], axis=0), units, conditions, least)
 
     return Row(
         application=application,
@@ -187,7 +202,9 @@ def _together(
         p95=each(lambda one: np.abs(one.p95)),
         wasserstein=each(lambda one: one.relative_wasserstein),
         distance=None,
-        trials=trials,
+        worst=max(errors, key=lambda error: abs(error[1])),
+        recordings=min(each.recordings for each in found),
+        trials=min(each.trials for each in found),
         samples=sum(one.samples for one in found),
         lost=(sum(one.lost[0] for one in found), sum(one.lost[1] for one in found)),
     )
