@@ -132,13 +132,12 @@ def _offset(schedule: Mapping[str, Any]) -> str:
 
 
 def _replay_words(stage: Stage, names: Mapping[str, str] | None) -> str:
-    if name := _recorded(stage["heavy"]):
-        names = {stage["heavy"]: name} | dict(names or {})
+    recorded = _recorded(stage["heavy"])
+    if recorded is not None:
+        names = {stage["heavy"]: recorded} | dict(names or {})
     heavy = schedule_words({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
-    idle = duration_words((stage.get("idle_ns") or 0) / 1e9)
-    text = f"light {Path(stage['light']).name} and heavy {heavy}, idle after {idle}"
-    if stage["heavy"] in (names or {}):  # the light file was derived of the same recording
-        text = f"{heavy}, idle after {idle}"
+    both = heavy if recorded is not None else f"light {Path(stage['light']).name} and heavy {heavy}"
+    text = f"{both}, idle after {duration_words((stage.get('idle_ns') or 0) / 1e9)}"
     return text + (" at the link" if stage.get("idle_at") == "link" else "")
 
 
