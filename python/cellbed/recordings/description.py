@@ -208,7 +208,7 @@ class Calibration(Part):
     verdict: tuple[str, ...] = ()
 
     def recorder_json(self) -> str:
-        """The calibration as ``cellbed calibrate --output`` writes it, for ``cellbed record --calibration``."""
+        """The calibration as ``cellbed calibrate --out`` writes it, for ``cellbed record --calibration``."""
         return json.dumps(_whole(self.model_dump()), indent=1)
 
 
