@@ -323,12 +323,20 @@ def test_a_setting_that_cannot_be_read_is_told(words: list[str], message: str, t
     assert message in str(caught.value)
 
 
+MALFORMED = """
+[]
+{}
+{"time_ns": 1e999, "direction": "up", "from": {"kind": "delay", "fixed_ns": 1}, "to": {"kind": "delay", "fixed_ns": 2}}
+{"time_ns": 1, "direction": "up", "from": 5, "to": {"kind": "delay", "fixed_ns": "x"}}
+{"time_"""
+
+
 def test_many_changes_by_hand_make_one_warning(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     assert manual_warning(tmp_path, 0) is None
     stages = [{"kind": "delay", "fixed_ns": delay * MS} for delay in (1, 2)]
     lines = [{"time_ns": n * 10**9, "direction": "up", "from": stages[0], "to": stages[1]} for n in range(5)]
-    (tmp_path / "raw" / "changes.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"time_')
+    (tmp_path / "raw" / "changes.jsonl").write_text("\n".join(map(json.dumps, lines)) + MALFORMED)
     warning = manual_warning(tmp_path, 0)
     assert warning is not None
     assert "at 2.0 s up from 1 ms one way to 2 ms one way; and 2 more" in warning

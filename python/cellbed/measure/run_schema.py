@@ -93,6 +93,7 @@ class Account(_Object):
     workload: dict[str, Any] | None = None
     notes: list[str] | None = None
     warnings: list[str] | None = None
+    deaths: list[str] | None = None
     nodes: list[_Node] | None = None
     directions: list[_Direction] | None = None
     proof: list[_Proof] | None = None

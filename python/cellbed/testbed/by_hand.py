@@ -11,6 +11,7 @@ from cellbed.testbed.words import difference
 
 CHANGES = "changes.jsonl"
 """In the raw folder of a run: the emulator's record of every change by command."""
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LISTED = 3
 """Changes that a warning lists one by one."""
 
@@ -37,7 +38,7 @@ def manual_changes(folder: Path) -> list[ManualChange]:
         return []
     found = []
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        with contextlib.suppress(*_MALFORMED):
             entry = json.loads(line)
             before, after = difference(entry["from"], entry["to"])
             kind = str(entry["to"]["kind"])
