@@ -50,3 +50,6 @@ def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
     done = started("report", name, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: r\\udcfcns: not a run folder")
+    done = started("shell", "--log", f"{name}/log", "--", "true", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "/r\\udcfcns/log: this name is not UTF-8; rename it or choose another place\n" in done.stderr

@@ -1,11 +1,14 @@
 """Packets joined to the bytes of their streams: retransmission, wrap-around, reconnection, loss."""
 
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cellbed.measure.packets import RECORD, crossings
+from cellbed.measure.packets import MAGIC, RECORD, crossings, read_service_packets
+from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.streams import NEVER, Connection, Streams
 
 DIRECTIONS = [
@@ -246,3 +249,23 @@ def test_many_records_are_joined() -> None:
     ends = np.arange(1, count) * 1448
     assert (connection.completion(ends) != NEVER).all()
     assert np.array_equal(streams.crossings.entered[connection.entry(ends - 1448)], np.arange(1, count) * 1000)
+
+
+def test_a_sparse_packet_log_takes_no_memory(tmp_path: Path) -> None:
+    path, record = tmp_path / "packets.bin", np.zeros(1, RECORD)
+    record["protocol"], record["destination_port"], record["payload"] = 6, 1883, 7
+    with path.open("wb") as file:
+        file.write(MAGIC)
+        file.truncate(len(MAGIC) + 64 * 2_000_000)
+        file.seek(0, 2)
+        file.write(record.tobytes())
+    tracemalloc.start()
+    found = read_service_packets(path, [1883, 99_999])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found["payload"].tolist() == [7]
+    assert most < 32 << 20  # of a file of 128 MB
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(MeasureError, match="1099511627776 bytes, and cellbed writes 8589934592 at most"):
+        read_service_packets(path, [1883])

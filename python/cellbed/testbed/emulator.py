@@ -49,6 +49,7 @@ class Emulator:
         descriptors: those that `config` names; the emulator inherits them.
         Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
         """
+        _check_names(config)
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the emulator
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", "from cellbed._core import emulate; emulate()"],
@@ -206,6 +207,16 @@ class Emulator:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _check_names(config: dict[str, Any]) -> None:
+    """Refuse paths that JSON cannot hold."""
+    text = json.dumps(config, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        path = text[text.rindex('"', 0, error.start) + 1 : text.index('"', error.end)]
+        raise EmulatorError(f"{path}: this name is not UTF-8; rename it or choose another place") from None
 
 
 def _has_infinite_queue(direction: dict[str, Any]) -> bool:

@@ -60,7 +60,7 @@ def write_json(path: Path, content: Any) -> None:
     """Write JSON whole or not at all: to a temporary file, then renamed."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
         temporary.rename(path)
     except OSError:
         temporary.unlink(missing_ok=True)
