@@ -110,6 +110,13 @@ else
             { say "$output"; exit 1; }
     fi
 fi
+# The network helper, which `cellbed grant USER --network` installs from here.
+helper=python/cellbed/testbed/cellbed-net
+if [ ! -x "$helper" ] || [ -n "$(find crates/nethelper crates/netdev Cargo.lock -newer "$helper" -print -quit)" ]; then
+    output=$(cargo rustc --quiet --release -p cellbed-nethelper --bin cellbed-net -- -C strip=symbols 2>&1) ||
+        { say "$output"; exit 1; }
+    install -m 755 target/release/cellbed-net "$helper"
+fi
 touch "$venv/.compiled"
 
 if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then

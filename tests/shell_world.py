@@ -192,6 +192,30 @@ class World:
             empty.touch(mode=0o644)
             assert self.run(["mount", "--bind", str(empty), real]).returncode == 0
 
+    def grant(self, user: int) -> None:
+        """Let a user have the network helper, as `cellbed grant USER --network` does."""
+        layers = self.folder / "layers"
+        script = f"""
+            mkdir {layers}
+            mount -t tmpfs -o mode=755 none {layers}
+            for place in etc usr/local; do
+                mkdir -p {layers}/$place/upper {layers}/$place/work
+                over=lowerdir=/$place,upperdir={layers}/$place/upper,workdir={layers}/$place/work
+                mount -t overlay -o $over none /$place
+            done
+        """
+        done = self.run(["sh", "-ec", textwrap.dedent(script)])
+        assert done.returncode == 0, done.stderr
+        source = """
+from cellbed.doctor import changes
+from cellbed.doctor.machine import Machine
+machine = Machine(user=%d)
+for change in changes.network_helper(machine):
+    change.do(machine)
+"""
+        done = self.run(python(source % user))
+        assert done.returncode == 0, done.stderr
+
     def rules(self) -> str:
         """The host's packet rules."""
         return self.run(["nft", "list", "ruleset"]).stdout
@@ -305,6 +329,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
     """Return when `holds` does; the test's own time limit ends a wait in vain."""
     while not holds():
         time.sleep(0.01)
+
+
+def without_remark(errors: str) -> str:
+    """What a shell printed, without the line that an ordinary user's has: where its TCP ends."""
+    return "".join(line for line in errors.splitlines(True) if "TCP to the outside ends in " not in line)
 
 
 def cellbed(verb: str) -> list[str]:

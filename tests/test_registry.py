@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.shell import ip_forwarding
 from cellbed.testbed.state import Record, parse_record
 from in_process import cellbed
 
@@ -71,8 +70,6 @@ def unstarted(path: Path) -> Path:
         {"folder": "victim"},
         {"folder": 7},
         {"control": "VICTIM/file"},
-        {"network_namespace": "1; true"},
-        {"network_namespace": -1},
     ],
 )  # fmt: skip
 def test_a_malformed_record_is_skipped_with_one_line(live: Path, values: dict[str, Any]) -> None:
@@ -159,14 +156,6 @@ def test_a_record_is_not_written_through_a_link(live: Path, tmp_path: Path) -> N
     record.note_cgroup(Path("/sys/fs/cgroup", record.identifier))
     assert victim.read_text() == "kept"
     assert parse_record((live / f"{record.identifier}.json").read_bytes(), record.identifier) == record
-
-
-def test_forwarding_is_restored_from_nothing_but_a_lease(live: Path) -> None:
-    lease = {"boot": "now", "before": {"ipv4/ip_forward": "0", "ipv6/conf/eth0/accept_ra": "1"}, "holders": {}}
-    assert ip_forwarding.is_lease(lease)
-    for name, value in (("../kernel/core_pattern", "1"), ("ipv6/conf/../accept_ra", "1"), ("ipv4/ip_forward", "x")):
-        assert not ip_forwarding.is_lease(lease | {"before": {name: value}})
-    assert not ip_forwarding.is_lease(lease | {"holders": {"shell": 1}})
 
 
 texts = st.sampled_from([NAME, f"/a/{NAME}", f"/a/../{NAME}", f"/{NAME}.sock", f"/tmp/cellbed-{NAME}", "run", "/"])

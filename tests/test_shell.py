@@ -26,6 +26,7 @@ from shell_world import (
     missing,
     python,
     wait_until,
+    without_remark,
 )
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -76,13 +77,14 @@ def wait_for_line(process: subprocess.Popen[str]) -> str:
 def test_a_program_reaches_the_network_behind_the_host(world: World, user: int, nested: bool) -> None:
     if user and shutil.which("pasta") is None:
         pytest.skip("needs pasta")
+    world.hide("slirp4netns")  # it has no IPv6
     inner = [*cellbed("shell"), "--delay", "1", "--"] if nested else []
     command = [*inner, *in_turn(python(ASK, INTERNET, "7"), python(ASK, INTERNET_IPV6, "7"))]
     done = world.shell("--up", "50 Mbit/s", "--down", "50 Mbit/s", "--", *command, user=user)
     assert done.returncode == 0, done.stderr
     # The internet sees the host's address, not the shell's.
     assert done.stdout.split() == [f"::ffff:{HOST}", f"{INTERNET_IPV6[:-1]}2"]
-    assert done.stderr == ""
+    assert without_remark(done.stderr) == ""
 
 
 @BOTH_USERS
@@ -130,7 +132,7 @@ def test_shells_nest_and_their_delays_add_up(world: World, user: int) -> None:
     # The gateway of the outermost shell is the way out of all of them.
     assert levels == ["1 100.127.0.1", "2 100.127.0.1", "3 100.127.0.1"]
     assert float(round_trip) >= 0.060
-    assert done.stderr == ""
+    assert without_remark(done.stderr) == ""
 
 
 @BOTH_USERS
@@ -194,7 +196,7 @@ def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: W
     done = world.shell("--delay", "1", "--", "echo", "works", user=ORDINARY_USER)
     assert done.stdout == "works\n"
     assert done.stderr.count("\n") == 1
-    assert "apt install passt" in done.stderr
+    assert "apt install slirp4netns" in done.stderr
     silent = world.shell("--offline", "--", *python(ROUND_TRIP, INTERNET), user=ORDINARY_USER)
     assert silent.returncode == 1
     assert "cellbed shell" not in silent.stderr
@@ -246,20 +248,6 @@ def test_slirp4netns_is_the_way_out_where_pasta_is_missing(world: World) -> None
     world.hide("pasta")
     done = world.shell("--", *python(ASK, INTERNET, "7"), user=ORDINARY_USER)
     assert done.stdout.strip() == f"::ffff:{HOST}", done.stderr
-
-
-def test_iptables_translates_where_nft_is_missing(world: World) -> None:
-    if shutil.which("iptables") is None:
-        pytest.skip("needs iptables")
-    before = world.rules()
-    nft = Path(shutil.which("nft") or "").resolve()
-    world.hide("nft")
-    done = world.shell("--", *python(ASK, INTERNET, "7"))
-    assert done.stdout.strip() == f"::ffff:{HOST}", done.stderr
-    assert world.run(["umount", str(nft)]).returncode == 0
-    assert not before
-    assert "cellbed" not in world.rules()
-    assert "MASQUERADE" not in world.rules()
 
 
 def test_a_firewall_that_drops_what_is_forwarded_lets_the_shell_pass_and_is_left_as_it_was(world: World) -> None:
@@ -333,9 +321,9 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     world.resolve_with("nameserver 127.0.0.53\n")
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"], user=user)
     wait_for_line(process)
-    # The command, the emulator, the name server, and the ordinary user's helper.
+    # The network helper, the emulator, the name server, the command, and what connects an ordinary user's namespace.
     children = list(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
-    assert len(children) == (4 if user else 3)
+    assert len(children) == (5 if user else 4)
     if user == 0:
         assert "cellbed" not in before[0]
         assert "masquerade" in world.rules()
@@ -345,8 +333,8 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     assert len(world.records(user)) == 1
     done = world.run(cellbed("clean"), user=user)
     assert done.returncode == 0, done.stderr
-    assert world.traces() == before
     assert world.records(user) == []
+    wait_until(lambda: world.traces() == before)
     wait_until(lambda: all(process_start(child) is None for child in children))
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 
 import pytest
 
 from cellbed.errors import CellbedError
 from cellbed.shell import addresses, helper, resolver, wayout
-from cellbed.shell.nat import Translation
 from cellbed.shell.options import EachWay, parse_link
 from cellbed.testbed.process import Place
+
+PAIR = addresses.Pair(
+    IPv4Address("100.127.0.1"), IPv4Address("100.127.0.2"), IPv6Address("fd63::1"), IPv6Address("fd63::2")
+)
+DEVICES = [{"name": name, "descriptor": 3, "netlink": 4} for name in ("cellbed0", "cellbed-1")]
 
 
 def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None:
@@ -28,7 +30,7 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
         looped=False,
         folder=tmp_path,
     )
-    uplink, downlink = link.emulator_config(addresses.Pair(0), outside="new", ipv6_way_out=True)["directions"]
+    uplink, downlink = link.emulator_config(PAIR, DEVICES)["directions"]
     assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "bottleneck", "delay"]
     assert uplink["stages"][0]["probability"] == 0.01
     assert uplink["stages"][1] == {
@@ -116,35 +118,6 @@ def test_a_malformed_trace_is_refused_before_anything_is_set_up(tmp_path: Path) 
         parse_link(uplink="bad", folder=tmp_path)
 
 
-def test_the_first_shell_takes_the_first_pair() -> None:
-    pair = addresses.choose_pair([IPv4Network("192.168.0.0/16"), IPv4Network("100.64.0.2/32")])
-    assert (str(pair.gateway), str(pair.inside)) == ("100.127.0.1", "100.127.0.2")
-    assert (str(pair.gateway_ipv6), str(pair.inside_ipv6)) == ("fd63:656c:6c62:ff00::1", "fd63:656c:6c62:ff00::2")
-
-
-def test_pairs_along_a_nest_differ_though_each_level_sees_only_the_one_around_it() -> None:
-    pairs = [addresses.choose_pair([])]
-    for _ in range(10):
-        pairs.append(addresses.choose_pair([IPv4Network((pairs[-1].inside, 32))]))
-    assert len({pair.network for pair in pairs}) == 11
-
-
-def test_pairs_that_somebody_uses_are_left_out() -> None:
-    everything_but_the_third = [
-        IPv4Network("100.127.0.0/30"),
-        IPv4Network("100.127.0.4/32"),
-        *IPv4Network("100.127.0.0/17").address_exclude(IPv4Network("100.127.0.0/28")),
-        IPv4Network("100.127.0.12/30"),
-    ]
-    assert addresses.choose_pair(everything_but_the_third).number == 2
-    with pytest.raises(CellbedError, match="no address is free"):
-        addresses.choose_pair([IPv4Network("100.127.0.0/17")])
-
-
-def test_a_route_to_all_of_the_shared_address_space_does_not_exclude_its_use() -> None:
-    assert addresses.choose_pair([IPv4Network("100.64.0.0/10")]).number == 0
-
-
 def test_routes_of_the_kernel_are_read() -> None:
     # As on a little-endian machine: a default route by 192.0.2.1 and 10.20.0.0/16.
     text = (
@@ -178,36 +151,38 @@ def test_inside_the_gateway_is_the_only_name_server_and_the_rest_stays() -> None
 
 
 @pytest.mark.parametrize(
-    ("privileged", "root", "translation", "helpers", "kind", "reason"),
+    ("privileged", "root", "granted", "translation", "helpers", "kind", "reason"),
     [
-        (True, True, True, ("pasta",), "direct", ""),
-        (True, False, True, (), "direct", ""),
-        (False, False, True, ("pasta", "slirp4netns"), "helper", ""),
-        (False, False, True, (), "none", "apt install passt"),
-        (False, True, True, ("pasta",), "none", "CAP_NET_ADMIN"),
-        (True, True, False, (), "none", "apt install nftables"),
+        (True, True, False, True, ("pasta",), "direct", ""),
+        (True, False, True, True, (), "direct", ""),
+        (False, False, True, True, ("pasta",), "granted", ""),
+        (False, False, False, True, ("pasta", "slirp4netns"), "helper", ""),
+        (False, False, False, True, (), "none", "apt install slirp4netns"),
+        (False, True, False, True, ("pasta",), "none", "CAP_NET_ADMIN"),
+        (True, True, False, False, (), "none", "apt install nftables"),
     ],
 )
 def test_the_way_out_follows_from_rights_and_programs(
-    privileged: bool, root: bool, translation: bool, helpers: tuple[str, ...], kind: str, reason: str
+    privileged: bool, root: bool, granted: bool, translation: bool, helpers: tuple[str, ...], kind: str, reason: str
 ) -> None:
-    way = wayout.choose(privileged=privileged, root=root, translation=translation, helpers=helpers)
+    way = wayout.choose(privileged=privileged, root=root, granted=granted, translation=translation, helpers=helpers)
     assert way.kind == kind
     assert reason in way.reason
 
 
-@pytest.mark.parametrize("network", [None, addresses.HelperNetwork(0)])
-@pytest.mark.parametrize("clamp", [True, False])
-def test_rules_are_what_nft_understands(network: addresses.HelperNetwork | None, clamp: bool) -> None:
-    nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
-    if nft is None:
-        pytest.skip("needs nft")
-    rules = Translation("shell-1-abc", addresses.Pair(3), "cellbed0", network).ruleset(clamp=clamp)
-    command = ["unshare", "--user", "--map-root-user", "--net", nft, "--check", "--file", "-"]
-    done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
-    if "unshare" in done.stderr:
-        pytest.skip(f"needs user namespaces: {done.stderr}")
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("version", "early"),
+    [
+        ("pasta unknown version", True),  # Debian 12
+        ("", True),
+        ("pasta 0.0~git20230627.289301b-1", True),
+        ("pasta 0.0~git20240220.1e6f92b-1", False),
+        ("pasta 2024_05_10.7288448-1", False),
+        ("pasta 0.0~git20250503.587980c-2", False),
+    ],
+)
+def test_an_early_pasta_comes_after_slirp4netns(version: str, early: bool) -> None:
+    assert helper.is_early_pasta(version) is early
 
 
 def test_helpers_get_private_addresses_and_open_no_ports() -> None:

@@ -32,6 +32,13 @@ def pack_recording(folder: str | PathLike[str]) -> None:
     Errors: :class:`ValueError` that says why not: a recorder still writes it, nothing was recorded, the disk refuses.
     """
 
+def network_helper(arguments: list[str]) -> bool:
+    """Execute one request of the network helper with the rights of this process; ``crates/nethelper`` has the grammar.
+
+    Returns whether it succeeded. ``serve`` returns when the socket at standard input ends, ``enter`` executes another
+    program. Call it on the main thread while there is no other, in a process that does nothing else.
+    """
+
 def emulate() -> None:
     """Be the emulator: a configuration, then commands on standard input; events on standard output; one JSON line each.
 

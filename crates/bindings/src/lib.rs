@@ -41,7 +41,7 @@ mod _core {
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]
-    use super::{emulate, enter, pack_recording, record};
+    use super::{emulate, enter, network_helper, pack_recording, record};
 }
 
 #[pyfunction]
@@ -50,6 +50,12 @@ fn emulate(py: Python<'_>) -> PyResult<()> {
         0 => Ok(()),
         status => Err(pyo3::exceptions::PySystemExit::new_err(status)),
     }
+}
+
+/// The exit status of one call of the network helper.
+#[pyfunction]
+fn network_helper(py: Python<'_>, arguments: Vec<OsString>) -> bool {
+    py.detach(|| cellbed_nethelper::run(&arguments)) == std::process::ExitCode::SUCCESS
 }
 
 #[pyfunction]

@@ -29,7 +29,7 @@ impl Config {
                 "default_vertex",
                 format!("there is no vertex {name:?}"),
             )),
-            Some((name, Some(index))) if self.vertices[index].namespace.is_none() => {
+            Some((name, Some(index))) if !self.vertices[index].has_device() => {
                 Err(Error::configuration(
                     "default_vertex",
                     format!(
@@ -51,7 +51,23 @@ impl Config {
             let needs_device = !(vertex.addresses.is_empty()
                 && vertex.routes.is_empty()
                 && vertex.sysctls.is_empty());
-            if vertex.namespace.is_none() && needs_device {
+            if let Some(device) = &vertex.device {
+                let furnished = vertex.namespace.is_some()
+                    || vertex.interface.is_some()
+                    || !(vertex.routes.is_empty() && vertex.sysctls.is_empty());
+                let problem = if furnished {
+                    "an attached device is configured already: only addresses may stand beside it"
+                } else if !self.offload {
+                    "an attached device has super-packets: \"offload\" must be true"
+                } else if device.descriptor < 3 || device.netlink < 3 {
+                    "a descriptor below 3 is a standard stream"
+                } else {
+                    ""
+                };
+                if !problem.is_empty() {
+                    return Err(Error::configuration(place, problem));
+                }
+            } else if vertex.namespace.is_none() && needs_device {
                 let problem = "an internal vertex (\"namespace\": null) can have no addresses, routes or sysctls";
                 return Err(Error::configuration(place, problem));
             }

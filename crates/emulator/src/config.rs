@@ -3,11 +3,9 @@
 //! Everything that can be judged without touching the machine is judged in [`Config::parse`].
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use cellbed_netdev::Prefix;
 use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
@@ -30,54 +28,20 @@ pub enum Namespaces {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// One of its own.
+    /// A new one.
     New,
-    /// The one the emulator was started in.
-    Current,
 }
 
-/// An address and the length of its prefix, as in `100.64.0.2/32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Prefix {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits of the prefix.
-    pub length: u8,
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || {
-            format!(
-                "{text:?} is not a prefix; expected ADDRESS/LENGTH, for instance \"100.64.0.2/32\""
-            )
-        };
-        let (address, length) = text.split_once('/').ok_or_else(expected)?;
-        let address: IpAddr = address.parse().map_err(|_| expected())?;
-        let length: u8 = length.parse().map_err(|_| expected())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        if length > most {
-            return Err(format!("the prefix length of {text:?} is above {most}"));
-        }
-        Ok(Self { address, length })
-    }
-}
-
-impl TryFrom<String> for Prefix {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
+/// A device with super-packets that the network helper has created and configured; see `cellbed-nethelper`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attached {
+    /// Its name.
+    pub name: String,
+    /// Number of the inherited descriptor of the device.
+    pub descriptor: i32,
+    /// Number of an inherited netlink socket in the device's namespace.
+    pub netlink: i32,
 }
 
 /// A place in the graph: a node with a device, or an internal one such as a tower.
@@ -86,8 +50,12 @@ impl fmt::Display for Prefix {
 pub struct Vertex {
     /// Its unique name.
     pub name: String,
-    /// Where its device is; `None` for an internal vertex, which has none.
+    /// Where its device is to be created; `None` for an attached device, and for an internal vertex, which has none.
+    #[serde(default)]
     pub namespace: Option<Placement>,
+    /// The device, where another program has created it.
+    #[serde(default)]
+    pub device: Option<Attached>,
     /// Addresses of its device. What is sent to one of them goes to this vertex.
     #[serde(default)]
     pub addresses: Vec<Prefix>,
@@ -100,6 +68,13 @@ pub struct Vertex {
     /// What its device is called in a namespace of its own, where `cellbed0` will not do.
     #[serde(default)]
     pub interface: Option<String>,
+}
+
+impl Vertex {
+    /// Whether it takes and sends packets itself.
+    pub fn has_device(&self) -> bool {
+        self.namespace.is_some() || self.device.is_some()
+    }
 }
 
 /// One way from a vertex to the next.

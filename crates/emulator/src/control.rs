@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use cellbed_link::{Duration, StageConfig, Time};
+use cellbed_netdev::NetworkNamespace;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use crate::config::{Config, Namespaces, Stage};
 use crate::description::Description;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
-use crate::namespace::{self, NetworkNamespace};
 use crate::node::{Interface, Node};
 use crate::orders::{Account, Changed, Order, Status};
 use crate::probe::{Flow, probe};
@@ -96,9 +96,11 @@ fn serve() -> Result<()> {
     let control = config.control.as_deref().map(ControlSocket::bind);
     let control = control.transpose()?;
 
-    let in_user_namespace = config.namespaces == Namespaces::User || !namespace::is_privileged();
+    let creates = config.vertices.iter().any(|it| it.namespace.is_some());
+    let in_user_namespace =
+        creates && (config.namespaces == Namespaces::User || !cellbed_netdev::is_privileged());
     if in_user_namespace {
-        namespace::enter_user_namespace()?;
+        cellbed_netdev::enter_user_namespace()?;
     }
 
     let records = Records::create(&config)?;
@@ -237,7 +239,7 @@ impl Supervisor {
                     let namespaces: Vec<Option<&NetworkNamespace>> = self
                         .nodes
                         .iter()
-                        .map(|node| node.as_ref().map(|node| &node.namespace))
+                        .map(|node| node.as_ref()?.namespace.as_ref())
                         .collect();
                     let under_way = || Ok(self.order(inbox, Order::Status)?.under_way);
                     let flows = probe(&self.config, &namespaces, &flows, under_way)?;
@@ -377,7 +379,7 @@ impl Supervisor {
             .map(|(name, node)| {
                 (
                     name,
-                    json!({"namespace": node.namespace.path(), "interface": node.tun.name()}),
+                    json!({"namespace": node.namespace.as_ref().map(NetworkNamespace::path), "interface": node.tun.name()}),
                 )
             })
             .collect();

@@ -5,11 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::mount::mount_bind;
 use rustix::thread::{
-    CapabilitySets, LinkNameSpaceType, UnshareFlags, capabilities,
-    configure_capability_in_ambient_set, move_into_link_name_space, set_capabilities,
-    unshare_unsafe,
+    CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
+    move_into_link_name_space, set_capabilities,
 };
 
 use crate::error::{Error, Result, Trying};
@@ -42,7 +41,7 @@ pub fn enter(entry: &Entry) -> Result<()> {
     let user = entry
         .user_namespace
         .as_deref()
-        .map(|path| Ok((path, open_namespace(path)?)))
+        .map(|path| Ok::<_, Error>((path, open_namespace(path)?)))
         .transpose()?;
     let network = open_namespace(&entry.network_namespace)?;
     if let Some((path, user)) = user {
@@ -86,13 +85,7 @@ fn bind(binds: &[(String, String)]) -> Result<()> {
     if binds.is_empty() {
         return Ok(());
     }
-    // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .trying(|| "make the mounts of the node private".into())?;
+    cellbed_netdev::unshare_mounts()?;
     for (source, target) in binds {
         for path in [source, target] {
             if !Path::new(path).exists() {

@@ -93,7 +93,26 @@ pub(crate) fn one_line(text: &impl std::fmt::Display) -> String {
     line
 }
 
-/// Says what was tried when the kernel refuses.
+impl From<cellbed_netdev::Error> for Error {
+    fn from(error: cellbed_netdev::Error) -> Self {
+        use cellbed_netdev::Error as Netdev;
+        match error {
+            Netdev::System {
+                what,
+                source,
+                remedy,
+            } => Error::System {
+                what,
+                source,
+                remedy,
+            },
+            Netdev::Netlink { what, problem } => Error::Netlink { what, problem },
+            Netdev::ThreadEnded { thread } => Error::ThreadEnded { thread },
+        }
+    }
+}
+
+/// Names the attempt when the kernel refuses.
 pub(crate) trait Trying<T> {
     /// Names the attempt.
     fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
@@ -115,19 +134,6 @@ impl<T, E: Into<io::Error>> Trying<T> for std::result::Result<T, E> {
         what: impl FnOnce() -> String,
         remedy: impl FnOnce(&io::Error) -> String,
     ) -> Result<T> {
-        self.map_err(|error| {
-            let source = error.into();
-            let remedy = remedy(&source);
-            let remedy = if remedy.is_empty() {
-                remedy
-            } else {
-                format!(". {remedy}")
-            };
-            Error::System {
-                what: what(),
-                source,
-                remedy,
-            }
-        })
+        cellbed_netdev::Trying::trying_or(self, what, remedy).map_err(Error::from)
     }
 }

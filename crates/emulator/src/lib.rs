@@ -23,8 +23,6 @@ mod impairments;
 mod journal;
 mod lateness;
 mod mahimahi_log;
-mod namespace;
-mod netlink;
 mod node;
 mod offload;
 mod orders;

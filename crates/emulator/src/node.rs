@@ -5,28 +5,19 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Placement, Vertex};
+use cellbed_netdev::{DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, inherited};
+
+use crate::config::{Attached, Vertex};
 use crate::error::{Result, Trying};
-use crate::namespace::NetworkNamespace;
-use crate::netlink::Netlink;
 use crate::tun::Tun;
 
 /// The device's name in a namespace of our own.
 const INTERFACE: &str = "cellbed0";
 
-/// Its name in the namespace the emulator was started in, where other emulators may have theirs.
-const SHARED_INTERFACE: &str = "cellbed%d";
-
-/// The largest IP packet in bytes.
-pub const MTU: u32 = 1500;
-
-/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop a TCP burst in silence.
-const DEVICE_QUEUE: u32 = 20_000;
-
 /// A vertex with a device.
 pub struct Node {
-    /// Its namespace.
-    pub namespace: NetworkNamespace,
+    /// Its namespace; `None` where the device is attached.
+    pub namespace: Option<NetworkNamespace>,
     /// Its device, which lasts as long as someone holds it.
     pub tun: Arc<Tun>,
     /// A way to ask the namespace.
@@ -47,14 +38,15 @@ pub struct Interface {
 impl Node {
     /// Brings up the node of a vertex, with segmentation offload if asked; `None` for an internal one.
     pub fn bring_up(vertex: &Vertex, offload: bool) -> Result<Option<Self>> {
-        let Some(placement) = vertex.namespace else {
-            return Ok(None);
+        let (namespace, (tun, netlink, index)) = match &vertex.device {
+            Some(device) => (None, attach(device)?),
+            None if vertex.namespace.is_none() => return Ok(None),
+            None => {
+                let namespace = NetworkNamespace::create()?;
+                let furnished = namespace.run(|| furnish(vertex, offload))?;
+                (Some(namespace), furnished)
+            }
         };
-        let namespace = match placement {
-            Placement::New => NetworkNamespace::create()?,
-            Placement::Current => NetworkNamespace::current()?,
-        };
-        let (tun, netlink, index) = namespace.run(|| furnish(vertex, placement, offload))?;
         Ok(Some(Self {
             namespace,
             tun: Arc::new(tun),
@@ -68,7 +60,7 @@ impl Node {
     pub fn wait_until_reachable(&self) -> Result<()> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = self.addresses.iter();
-        addresses.try_for_each(|address| netlink.wait_until_local(*address))
+        Ok(addresses.try_for_each(|address| netlink.wait_until_local(*address))?)
     }
 
     /// Reads the device's counters.
@@ -82,23 +74,26 @@ impl Node {
     }
 }
 
+/// Takes over a device that is configured already.
+fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
+    let tun = Tun::attached(inherited(device.descriptor)?, &device.name);
+    let mut netlink = Netlink::over(inherited(device.netlink)?);
+    let index = netlink.index(&device.name)?;
+    Ok((tun, netlink, index))
+}
+
 /// Creates and configures the device in the calling thread's namespace.
-fn furnish(vertex: &Vertex, placement: Placement, offload: bool) -> Result<(Tun, Netlink, u32)> {
+fn furnish(vertex: &Vertex, offload: bool) -> Result<(Tun, Netlink, u32)> {
     let mut netlink = Netlink::open()?;
-    let name = match placement {
-        Placement::New => vertex.interface.as_deref().unwrap_or(INTERFACE),
-        Placement::Current => SHARED_INTERFACE,
-    };
+    let name = vertex.interface.as_deref().unwrap_or(INTERFACE);
     let tun = Tun::create(name, offload)?;
     let index = netlink.index(tun.name())?;
     for (key, value) in &vertex.sysctls {
         set_kernel(&vertex.name, key, value)?;
     }
-    if placement == Placement::New {
-        allow_ipv6(vertex);
-        let loopback = netlink.index("lo")?;
-        netlink.bring_up(loopback)?;
-    }
+    allow_ipv6(vertex);
+    let loopback = netlink.index("lo")?;
+    netlink.bring_up(loopback)?;
     netlink.configure(index, MTU, DEVICE_QUEUE)?;
     netlink.bring_up(index)?;
     for prefix in &vertex.addresses {

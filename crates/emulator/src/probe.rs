@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Alarm, now};
 use crate::config::Config;
 use crate::error::{Error, Result, Trying};
-use crate::namespace::NetworkNamespace;
 use crate::process::sleep_precisely;
+use cellbed_netdev::NetworkNamespace;
 
 /// The longest wait for stragglers beyond the duration of the flow.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -160,7 +160,7 @@ fn plan<'a>(
             .find(|it| it.address.is_ipv4() == (flow.family == 4));
         let address =
             address.ok_or_else(|| wrong(format!("{name:?} has no IPv{} address", flow.family)))?;
-        Ok((namespace, address.address))
+        Ok::<_, Error>((namespace, address.address))
     };
     let (from, source) = end(&flow.from)?;
     let (to, destination) = end(&flow.to)?;

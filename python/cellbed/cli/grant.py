@@ -11,16 +11,24 @@ def grant(
     user: Annotated[
         str | None, typer.Argument(help="Login name. Default: the user who called sudo.", show_default=False)
     ] = None,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="Also install the network helper: shells of this user get TCP from end to end, as those of root.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Revoke what was granted.")] = False,
 ) -> None:
     """Allow an ordinary user TUN devices, CPU and memory limits, and the congestion control CUBIC. Needs root.
 
     \b
-    Example:
+    Examples:
       sudo cellbed grant alice
+      sudo cellbed grant alice --network
     """
     from cellbed.doctor.granting import grant_to
 
-    for line in grant_to(user, dry_run=dry_run, take_back=undo):
+    for line in grant_to(user, network=network, dry_run=dry_run, take_back=undo):
         print(line)

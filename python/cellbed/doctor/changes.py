@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,12 +20,20 @@ from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_p
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
 from cellbed.errors import CellbedError
+from cellbed.testbed import privilege
 from cellbed.testbed.cgroups import ASIDE, divide
+from cellbed.testbed.privilege import NETWORK_HELPER, NETWORK_USERS
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"
 UDEV_FILE = "/etc/udev/rules.d/60-cellbed.rules"
 DELEGATE_FILE = "/etc/systemd/system/user@.service.d/60-cellbed.conf"
+COMPILED_HELPER = Path(privilege.__file__).with_name("cellbed-net")
+"""The network helper as `make setup` compiles it, or as it comes with a wheel."""
+NETWORK_CAPABILITIES = struct.pack(
+    "<IIIII", 0x0200_0001, 1 << privilege.CAP_NET_ADMIN | 1 << privilege.CAP_SYS_ADMIN, 0, 0, 0
+)
+"""Both capabilities permitted and effective (``struct vfs_cap_data`` of version 2, capabilities(7))."""
 _JOURNAL = "/var/lib/cellbed/grants.json"
 
 
@@ -181,9 +190,61 @@ class Command:
             self.do(machine)
 
 
-Change = Mode | File | Setting | Folder | Join | Command
+@dataclass(frozen=True, slots=True)
+class NetworkHelper:
+    """The network helper, installed with its capabilities, and the user in the list of those who may use it.
+
+    program: the compiled helper. Several users share what is installed: the last one who leaves takes it along.
+    """
+
+    program: str
+    user: int
+
+    def __str__(self) -> str:
+        return f"{NETWORK_HELPER}: installed with CAP_NET_ADMIN and CAP_SYS_ADMIN; {NETWORK_USERS}: user {self.user}"
+
+    def do(self, machine: Machine) -> None:
+        """Install the program, then list the user."""
+        target = machine.path(str(NETWORK_HELPER))
+        content = Path(self.program).read_bytes()
+        for folder in (target.parent, machine.path(str(NETWORK_USERS)).parent):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+        temporary = target.with_name(f".{target.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
+            file.write(content)
+        os.setxattr(temporary, "security.capability", NETWORK_CAPABILITIES)
+        temporary.chmod(0o755)
+        temporary.rename(target)
+        self._list({*network_users(machine), self.user}, machine)
+
+    def undo(self, machine: Machine) -> None:
+        """Remove the user from the list, and the program where nobody is left."""
+        users = network_users(machine) - {self.user}
+        if users:
+            self._list(users, machine)
+            return
+        for path in (NETWORK_USERS, NETWORK_HELPER):
+            machine.path(str(path)).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it holds something of others
+                machine.path(str(path)).parent.rmdir()
+
+    @staticmethod
+    def _list(users: set[int], machine: Machine) -> None:
+        path = machine.path(str(NETWORK_USERS))
+        _write(path, "".join(f"{user}\n" for user in sorted(users)))
+        path.chmod(0o644)
+
+
+def network_users(machine: Machine) -> set[int]:
+    """The users who may use the network helper."""
+    return {int(line) for line in (machine.read(str(NETWORK_USERS)) or "").split() if line.isdecimal()}
+
+
+Change = Mode | File | Setting | Folder | Join | Command | NetworkHelper
 _KINDS: dict[str, Callable[..., Change]] = {
-    kind.__name__: kind for kind in (Mode, File, Setting, Folder, Join, Command)
+    kind.__name__: kind for kind in (Mode, File, Setting, Folder, Join, Command, NetworkHelper)
 }
 
 
@@ -193,12 +254,30 @@ class GrantError(CellbedError):
     exit_code = 1
 
 
-def plan(machine: Machine, caller: int | None = None) -> list[Change]:
+def plan(machine: Machine, caller: int | None = None, *, network: bool = False) -> list[Change]:
     """What has to change on `machine` so that its user can run with everything; empty when nothing has to.
 
-    caller: process id of a shell of the user, to be moved where only root may move it.
+    caller: process id of a shell of the user, to be moved where only root may move it. network: also install the
+    network helper.
     """
-    return [*_device(machine), *_control_groups(machine, caller), *_settings(machine)]
+    changes = [*_device(machine), *_control_groups(machine, caller), *_settings(machine)]
+    return [*changes, *network_helper(machine)] if network else changes
+
+
+def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterator[Change]:
+    """What has to change so that the user may use the network helper, in the version compiled as `program`."""
+    try:
+        content = program.read_bytes()
+    except OSError as error:
+        raise GrantError(f"{program}: the network helper is not compiled: make setup") from error
+    installed = machine.path(str(NETWORK_HELPER))
+    try:
+        current = installed.read_bytes() == content
+        current = current and os.getxattr(installed, "security.capability") == NETWORK_CAPABILITIES
+    except OSError:
+        current = False
+    if not current or machine.user not in network_users(machine):
+        yield NetworkHelper(str(program), machine.user)
 
 
 def do(changes: Sequence[Change], machine: Machine) -> None:

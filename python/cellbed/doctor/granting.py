@@ -12,10 +12,10 @@ _NOBODY = 2**32 - 1
 """No user has this identifier or a larger one (credentials(7))."""
 
 
-def grant_to(name: str | None, *, dry_run: bool = False, take_back: bool = False) -> list[str]:
+def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, take_back: bool = False) -> list[str]:
     """Grant a user what cellbed needs, or take it back; returns a line for each change.
 
-    name: login name or numeric identifier; ``None`` for the user who called sudo.
+    name: login name or numeric identifier; ``None`` for the user who called sudo. network: the network helper, too.
     Errors: :class:`cellbed.doctor.changes.GrantError`.
     """
     machine = Machine(user=_user(name, dry_run))
@@ -26,7 +26,7 @@ def grant_to(name: str | None, *, dry_run: bool = False, take_back: bool = False
             return ["--dry-run has nothing to show with --undo"]
         undone = [f"undone: {change}" for change in changes.undo(machine)]
         return undone or [f"nothing was granted to {machine.user_name}"]
-    planned = changes.plan(machine, caller=changes.shell_of(machine.user, os.getppid()))
+    planned = changes.plan(machine, caller=changes.shell_of(machine.user, os.getppid()), network=network)
     if not planned:
         return [f"nothing to do: {machine.user_name} may do everything already"]
     if not dry_run:

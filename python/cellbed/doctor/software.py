@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 from cellbed.doctor.check import Check, Status
@@ -32,32 +38,84 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
     return Check(name, absent, f"not installed; needed for {purpose}", f"sudo apt install {package}")
 
 
-def address_translation(machine: Machine) -> Check:
-    """Whether a shell can translate addresses."""
-    for name in ("nft", "iptables"):
-        path = machine.find(name)
-        if path is not None:
-            return Check("nft", "ok", path)
-    return Check(
-        "nft",
-        "warn",
-        "neither nft nor iptables: a shell has no access to the host's network",
-        "sudo apt install nftables",
-    )
-
-
 def way_out(machine: Machine) -> Check:
-    """Whether an ordinary user's shell can reach the host's network."""
-    name = "pasta or slirp4netns"
-    for candidate in ("pasta", "slirp4netns"):
-        path = machine.find(candidate)
-        if path is not None:
-            return Check(name, "ok", path)
-    if machine.user == 0:
-        return Check(name, "ok", "not installed, not needed by root")
-    return Check(
-        name, "warn", "neither: an ordinary user's shell has no access to the host's network", "sudo apt install passt"
-    )
+    """Whether this user's shell reaches the network: a connection from inside a shell to a server here.
+
+    Takes a second. Of another machine or user only the programs are looked for.
+    """
+    from cellbed.shell import wayout
+
+    name = "way out of a shell"
+    if machine.find("nft") is None:
+        return Check(name, "warn", "nft is not installed; a shell has no way out", "sudo apt install nftables")
+    if machine.root != Path("/") or machine.user != os.geteuid():
+        programs = [program for program in ("pasta", "slirp4netns") if machine.find(program) is not None]
+        if machine.user == 0 or programs:
+            return Check(name, "ok", programs[0] if programs else "as root")
+        return Check(name, "warn", "neither pasta nor slirp4netns; no way out", "sudo apt install slirp4netns")
+    way = wayout.find_way_out()
+    if way.kind == "none":
+        return Check(name, "warn", way.reason, "then: cellbed doctor")
+    problem = _connect_from_inside()
+    if problem is not None:
+        return Check(name, "warn", f"no connection from inside a shell: {problem}", _WAY_OUT_REMEDIES[way.kind])
+    if way.kind == "helper":
+        found = f"through {way.helpers[0]}, where TCP to the outside ends in front of the link"
+        return Check(name, "warn", found, f"for TCP from end to end: {machine.grant_command} --network")
+    how = "by the network helper" if way.kind == "granted" else "by the rights of this user"
+    return Check(name, "ok", f"TCP from end to end, {how}")
+
+
+_WAY_OUT_REMEDIES = {
+    "direct": "run it by hand: cellbed shell",
+    "granted": "install the network helper again: sudo cellbed grant USER --network",
+    "helper": "sudo apt install slirp4netns, or: sudo cellbed grant USER --network",
+}
+_ASK = """
+import os, socket, sys
+connection = socket.create_connection((os.environ["CELLBED_GATEWAY"], int(sys.argv[1])), 10)
+connection.sendall(sys.argv[2].encode() + b"\\n")
+sys.stdout.write(connection.makefile().readline())
+"""
+
+
+def _connect_from_inside() -> str | None:
+    """Why a program in a shell cannot exchange a line with a server on this machine; ``None`` when it can."""
+    word = secrets.token_hex(8)
+    with socket.create_server(("", 0)) as server:
+        server.settimeout(20.0)
+        port = str(server.getsockname()[1])
+        python = [sys.executable, "-P", "-c"]
+        shell = [*python, "from cellbed.cli.main import main; main()", "shell", "--delay", "1"]
+        process = subprocess.Popen(
+            [*shell, "--", *python, _ASK, port, word],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        answering = threading.Thread(target=_answer, args=(server,), daemon=True)
+        answering.start()
+        try:
+            output, errors = process.communicate(timeout=20.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return "no answer within 20 s"
+    if process.returncode == 0 and output.strip() == word:
+        return None
+    lines = [line for line in errors.splitlines() if line.strip()]
+    return next((line for line in lines if "no way out" in line), lines[-1] if lines else "the answer was wrong")
+
+
+def _answer(server: socket.socket) -> None:
+    """Send the first client's line back."""
+    with contextlib.suppress(OSError):
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(10.0)
+            connection.sendall(connection.recv(64))
 
 
 def browser(machine: Machine) -> Check:

@@ -109,7 +109,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
             stages.insert(0, chance_stage("loss", loss, derived_seed(_SEED, f"{way}link.loss")))
         return ShellDirection(tuple(stages), words(stages))
 
-    link = ShellLink(direction("up", files[0], files[2]), direction("down", files[1], files[3]))
+    link = ShellLink(direction("up", files[0], files[2]), direction("down", files[1], files[3]), prefix="cellular")
     log_folder = options.get("packet-log-folder")
     return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin", tuple(remarks))
 

@@ -25,9 +25,6 @@ BASE_VARIABLE = "MAHIMAHI_BASE"
 PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
 """In the command's environment: descriptions of the shells around it, the beginning of the prompt."""
 
-INTERFACE = "ingress"
-"""Name of the link's device inside, as in the original: scripts capture there."""
-
 # Runs before each prompt of bash; the caller's PROMPT_COMMAND follows it.
 _PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
 _SECOND = 1e9
@@ -281,7 +278,7 @@ def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | N
         }
 
     return run_shell(
-        replace(shell, interface=INTERFACE),
+        replace(shell, prefix=prefix.strip("[] ").split()[0], mahimahi=True),
         line.command,
         publish=published,
         meter=ShellMeter(directions=shown) if shown else None,

@@ -1,9 +1,4 @@
-"""Addresses of a shell's two ends, chosen so that shells nest and stand side by side without a collision.
-
-A shell takes four neighbouring addresses out of 100.127.0.0/17, which lies in the shared address space that no network
-outside a provider uses (RFC 6598) and beside the addresses of `cellbed run`. A nested shell sees only the pair of the
-shell around it; taking the pair after the highest one in sight makes the pairs along a nest differ.
-"""
+"""Addresses around a shell's link. Those of its two ends are chosen by the network helper (``crates/nethelper``)."""
 
 from __future__ import annotations
 
@@ -15,43 +10,19 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 
-PAIRS = IPv4Network("100.127.0.0/17")
 HELPERS = IPv4Network("100.127.128.0/17")
-"""Networks between a helper such as pasta and the namespace that it connects."""
-_PAIRS_IPV6 = IPv6Address("fd63:656c:6c62:ff00::")
+"""Networks between a helper such as pasta and the namespace that it connects: shared address space (RFC 6598)."""
 _HELPERS_IPV6 = IPv6Address("fd63:656c:6c62:fe00::")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two ends of a shell's link, by the number of the pair."""
+    """The two ends of a shell's link: the gateway is the outer one, the way out."""
 
-    number: int
-
-    @property
-    def network(self) -> IPv4Network:
-        """The four addresses that belong to the pair."""
-        return IPv4Network((int(PAIRS.network_address) + 4 * self.number, 30))
-
-    @property
-    def gateway(self) -> IPv4Address:
-        """The outer end, the way out."""
-        return self.network[1]
-
-    @property
-    def inside(self) -> IPv4Address:
-        """The inner end, where the command is."""
-        return self.network[2]
-
-    @property
-    def gateway_ipv6(self) -> IPv6Address:
-        """The outer end in IPv6."""
-        return _PAIRS_IPV6 + 4 * self.number + 1
-
-    @property
-    def inside_ipv6(self) -> IPv6Address:
-        """The inner end in IPv6."""
-        return _PAIRS_IPV6 + 4 * self.number + 2
+    gateway: IPv4Address
+    inside: IPv4Address
+    gateway_ipv6: IPv6Address
+    inside_ipv6: IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +55,6 @@ class HelperNetwork:
     def namespace_ipv6(self) -> IPv6Address:
         """The namespace's end in IPv6."""
         return _HELPERS_IPV6 + (self.number << 16) + 2
-
-
-def choose_pair(used: Iterable[IPv4Network]) -> Pair:
-    """The pair after the highest that overlaps a network in use; from the start again when none is left above.
-
-    used: networks of the addresses and routes in sight; default routes do not count.
-    Errors: :class:`CellbedError` when every pair is in use.
-    """
-    count = PAIRS.num_addresses // 4
-    taken = _numbers(used, PAIRS, 4)
-    highest = max(taken, default=-1)
-    for number in [*range(highest + 1, count), *range(highest + 1)]:
-        if number not in taken:
-            return Pair(number)
-    raise CellbedError(f"no address is free for the shell: all of {PAIRS} is routed elsewhere on this machine")
 
 
 def choose_helper_network(used: Iterable[IPv4Network]) -> HelperNetwork:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import socket
@@ -22,22 +21,27 @@ ANSWER_S = 3.0
 IDLE_S = 30.0
 MOST_QUESTIONS = 512
 _SIZE = 65535
+_ATTEMPTS = 8
 
 
 def open_sockets(address: str) -> tuple[socket.socket, socket.socket]:
-    """UDP and TCP sockets on port 53 of `address`. Errors: ``OSError``."""
+    """UDP and TCP sockets on one port of `address`, which is free for both. Errors: ``OSError``."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    datagrams = socket.socket(family, socket.SOCK_DGRAM)
-    streams = socket.socket(family, socket.SOCK_STREAM)
-    streams.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        datagrams.bind((address, 53))
-        streams.bind((address, 53))
-        streams.listen(64)
-    except OSError:
-        datagrams.close()
-        streams.close()
-        raise
+    for attempt in reversed(range(_ATTEMPTS)):
+        datagrams = socket.socket(family, socket.SOCK_DGRAM)
+        streams = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            datagrams.bind((address, 0))
+            streams.bind(datagrams.getsockname())
+            streams.listen(64)
+        except OSError:
+            # A port that is free for one may be taken for the other.
+            datagrams.close()
+            streams.close()
+            if attempt == 0:
+                raise
+        else:
+            break
     return datagrams, streams
 
 
@@ -171,8 +175,9 @@ def main() -> None:
         else:
             sockets = open_sockets_in(task["address"], task["network_namespace"], task["user_namespace"])
     except OSError as error:
-        servant.tell("in use" if error.errno == errno.EADDRINUSE else "error", str(error))
+        servant.tell("error", str(error))
         return
     datagrams, streams = sockets
     servers = task["servers"]
-    asyncio.run(serving.serve(serve_datagrams(datagrams, servers), serve_streams(streams, servers)))
+    jobs = (serve_datagrams(datagrams, servers), serve_streams(streams, servers))
+    asyncio.run(serving.serve(*jobs, port=datagrams.getsockname()[1]))

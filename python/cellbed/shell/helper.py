@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import select
 import signal
 import subprocess
@@ -32,7 +33,30 @@ class HelperError(CellbedError):
 
 def installed() -> list[str]:
     """Names of the helpers that are installed, the better first."""
-    return [name for name in ("pasta", "slirp4netns") if find(name) is not None]
+    names = [name for name in ("pasta", "slirp4netns") if find(name) is not None]
+    pasta = find("pasta")
+    if len(names) == 2 and pasta is not None and is_early_pasta(_version(pasta)):
+        names.reverse()
+    return names
+
+
+def is_early_pasta(version: str) -> bool:
+    """Whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as that of Debian 12.
+
+    That pasta sends into a bottleneck without congestion control: most of what it sends is dropped there.
+    """
+    found = re.search(r"\b(?:git)?(20[0-9]{2})[_0-9]", version)
+    return found is None or int(found[1]) < 2024
+
+
+def _version(path: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return (done.stdout + done.stderr).partition("\n")[0]
 
 
 def pasta_command(path: str, place: Place, network: HelperNetwork, ipv6: bool, ready: str) -> list[str]:

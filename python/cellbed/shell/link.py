@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cellbed.shell.addresses import Pair
 
@@ -59,46 +59,41 @@ class ShellDirection:
 class ShellLink:
     """What the two directions of a shell's link do, seen from the command: the uplink leads out of the shell.
 
-    interface: what the link's device is called inside.
+    prefix: what the name of the device on the host begins with, before the number of the process.
+    mahimahi: addresses and the device inside are as in Mahimahi's shells.
     """
 
     uplink: ShellDirection = field(default_factory=ShellDirection)
     downlink: ShellDirection = field(default_factory=ShellDirection)
-    interface: str = field(default="cellbed0", kw_only=True)
+    prefix: str = field(default="cellbed", kw_only=True)
+    mahimahi: bool = field(default=False, kw_only=True)
 
     def emulator_config(
         self,
         pair: Pair,
+        devices: Sequence[Mapping[str, Any]],
         *,
-        outside: Literal["current", "new"],
-        ipv6_way_out: bool,
         packet_log: Path | None = None,
         control: Path | None = None,
     ) -> dict[str, Any]:
         """The configuration line for the emulator.
 
-        outside: ``"current"`` where the outer end lies in the caller's network namespace, ``"new"`` in one of its own.
-        ipv6_way_out: whether IPv6 leads further than the gateway. packet_log: file for the record of every packet.
-        control: socket at which the emulator listens.
+        devices: inside and outside, as of :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
+        every packet. control: socket at which the emulator listens.
         """
-        forwarding = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"} if outside == "new" else {}
+        inside, outside = devices
         return {
             "namespaces": "auto",
             "vertices": [
                 {
                     "name": INSIDE,
-                    "namespace": "new",
+                    "device": inside,
                     "addresses": [f"{pair.inside}/32", f"{pair.inside_ipv6}/128"],
-                    "routes": ["0.0.0.0/0", "::/0" if ipv6_way_out else f"{pair.gateway_ipv6}/128"],
-                    "sysctls": {},
-                    "interface": self.interface,
                 },
                 {
                     "name": OUTSIDE,
-                    "namespace": outside,
+                    "device": outside,
                     "addresses": [f"{pair.gateway}/32", f"{pair.gateway_ipv6}/128"],
-                    "routes": [f"{pair.inside}/32", f"{pair.inside_ipv6}/128"],
-                    "sysctls": forwarding,
                 },
             ],
             "default_vertex": OUTSIDE,

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from cellbed.errors import CellbedError
 from cellbed.shell import servant
 from cellbed.shell.addresses import Pair
+from cellbed.shell.programs import ProgramError, find, run
 from cellbed.testbed.process import Place
 
 
@@ -98,6 +99,14 @@ def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Publishe
             "",
         ]
     )
+
+
+def translate(table: str, interface: str, pair: Pair, published: Sequence[Published], *, ipv6: bool) -> None:
+    """Add the chains of :func:`ruleset`. Errors: :class:`cellbed.shell.programs.ProgramError`."""
+    nft = find("nft")
+    if nft is None:
+        raise ProgramError("nft is not installed: sudo apt install nftables")
+    run([nft, "-f", "-"], text=ruleset(table, interface, pair, published, ipv6=ipv6))
 
 
 def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | None) -> subprocess.Popen[bytes]:

@@ -56,17 +56,16 @@ def shortcut_binds() -> list[tuple[str, str]]:
     return [("/dev/null", path) for path in _SHORTCUTS if Path(path).exists()]
 
 
-def start_forwarder(servers: list[str], gateway: IPv4Address, place: Place | None) -> subprocess.Popen[bytes] | None:
-    """Answer at `gateway`, port 53, in the namespaces of `place` (``None``: the current ones); ask `servers` from here.
+def start_forwarder(
+    servers: list[str], gateway: IPv4Address, place: Place | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Answer at `gateway` in the namespaces of `place` (``None``: the current ones); ask `servers` from here.
 
-    Returns the process, which ends with this one; ``None`` when somebody else answers at that address already, as a
-    name server that listens on all addresses does.
+    Returns the process, which ends with this one, and its port.
     Errors: :class:`ResolverError`.
     """
     task = {"servers": servers, "address": str(gateway), **servant.namespaces(place)}
     process, event = servant.start("cellbed.shell.dns_forwarder", task)
     if event.get("event") == "ready":
-        return process
-    if event.get("event") == "in use":
-        return None
+        return process, event["port"]
     raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")

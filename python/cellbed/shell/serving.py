@@ -11,12 +11,12 @@ from typing import Any
 from cellbed.shell.servant import tell
 
 
-async def serve(*jobs: Coroutine[Any, Any, None]) -> None:
-    """In the servant: say that it is ready and do `jobs` until standard input ends."""
+async def serve(*jobs: Coroutine[Any, Any, None], **more: int) -> None:
+    """In the servant: report that it is ready, with `more` in the event, and do `jobs` until standard input ends."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
     tasks = [asyncio.create_task(job) for job in jobs]
-    tell("ready")
+    tell("ready", "", **more)
     await ended.wait()
     for task in tasks:
         task.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import pwd
@@ -12,28 +11,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.shell import helper, ip_forwarding, nat, resolver, restore, servant, wayout
-from cellbed.shell.addresses import (
-    HelperNetwork,
-    Pair,
-    choose_helper_network,
-    choose_pair,
-    has_ipv6_way_out,
-    networks_in_sight,
-)
+from cellbed.shell import helper, resolver, servant, wayout
+from cellbed.shell.addresses import choose_helper_network, has_ipv6_way_out, networks_in_sight
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
-from cellbed.shell.link import INSIDE, OUTSIDE, ShellLink
+from cellbed.shell.gateway import Gateway
+from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
-from cellbed.shell.publish import Published, ruleset, start_forwarder
+from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.process import Place, end, spawn
+from cellbed.testbed.process import Place, end
 from cellbed.testbed.state import RUN_VARIABLE, Record
 
 DEPTH_VARIABLE = "CELLBED_SHELL"
@@ -58,16 +51,12 @@ class _Surroundings:
     name: str
     link: ShellLink
     emulator: Emulator
-    pair: Pair
+    gateway: Gateway
     control: Path
     packet_log: Path | None = None
     resolv_conf: str | None = None
     servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     metered: str | None = None
-
-    def place(self, node: str) -> Place:
-        """The namespaces of one end of the link."""
-        return Place(self.emulator.namespace(node), self.emulator.user_namespace)
 
 
 def run_shell(
@@ -121,77 +110,102 @@ def run_shell(
 
 def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack: contextlib.ExitStack) -> _Surroundings:
     record = Record.create("shell")
-    stack.callback(_forget, record)
+    stack.callback(record.remove)
     control = control_path(record)
-    ipv6 = way.kind != "none" and has_ipv6_way_out()
-    with _choosing_addresses():
-        used = networks_in_sight()
-        pair = choose_pair(used)
-        outside: Literal["current", "new"] = "current" if way.kind == "direct" else "new"
-        emulator = Emulator.start(
-            link.emulator_config(pair, outside=outside, ipv6_way_out=ipv6, packet_log=packet_log, control=control),
-            descriptors=(*link.uplink.descriptors, *link.downlink.descriptors),
-        )
-        stack.callback(emulator.kill)
-    around = _Surroundings(record.identifier, link, emulator, pair, control, packet_log)
-    try:
-        if way.kind == "direct":
-            _open_directly(around, record, ipv6, stack)
-        elif way.kind == "helper":
-            _open_through_helper(around, way.helpers, choose_helper_network(used), ipv6, stack)
-        elif way.reason:
-            _say(f"no way out of this shell: {way.reason} (--offline to be silent)")
-    except (CellbedError, OSError) as error:
-        # The command runs all the same: a laptop without a network is a good place to test an application.
-        _say(f"no way out of this shell: {error} (--offline to be silent)")
+    servants: dict[str, subprocess.Popen[bytes]] = {}
+    gateway = _open_gateway(link, way, servants, stack)
+    stack.callback(gateway.close)
+    config = link.emulator_config(gateway.pair, gateway.devices, packet_log=packet_log, control=control)
+    logs = (*link.uplink.descriptors, *link.downlink.descriptors)
+    emulator = Emulator.start(config, descriptors=(*gateway.descriptors, *logs))
+    stack.callback(emulator.kill)
+    gateway.hand_over()
+    around = _Surroundings(record.identifier, link, emulator, gateway, control, packet_log, servants=servants)
+    if way.kind != "none":
+        try:
+            _answer_names(around, stack)
+        except CellbedError as error:
+            _say(f"names do not resolve in this shell: {error}")
     return around
 
 
-def _open_directly(around: _Surroundings, record: Record, ipv6: bool, stack: contextlib.ExitStack) -> None:
-    """Join the outer end, which lies in the current network namespace, with the networks there."""
-    namespace = ip_forwarding.network_namespace()
-    record.note_network_namespace(namespace)
-    stack.callback(_put_back, record, namespace)
-    ip_forwarding.hold(record.identifier, ipv6=ipv6)
-    nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE)))
-    _answer_names(around, None, stack)
+def _open_gateway(
+    link: ShellLink, way: wayout.WayOut, servants: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
+) -> Gateway:
+    """The network of the shell, with the way out if that can be had."""
+    request = [link.prefix, *(["--mahimahi"] if link.mahimahi else [])]
+    if _depth() > 0:
+        request.append("--nested")
+    reason = way.reason
+    try:
+        match way.kind:
+            case "direct" | "granted":
+                return Gateway.start(request, granted=way.kind == "granted")
+            case "helper":
+                return _open_through_helper(request, way.helpers, servants, stack)
+    except (CellbedError, OSError) as error:
+        # The command runs all the same: a laptop without a network is a good place to test an application.
+        reason = str(error)
+    gateway = Gateway.start([*request, "--private", "--offline"])
+    if reason:
+        _say(f"no way out of this shell: {reason} (--offline to be silent)")
+    return gateway
 
 
 def _open_through_helper(
-    around: _Surroundings, names: Sequence[str], network: HelperNetwork, ipv6: bool, stack: contextlib.ExitStack
-) -> None:
-    """Join the outer end, which lies in a namespace of its own, with the host through the first helper that works."""
-    outer = around.place(OUTSIDE)
-    for name in names:
-        try:
-            process = helper.start(name, outer, network, ipv6)
-            break
-        except helper.HelperError:
-            if name == names[-1]:
-                raise
+    request: list[str],
+    names: Sequence[str],
+    servants: dict[str, subprocess.Popen[bytes]],
+    stack: contextlib.ExitStack,
+) -> Gateway:
+    """A private namespace for the outer end, joined with the host by the first of the programs that works."""
+    network = choose_helper_network(networks_in_sight())
+    ipv6 = has_ipv6_way_out()
+    host = ["--host", str(network.host), *(["--host-ipv6", str(network.host_ipv6)] if ipv6 else [])]
+    started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def connect(outer: Place) -> None:
+        for name in names:
+            try:
+                started[name] = helper.start(name, outer, network, ipv6)
+                break
+            except helper.HelperError:
+                if name == names[-1]:
+                    raise
+
+    try:
+        gateway = Gateway.start([*request, "--private", *host], connect=connect)
+    except BaseException:
+        for process in started.values():
+            end(process)
+        raise
+    [(name, process)] = started.items()
     stack.callback(end, process)
-    around.servants["the way out"] = process
-    nat.apply(nat.Translation(around.name, around.pair, around.emulator.interface(OUTSIDE), network), outer)
-    _answer_names(around, outer, stack)
+    servants["the way out"] = process
+    if _depth() == 0:
+        _say(
+            f"TCP to the outside ends in {name}, in front of the link; for TCP from end to end: "
+            f"sudo cellbed grant {_user_name()} --network"
+        )
+    return gateway
 
 
 def _publish(
     around: _Surroundings, published: Sequence[Published], way: wayout.WayOut, stack: contextlib.ExitStack
 ) -> None:
     """Let the ports of the current network namespace lead inside."""
-    direct = way.kind == "direct"
-    process = start_forwarder(published, around.pair, None if direct else around.place(OUTSIDE))
+    gateway = around.gateway
+    process = start_forwarder(published, gateway.pair, gateway.outer)
     stack.callback(servant.stop, process)
     around.servants["the forwarder of published ports"] = process
-    if direct:
-        interface = around.emulator.interface(OUTSIDE)
+    if way.kind == "direct" and gateway.outer is None:
         try:
-            nat.add(ruleset(around.name, interface, around.pair, published, ipv6=has_ipv6_way_out()))
+            translate(gateway.table, gateway.device, gateway.pair, published, ipv6=has_ipv6_way_out())
         except CellbedError as error:
             _say(f"TCP to published ports ends in a forwarder before the link, not at the server: {error}")
 
 
-def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.ExitStack) -> None:
+def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
     """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
     if not resolver.RESOLV_CONF.exists():
         return
@@ -199,11 +213,12 @@ def _answer_names(around: _Surroundings, outer: Place | None, stack: contextlib.
     servers = resolver.name_servers(text)
     if not resolver.needs_forwarder(servers):
         return
-    process = resolver.start_forwarder(servers, around.pair.gateway, outer)
-    if process is not None:
-        stack.callback(servant.stop, process)
-        around.servants["the name server"] = process
-    around.resolv_conf = resolver.inner_resolv_conf(text, around.pair.gateway)
+    address = around.gateway.pair.gateway
+    process, port = resolver.start_forwarder(servers, address, around.gateway.outer)
+    stack.callback(servant.stop, process)
+    around.servants["the name server"] = process
+    around.gateway.lead_names_to(port)
+    around.resolv_conf = resolver.inner_resolv_conf(text, address)
 
 
 @contextlib.contextmanager
@@ -232,25 +247,17 @@ def _run(
     foreground: Foreground,
 ) -> int:
     foreground.take_signals()
-    inside = around.place(INSIDE)
-    namespace = Path(inside.network_namespace).stat().st_ino
+    namespace = around.gateway.namespace_inode
     environment = _environment(around)
     environment.update(more_environment(environment))
     # The traces begin with the command.
     started_ns = time.monotonic_ns()
     around.emulator.restart_links(started_ns)
     if around.packet_log is not None:
-        _describe_log(around.packet_log, around.link.account(around.pair, started_ns))
+        _describe_log(around.packet_log, around.link.account(around.gateway.pair, started_ns))
     try:
         with _binds(around) as binds:
-            process = spawn(
-                command,
-                replace(inside, binds=binds),
-                environment=environment,
-                stdin=None,
-                own_session=False,
-                keep_capabilities=True,
-            )
+            process = around.gateway.spawn(command, environment=environment, binds=binds)
     except FileNotFoundError:
         _say(f"no command is called '{command[0]}'")
         return 127
@@ -272,6 +279,8 @@ def _run(
                 _say(f"{what} of this shell ended unexpectedly (exit status {process.returncode})")
                 return
         os.waitpid(number, 0)
+        if number == around.gateway.pid:
+            _say("the network helper of this shell ended unexpectedly")
 
     if seconds is not None:
         foreground.end_after(seconds)
@@ -329,26 +338,10 @@ def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
         yield (*binds, (str(file), str(resolver.RESOLV_CONF)))
 
 
-def _put_back(record: Record, namespace: int) -> None:
-    try:
-        restore.restore(record.identifier, namespace)
-        record.network_namespace = None
-    except (CellbedError, OSError) as error:
-        _say(f"cannot put the network settings back: {error}; try again with: cellbed clean")
-
-
-def _forget(record: Record) -> None:
-    """Forget the shell, unless something is still to be undone."""
-    if record.network_namespace is None:
-        record.remove()
-
-
 def _environment(around: _Surroundings) -> dict[str, str]:
-    depth = os.environ.get(DEPTH_VARIABLE, "")
-    nested = depth.isdecimal() and int(depth) > 0
-    environment = {**os.environ, RUN_VARIABLE: around.name, DEPTH_VARIABLE: str(int(depth) + 1 if nested else 1)}
-    if not nested or GATEWAY_VARIABLE not in environment:
-        environment[GATEWAY_VARIABLE] = str(around.pair.gateway)
+    environment = {**os.environ, RUN_VARIABLE: around.name, DEPTH_VARIABLE: str(_depth() + 1)}
+    if _depth() == 0 or GATEWAY_VARIABLE not in environment:
+        environment[GATEWAY_VARIABLE] = str(around.gateway.pair.gateway)
     if around.metered is not None:
         environment[METER_VARIABLE] = around.metered
     before = environment.get("PROMPT_COMMAND", "")
@@ -357,14 +350,17 @@ def _environment(around: _Surroundings) -> dict[str, str]:
     return environment
 
 
-@contextlib.contextmanager
-def _choosing_addresses() -> Iterator[None]:
-    """One shell at a time chooses and takes its addresses."""
-    folder = ip_forwarding.lease_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "addresses.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _depth() -> int:
+    """How many shells are around this one."""
+    depth = os.environ.get(DEPTH_VARIABLE, "")
+    return int(depth) if depth.isascii() and depth.isdecimal() else 0
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _login_shell() -> str:

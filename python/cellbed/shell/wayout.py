@@ -6,20 +6,24 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from cellbed.shell import helper, nat
-from cellbed.shell.privilege import may_configure_network
+from cellbed.shell import helper
+from cellbed.shell.programs import find
+from cellbed.testbed.privilege import is_granted, may_configure_network
+
+GRANT = "sudo cellbed grant USER --network"
 
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
     """How packets go on behind the link.
 
-    kind: ``"direct"``, the outer end lies in the caller's network namespace, which translates addresses; ``"helper"``,
-    it lies in a namespace of its own that a helper connects; ``"none"``, it leads nowhere.
+    kind: ``"direct"``, the outer end lies in the caller's network namespace, which translates addresses; ``"granted"``,
+    the same by the installed network helper; ``"helper"``, it lies in a private namespace that another program connects
+    by sockets; ``"none"``, it leads nowhere.
     helpers: names of the helpers to try, in order. reason: why there is none and what would help.
     """
 
-    kind: Literal["direct", "helper", "none"]
+    kind: Literal["direct", "granted", "helper", "none"]
     helpers: tuple[str, ...] = ()
     reason: str = ""
 
@@ -29,15 +33,17 @@ def find_way_out() -> WayOut:
     return choose(
         privileged=may_configure_network(),
         root=os.geteuid() == 0,
-        translation=nat.available(),
+        granted=is_granted(os.geteuid()),
+        translation=find("nft") is not None,
         helpers=tuple(helper.installed()),
     )
 
 
-def choose(*, privileged: bool, root: bool, translation: bool, helpers: tuple[str, ...]) -> WayOut:
+def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, helpers: tuple[str, ...]) -> WayOut:
     """The way out, given what there is.
 
-    privileged: the current network namespace may be set up. translation: nft or iptables is installed.
+    privileged: the current network namespace may be set up. granted: the network helper is installed and may be used.
+    translation: nft is installed.
     """
     if not translation:
         return WayOut("none", reason="nft is not installed: sudo apt install nftables")
@@ -45,6 +51,9 @@ def choose(*, privileged: bool, root: bool, translation: bool, helpers: tuple[st
         return WayOut("direct")
     if root:
         return WayOut("none", reason="root without CAP_NET_ADMIN over this network namespace, as in a container")
+    if granted:
+        return WayOut("granted")
     if not helpers:
-        return WayOut("none", reason="an ordinary user needs pasta or slirp4netns: sudo apt install passt")
+        reason = f"an ordinary user needs slirp4netns or pasta (sudo apt install slirp4netns), or: {GRANT}"
+        return WayOut("none", reason=reason)
     return WayOut("helper", helpers=helpers)

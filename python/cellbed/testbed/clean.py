@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
+from cellbed.testbed.privilege import NETWORK_HELPER, is_granted
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
 from cellbed.traces import TraceError, open_archive
 from cellbed.traces.sources.folder import sweep_downloads
@@ -36,6 +37,7 @@ def clean() -> list[str]:
     for record in records:
         if record.is_stale():
             done += _clean_record(record)
+    done += _clean_network()
     done += _clean_orphaned_groups({record.identifier for record in read_records()[0]})
     with contextlib.suppress(TraceError):  # an archive that cannot be written is nothing to put right
         left = [*open_archive().sweep(), *sweep_downloads()]
@@ -47,7 +49,6 @@ def _clean_record(record: Record) -> list[str]:
     steps: tuple[Callable[[Record], list[str]], ...] = (
         _end_processes,
         _remove_groups,
-        _restore_network,
         _remove_scratch,
         _close_folder,
     )
@@ -80,17 +81,18 @@ def _remove_groups(record: Record) -> list[str]:
     return done
 
 
-def _restore_network(record: Record) -> list[str]:
-    """Have the shell's own clean-up run, which lies on a floor above this one."""
-    if record.network_namespace is None:
+def _clean_network() -> list[str]:
+    """Have the network helper remove what killed ones left in this network namespace, where this user may."""
+    if os.geteuid() == 0:
+        program = "import sys; from cellbed._core import network_helper; sys.exit(not network_helper(['clean']))"
+        command = [sys.executable, "-P", "-c", program]
+    elif is_granted(os.geteuid()):
+        command = [str(NETWORK_HELPER), "clean"]
+    else:
         return []
-    program = [sys.executable, "-P", "-m", "cellbed.shell.restore"]
-    arguments = [record.identifier, str(record.network_namespace)]
-    outcome = subprocess.run([*program, *arguments], capture_output=True, text=True, errors="replace", check=False)
-    if outcome.returncode != 0:
-        reason = (outcome.stderr.strip().splitlines() or [f"status {outcome.returncode}"])[-1]
-        raise CellbedError(reason.removeprefix("error: "))
-    return ["restored the network settings"]
+    outcome = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    # A machine without nft(8) has nothing of ours.
+    return outcome.stdout.splitlines() if outcome.returncode == 0 else []
 
 
 def _remove_scratch(record: Record) -> list[str]:

@@ -38,8 +38,6 @@ class Record:
     folder: the run's folder, or ``None``.
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
     scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
-    network_namespace: inode number of the network namespace in which a shell adds rules and switches forwarding on, or
-    ``None``.
     control: path of the emulator's control socket, called after the identifier, or ``None``.
     """
 
@@ -54,7 +52,6 @@ class Record:
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
     scratch: str | None = None
-    network_namespace: int | None = None
     control: str | None = None
 
     @classmethod
@@ -82,11 +79,6 @@ class Record:
         self.scratch = str(path)
         self.save()
         return path
-
-    def note_network_namespace(self, inode: int) -> None:
-        """Note the network namespace in which rules and forwarding are about to be set up."""
-        self.network_namespace = inode
-        self.save()
 
     def note_control(self, path: Path) -> None:
         """Note the control socket that is about to be made; see :func:`cellbed.testbed.control.control_path`."""
@@ -195,7 +187,6 @@ def parse_record(content: bytes, name: str) -> Record:
         ("folder", record.folder is None or _is_plain(record.folder)),
         ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
         ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),
-        ("network_namespace", record.network_namespace is None or record.network_namespace > 0),
         ("control", record.control is None or _is_plain(record.control, f"{name}.sock")),
     ):
         if not is_right:

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
     CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, move_into_link_name_space,
@@ -38,6 +39,17 @@ pub fn enter_user_namespace() -> Result<()> {
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Moves the calling thread into a mount namespace of its own, from which no mount reaches others.
+pub fn unshare_mounts() -> Result<()> {
+    // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .trying(|| "make the mounts private".into())
 }
 
 /// What allows user namespaces again, by what this machine's kernel says of them.
@@ -100,7 +112,11 @@ impl NetworkNamespace {
     }
 
     /// Runs `work` in a thread inside this namespace. Sockets and devices it opens stay in the namespace.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    pub fn run<T, E>(&self, work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + Send,
+    {
         in_thread(|| {
             self.enter()?;
             work()
@@ -134,6 +150,13 @@ impl NetworkNamespace {
     }
 }
 
+impl From<OwnedFd> for NetworkNamespace {
+    /// Takes an open namespace; entering fails if it is none of a network.
+    fn from(descriptor: OwnedFd) -> Self {
+        Self { descriptor }
+    }
+}
+
 impl AsFd for NetworkNamespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -141,8 +164,15 @@ impl AsFd for NetworkNamespace {
 }
 
 /// Runs `work` in a thread of its own and waits: a thread that changes its namespace is not fit for anything else.
-fn in_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    thread::scope(|scope| scope.spawn(work).join()).unwrap_or(Err(Error::ThreadEnded {
-        thread: "namespace",
-    }))
+fn in_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
+where
+    T: Send,
+    E: From<Error> + Send,
+{
+    thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|_| {
+        Err(Error::ThreadEnded {
+            thread: "namespace",
+        }
+        .into())
+    })
 }

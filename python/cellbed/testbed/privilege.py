@@ -1,4 +1,4 @@
-"""Whether this process may set up the network namespace that it is in."""
+"""Whether this process may set up the network namespace that it is in, by itself or with the network helper."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 CAP_NET_ADMIN = 12
 CAP_SYS_ADMIN = 21
+NETWORK_HELPER = Path("/usr/local/libexec/cellbed/cellbed-net")
+"""Where `cellbed grant USER --network` installs the network helper (``crates/nethelper``)."""
+NETWORK_USERS = Path("/etc/cellbed/network-users")
+"""The user ids that may use it, one a line."""
 _NS_GET_USERNS = 0xB701
 """ioctl of namespace files: a descriptor of the user namespace that owns them (ioctl_ns(2))."""
 
@@ -18,6 +22,15 @@ def may_configure_network() -> bool:
     Capabilities alone do not tell: they may be those of a user namespace that does not own the network namespace.
     """
     return _has_capabilities(Path("/proc/self/status").read_text(encoding="utf-8")) and _owns_network()
+
+
+def is_granted(user: int) -> bool:
+    """Whether the network helper is installed and `user` may use it."""
+    try:
+        lines = NETWORK_USERS.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return False
+    return str(user) in lines and os.access(NETWORK_HELPER, os.X_OK)
 
 
 def _has_capabilities(status: str) -> bool:

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use cellbed_link::Duration;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
@@ -21,14 +22,12 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
-use rustix::net::netdevice::name_to_index;
 
-use crate::clock::now;
-use crate::config::Prefix;
 use crate::error::{Error, Result, Trying};
+use crate::prefix::Prefix;
 
 /// How long the kernel may take to make an address usable.
-const LONGEST_WAIT: Duration = Duration::from_millis(20_000);
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// A netlink socket in the network namespace of the thread that opened it.
 pub struct Netlink {
@@ -50,17 +49,52 @@ impl Netlink {
         })
     }
 
+    /// Uses a socket that another process has opened; requests concern the namespace in which that happened.
+    pub fn over(descriptor: OwnedFd) -> Self {
+        // SAFETY: the socket owns the descriptor from here on.
+        let socket = unsafe { Socket::from_raw_fd(descriptor.into_raw_fd()) };
+        Self {
+            socket,
+            sequence: 0,
+        }
+    }
+
     /// The index of the interface called `name`.
-    pub fn index(&self, name: &str) -> Result<u32> {
-        let find = || {
-            let socket = rustix::net::socket(
-                rustix::net::AddressFamily::INET,
-                rustix::net::SocketType::DGRAM,
-                None,
-            )?;
-            name_to_index(socket, name)
-        };
-        find().trying(|| format!("find the interface {name}"))
+    pub fn index(&mut self, name: &str) -> Result<u32> {
+        Ok(self.named(name)?.header.index)
+    }
+
+    /// The alias of the interface called `name`, a text that only a network administrator can set.
+    pub fn alias(&mut self, name: &str) -> Result<Option<String>> {
+        let attributes = self.named(name)?.attributes;
+        Ok(attributes
+            .into_iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::IfAlias(text) => Some(text),
+                _ => None,
+            }))
+    }
+
+    fn named(&mut self, name: &str) -> Result<LinkMessage> {
+        let mut message = link(0);
+        message.attributes = vec![LinkAttribute::IfName(name.into())];
+        self.look(message, || format!("find the interface {name}"))
+    }
+
+    /// Sets the alias of an interface.
+    pub fn set_alias(&mut self, index: u32, text: &str) -> Result<()> {
+        let mut message = link(index);
+        message.attributes = vec![LinkAttribute::IfAlias(text.into())];
+        self.request(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("set the alias of interface {index}")
+        })
+    }
+
+    /// Deletes an interface.
+    pub fn delete(&mut self, index: u32) -> Result<()> {
+        self.request(RouteNetlinkMessage::DelLink(link(index)), 0, || {
+            format!("delete interface {index}")
+        })
     }
 
     /// Brings an interface up.
@@ -104,13 +138,18 @@ impl Netlink {
 
     /// Gives an interface an address, usable at once (no duplicate address detection).
     pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<()> {
+        self.add_address_facing(index, prefix, prefix.address)
+    }
+
+    /// Gives an interface an address whose prefix is that of `peer`, the address at the other end.
+    pub fn add_address_facing(&mut self, index: u32, prefix: Prefix, peer: IpAddr) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(prefix.address);
         message.header.prefix_len = prefix.length;
         message.header.index = index;
         message.header.scope = AddressScope::Universe;
         message.attributes = vec![
-            AddressAttribute::Address(prefix.address),
+            AddressAttribute::Address(peer),
             AddressAttribute::Local(prefix.address),
         ];
         if prefix.address.is_ipv6() {
@@ -137,8 +176,8 @@ impl Netlink {
         message.header.address_family = family(address);
         message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
         message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
-        let deadline = now() + LONGEST_WAIT;
-        while now() < deadline {
+        let deadline = Instant::now() + LONGEST_WAIT;
+        while Instant::now() < deadline {
             let request = RouteNetlinkMessage::GetRoute(message.clone());
             if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(found)) =
                 self.exchange(request, NLM_F_REQUEST, what)?
@@ -146,7 +185,7 @@ impl Netlink {
             {
                 return Ok(());
             }
-            thread::sleep(std::time::Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
         Err(Error::Netlink {
             what: what(),
@@ -156,18 +195,33 @@ impl Netlink {
 
     /// Sends what goes to `prefix` out through an interface.
     pub fn add_route(&mut self, index: u32, prefix: Prefix) -> Result<()> {
+        self.add_route_via(index, prefix, None)
+    }
+
+    /// Sends what goes to `prefix` out through an interface, to the router `gateway`.
+    pub fn add_route_via(
+        &mut self,
+        index: u32,
+        prefix: Prefix,
+        gateway: Option<IpAddr>,
+    ) -> Result<()> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(prefix.address);
         message.header.destination_prefix_length = prefix.length;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
-        message.header.scope = if prefix.address.is_ipv4() {
+        message.header.scope = if prefix.address.is_ipv4() && gateway.is_none() {
             RouteScope::Link
         } else {
             RouteScope::Universe
         };
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![RouteAttribute::Oif(index)];
+        if let Some(gateway) = gateway {
+            message
+                .attributes
+                .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        }
         if prefix.length > 0 {
             message
                 .attributes
@@ -186,25 +240,23 @@ impl Netlink {
     /// The kernel's counters of an interface.
     pub fn statistics(&mut self, index: u32) -> Result<Stats64> {
         let what = || format!("read the counters of interface {index}");
-        match self.exchange(
-            RouteNetlinkMessage::GetLink(link(index)),
-            NLM_F_REQUEST,
-            what,
-        )? {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => message
-                .attributes
-                .into_iter()
-                .find_map(|attribute| {
-                    if let LinkAttribute::Stats64(it) = attribute {
-                        Some(it)
-                    } else {
-                        None
-                    }
-                })
-                .ok_or_else(|| Error::Netlink {
-                    what: what(),
-                    problem: "it has no counters".into(),
-                }),
+        self.look(link(index), what)?
+            .attributes
+            .into_iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(it) => Some(it),
+                _ => None,
+            })
+            .ok_or_else(|| Error::Netlink {
+                what: what(),
+                problem: "it has no counters".into(),
+            })
+    }
+
+    fn look(&mut self, message: LinkMessage, what: impl Fn() -> String) -> Result<LinkMessage> {
+        let request = RouteNetlinkMessage::GetLink(message);
+        match self.exchange(request, NLM_F_REQUEST, &what)? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => Ok(message),
             NetlinkPayload::Error(error) => Err(error.to_io()).trying(what),
             other => Err(Error::Netlink {
                 what: what(),
@@ -267,6 +319,12 @@ impl Netlink {
                 return Ok(answer.payload);
             }
         }
+    }
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

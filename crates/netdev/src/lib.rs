@@ -1,0 +1,39 @@
+//! Network namespaces, TUN devices, addresses and routes.
+//!
+//! The emulator and the network helper ask the kernel for the same things; this crate is where they do.
+
+mod error;
+mod namespace;
+mod netlink;
+mod prefix;
+mod tun;
+
+pub use error::{Error, Result, Trying};
+pub use namespace::{NetworkNamespace, enter_user_namespace, is_privileged, unshare_mounts};
+pub use netlink::Netlink;
+pub use prefix::Prefix;
+pub use tun::create_tun;
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// The largest IP packet in bytes.
+pub const MTU: u32 = 1500;
+
+/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop a TCP burst in silence.
+pub const DEVICE_QUEUE: u32 = 20_000;
+
+/// Takes a descriptor that this process inherited under `number`; an error if no file is open there.
+///
+/// Must be called once for a number: the value closes the descriptor when it is dropped.
+pub fn inherited(number: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_GETFD reads no memory, whatever the number is.
+    if number < 0 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(std::io::Error::from_raw_os_error(libc::EBADF))
+            .trying(|| format!("use the inherited descriptor {number}"));
+    }
+    // SAFETY: the descriptor is open, and by the contract above nothing else in this process owns it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)
+        .trying(|| format!("use the inherited descriptor {number}"))?;
+    Ok(descriptor)
+}

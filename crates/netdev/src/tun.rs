@@ -1,0 +1,106 @@
+//! TUN devices: the kernel's IP packets as reads and writes of a descriptor.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{IntegerSetter, Updater, ioctl};
+
+use crate::error::{Result, Trying};
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// What the emulator takes unfinished from the kernel: checksums, and TCP and UDP in super-packets (`linux/if_tun.h`).
+const OFFLOADS: [usize; 2] = [
+    TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN | TUN_F_USO4 | TUN_F_USO6,
+    TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN, // before Linux 6.2
+];
+const TUN_F_CSUM: usize = 0x01;
+const TUN_F_TSO4: usize = 0x02;
+const TUN_F_TSO6: usize = 0x04;
+const TUN_F_TSO_ECN: usize = 0x08;
+const TUN_F_USO4: usize = 0x20;
+const TUN_F_USO6: usize = 0x40;
+
+/// Creates a TUN device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
+///
+/// Returns the descriptor, which is non-blocking and without which the device is gone, and the device's name. With
+/// `offload` every packet has a `virtio_net_hdr` before it, and the device hands over and takes super-packets; else the
+/// kernel cuts them.
+pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let descriptor = rustix::fs::open(DEVICE, flags, Mode::empty())
+        .trying_or(|| format!("open {DEVICE}"), device_remedy)?;
+
+    // SAFETY: the all-zero value is valid for this plain C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
+        .iter_mut()
+        .zip(name.bytes())
+    {
+        *to = from as libc::c_char;
+    }
+    let header = if offload { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | header) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call, on a descriptor of the TUN driver.
+    unsafe { ioctl(&descriptor, Updater::<{ libc::TUNSETIFF as _ }, libc::ifreq>::new(&mut request)) }.trying_or(
+        || format!("create the network interface {name}"),
+        |error| match error.raw_os_error() {
+            Some(libc::EPERM) => {
+                "This user may not create interfaces in that network namespace: run as root, for instance with `sudo`"
+                    .into()
+            }
+            _ => String::new(),
+        },
+    )?;
+    // SAFETY: the driver returns the name with its terminating zero, and the last byte was zero from the start.
+    let name = unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }
+        .to_string_lossy()
+        .into_owned();
+    if offload {
+        take_unfinished(&descriptor)
+            .trying(|| format!("switch on segmentation offload of {name}"))?;
+    }
+    Ok((descriptor, name))
+}
+
+/// Asks for as much as the kernel has.
+fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
+    let mut answer = Ok(());
+    for offloads in OFFLOADS {
+        // SAFETY: TUNSETOFFLOAD takes its flags by value, on a descriptor of the TUN driver.
+        answer = unsafe {
+            ioctl(
+                descriptor,
+                IntegerSetter::<{ libc::TUNSETOFFLOAD as _ }>::new_usize(offloads),
+            )
+        };
+        if answer != Err(Errno::INVAL) {
+            break;
+        }
+    }
+    answer
+}
+
+/// What gives access to the device node, by what is in the way.
+fn device_remedy(error: &io::Error) -> String {
+    match (error.raw_os_error(), fs::metadata(DEVICE)) {
+        (Some(libc::EACCES | libc::EPERM), Ok(metadata)) => format!(
+            "It has mode {:04o} and this user may not open it: `sudo chmod 0666 {DEVICE}`",
+            metadata.permissions().mode() & 0o7777
+        ),
+        (Some(libc::ENOENT), _) => {
+            format!(
+                "Load the driver with `sudo modprobe tun`; in a container start it with `--device {DEVICE}`"
+            )
+        }
+        (Some(libc::ENODEV | libc::ENXIO), _) => {
+            "The kernel has no TUN driver: `sudo modprobe tun`, or a kernel with CONFIG_TUN".into()
+        }
+        _ => String::new(),
+    }
+}

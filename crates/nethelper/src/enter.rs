@@ -1,0 +1,117 @@
+//! `enter`: a command of the caller inside the network of its shell, in the initial user namespace, where programs such as
+//! sudo(8) work.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use cellbed_netdev::{Netlink, NetworkNamespace, Trying, inherited, unshare_mounts};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::mount_bind;
+use rustix::process::{Signal, getppid, getuid, set_parent_process_death_signal};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::request::Enter;
+use crate::serve::alias;
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8)).
+const SHORTCUTS: [&str; 3] = [
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/nscd/socket",
+    "/var/run/nscd/socket",
+];
+
+/// Executes the command in place of this process; returns only when that fails.
+pub fn enter(request: &Enter) -> ExitCode {
+    let report = match inherited(request.report) {
+        Ok(descriptor) => File::from(descriptor),
+        Err(error) => {
+            eprintln!("cellbed-net: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let error = match execute(request) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    let text = json!({"status": error.status(), "message": error.to_string()});
+    // The caller may have gone.
+    let _ = (&report).write_all(text.to_string().as_bytes());
+    ExitCode::from(error.status())
+}
+
+fn execute(request: &Enter) -> Result<Infallible> {
+    let caller = getppid();
+    let namespace = NetworkNamespace::from(inherited(request.namespace)?);
+    let expected = alias(getuid().as_raw());
+    let is_the_callers = namespace.run(|| {
+        let mut netlink = Netlink::open()?;
+        let mut named = |device| matches!(netlink.alias(device), Ok(Some(it)) if it == expected);
+        Ok::<_, Error>(named("ingress") || named("cellbed0"))
+    })?;
+    if !is_the_callers {
+        let problem = "the network namespace is not that of a shell of this user";
+        return Err(Error::Refused(problem.into()));
+    }
+    namespace.enter()?;
+    unshare_mounts()?;
+    for path in SHORTCUTS
+        .into_iter()
+        .filter(|path| Path::new(path).exists())
+    {
+        mount_bind("/dev/null", path).trying(|| format!("close {path}"))?;
+    }
+    if let Some(path) = &request.resolv_conf {
+        bind_resolv_conf(path)?;
+    }
+    drop_capabilities()?;
+    // Last, because a change of credentials clears it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .trying(|| "ask to die with the parent process".into())?;
+    if getppid() != caller {
+        return Err(Error::Refused("the caller has ended".into()));
+    }
+    let (program, arguments) = (&request.command[0], &request.command[1..]);
+    Err(Error::Command {
+        command: program.to_string_lossy().into_owned(),
+        source: Command::new(program).args(arguments).exec(),
+    })
+}
+
+/// Mounts a readable file of the caller over `/etc/resolv.conf`.
+fn bind_resolv_conf(path: &Path) -> Result<()> {
+    let failed = |source| Error::io(format!("mount {} over {RESOLV_CONF}", path.display()))(source);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // Opened after the mount namespace was left: a mount can only come from the current one.
+    let file: File = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| failed(error.into()))?
+        .into();
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() || metadata.uid() != getuid().as_raw() {
+        let problem = format!("{} is not a regular file of this user", path.display());
+        return Err(Error::Refused(problem));
+    }
+    let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+    mount_bind(source, RESOLV_CONF).map_err(|error| failed(error.into()))
+}
+
+fn drop_capabilities() -> Result<()> {
+    if getuid().is_root() {
+        return Ok(());
+    }
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, none).trying(|| "drop the capabilities".into())?)
+}

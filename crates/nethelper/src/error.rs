@@ -1,0 +1,66 @@
+//! Why a request is refused or fails.
+
+use std::io;
+
+/// Each variant is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request does not follow the grammar.
+    #[error("{0}")]
+    Request(String),
+
+    /// The request is well formed, and the caller may not have it.
+    #[error("{0}")]
+    Refused(String),
+
+    /// The kernel refused something.
+    #[error(transparent)]
+    Kernel(#[from] cellbed_netdev::Error),
+
+    /// nft(8) failed.
+    #[error("nft {attempt}: {problem}")]
+    Nft {
+        /// What was tried.
+        attempt: &'static str,
+        /// Its first line on standard error.
+        problem: String,
+    },
+
+    /// The caller's socket or a file failed.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The reason.
+        source: io::Error,
+    },
+
+    /// The command of `enter` cannot be executed.
+    #[error("cannot execute {command:?}: {source}")]
+    Command {
+        /// Its name.
+        command: String,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// The exit status that reports the error; for a command as of a shell.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Command { .. } => 126,
+            Self::Request(_) => 2,
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}

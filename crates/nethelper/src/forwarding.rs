@@ -1,0 +1,231 @@
+//! What the shells of one network namespace share: the lock, packet forwarding, and what killed helpers left.
+//!
+//! There is no file: the lock is on the namespace itself, and the values from before the first shell stand as comments in a
+//! table of nft(8), which only a network administrator can write and which ends with the namespace, as the settings do.
+
+use std::fs::{self, File};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cellbed_netdev::Netlink;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::nft;
+use crate::rules::shell_of;
+
+const TABLE: &str = "cellbed.forwarding";
+const IPV4: &str = "ipv4/ip_forward";
+const IPV6: &str = "ipv6/conf/all/forwarding";
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The addresses of all shells' inner ends.
+const SHELLS: &str = "{ 100.64.0.0/24, 100.127.0.0/16 }";
+const SHELLS_IPV6: &str = "fd63:656c:6c62:fc00::/54";
+
+/// Excludes other helpers of this network namespace while the value lives.
+pub struct Lock(#[expect(dead_code, reason = "the open file holds the lock")] File);
+
+impl Lock {
+    /// Waits until no other helper holds it.
+    pub fn take() -> Result<Self> {
+        let what = "lock the network namespace";
+        let file = File::open("/proc/thread-self/ns/net").map_err(Error::io(what))?;
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => return Err(Error::io(what)(error.into())),
+            }
+        }
+    }
+}
+
+/// The tables of living shells; those of dead ones, whose device is gone, are removed first.
+pub fn living(lock: &Lock) -> Result<Vec<String>> {
+    let (living, dead) = shells(lock)?;
+    for table in &dead {
+        remove(table, true)?;
+    }
+    Ok(living)
+}
+
+/// The tables of living and of dead shells.
+fn shells(_lock: &Lock) -> Result<(Vec<String>, Vec<String>)> {
+    let mut netlink = Netlink::open()?;
+    let (mut living, mut dead) = (Vec::new(), Vec::new());
+    for table in nft::list(&["list", "tables"], "table")? {
+        let Some(name) = table["name"].as_str() else {
+            continue;
+        };
+        match shell_of(name) {
+            Some((_, device)) if netlink.index(device).is_ok() => living.push(name.to_owned()),
+            Some(_) => dead.push(name.to_owned()),
+            None => {}
+        }
+    }
+    Ok((living, dead))
+}
+
+/// Removes a shell's table, and the rules that it has in chains of other programs.
+pub fn remove(table: &str, in_other_chains: bool) -> Result<()> {
+    let mut text = format!("delete table inet {table}\n");
+    if in_other_chains {
+        for rule in nft::list(&["list", "ruleset"], "rule")? {
+            if rule["comment"] == table {
+                let place =
+                    ["family", "table", "chain"].map(|key| rule[key].as_str().unwrap_or("?"));
+                text += &format!(
+                    "delete rule {} handle {}\n",
+                    place.join(" "),
+                    rule["handle"]
+                );
+            }
+        }
+    }
+    match nft::load("removes a shell's rules", &text) {
+        // Somebody else has removed it meanwhile.
+        Err(_) if !exists(table)? => Ok(()),
+        other => other,
+    }
+}
+
+fn exists(table: &str) -> Result<bool> {
+    let tables = nft::list(&["list", "tables"], "table")?;
+    Ok(tables.iter().any(|it| it["name"] == table))
+}
+
+/// Switches forwarding on, `ipv6` included where asked, and notes what was changed.
+///
+/// Where the machine has not forwarded before, it forwards for shells only.
+pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
+    let mut wanted = Vec::new();
+    if ipv6 {
+        // A device whose kernel forwards ignores router advertisements, and the routes learnt from them are dropped when
+        // forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
+        for device in devices_of_ipv6() {
+            wanted.push((format!("ipv6/conf/{device}/accept_ra"), "1", "2"));
+        }
+        wanted.push((IPV6.to_owned(), "0", "1"));
+    }
+    wanted.push((IPV4.to_owned(), "0", "1"));
+    wanted.retain(|(name, off, _)| read(name).as_deref() == Some(*off));
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("add table inet {TABLE}\nadd chain inet {TABLE} before\n");
+    for (name, before, _) in &wanted {
+        text += &format!("add rule inet {TABLE} before counter comment \"{name}={before}\"\n");
+        let guard = match name.as_str() {
+            IPV4 => format!("ip saddr != {SHELLS} ip daddr != {SHELLS}"),
+            IPV6 => format!("ip6 saddr != {SHELLS_IPV6} ip6 daddr != {SHELLS_IPV6}"),
+            _ => continue,
+        };
+        text += &format!(
+            "add chain inet {TABLE} guard {{ type filter hook forward priority -160; policy accept; }}\n\
+             add rule inet {TABLE} guard {guard} drop\n"
+        );
+    }
+    nft::load("notes the forwarding", &text)?;
+    for (name, _, value) in &wanted {
+        write(name, value)?;
+    }
+    Ok(())
+}
+
+/// Restores forwarding when no shell is left.
+pub fn release(lock: &Lock) -> Result<()> {
+    if !living(lock)?.is_empty() || !exists(TABLE)? {
+        return Ok(());
+    }
+    let rules = nft::list(&["list", "table", "inet", TABLE], "rule")?;
+    // A device takes router advertisements only once forwarding is off again: last set, first restored.
+    for (name, value) in rules.iter().rev().filter_map(noted) {
+        write(&name, &value)?;
+    }
+    nft::load("removes a table", &format!("delete table inet {TABLE}\n"))
+}
+
+/// Removes what killed helpers left in this network namespace, and prints a line for each.
+pub fn clean() -> Result<()> {
+    nft::share_capability()?;
+    let lock = Lock::take()?;
+    let (_, dead) = shells(&lock)?;
+    release(&lock)?;
+    for (_, device) in dead.iter().filter_map(|table| shell_of(table)) {
+        println!("removed the packet filter rules of {device}, a shell that was killed");
+    }
+    Ok(())
+}
+
+/// A setting and its value from before, as a rule's comment has them.
+fn noted(rule: &Value) -> Option<(String, String)> {
+    let (name, value) = rule["comment"].as_str()?.split_once('=')?;
+    let device = name
+        .strip_prefix("ipv6/conf/")
+        .and_then(|rest| rest.strip_suffix("/accept_ra"));
+    let ours = name == IPV4 || name == IPV6 || device.is_some_and(is_plain);
+    (ours && matches!(value, "0" | "1")).then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// Devices with a folder of settings, those that are not devices left out.
+fn devices_of_ipv6() -> Vec<String> {
+    let entries = fs::read_dir("/proc/sys/net/ipv6/conf")
+        .into_iter()
+        .flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names
+        .filter(|name| is_plain(name) && !["all", "default", "lo"].contains(&name.as_str()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Whether a device's name can stand in a path and in a quoted string.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty()
+        && !matches!(name, "." | "..")
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte))
+}
+
+fn read(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Writes a setting; that of a device may have gone with it.
+fn write(name: &str, value: &str) -> Result<()> {
+    match fs::write(format!("/proc/sys/net/{name}"), value) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Error::io(format!("set net.{}", name.replace('/', ".")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_settings_of_ours_are_restored() {
+        let comment = |text: &str| noted(&json!({"comment": text}));
+        assert!(comment("ipv4/ip_forward=0").is_some());
+        assert!(comment("ipv6/conf/eth0.5/accept_ra=1").is_some());
+        for other in [
+            "ipv4/tcp_rmem=0",
+            "ipv4/ip_forward=2",
+            "ipv6/conf/../../x/accept_ra=1",
+            "ipv6/conf/../accept_ra=1",
+            "x",
+        ] {
+            assert_eq!(comment(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The network of a shell: a device, its addresses, translation and forwarding for a caller that may not set them up.
+//!
+//! [`run`] executes one [`Request`] with the capabilities of the process. The binary `cellbed-net` gets them from its file
+//! and serves the users whom an administrator has granted it; `cellbed` calls the same code where the caller is
+//! privileged already, as root or in a user namespace. Whatever `serve` creates is named after the caller's user id and
+//! process, and is removed when the caller's end of the socket closes; the next call removes what a killed helper left.
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod enter;
+mod error;
+mod forwarding;
+mod nft;
+mod request;
+mod rules;
+mod serve;
+
+pub use addresses::{Pair, networks_in_sight};
+pub use error::{Error, Result};
+pub use request::{Message, Request};
+pub use rules::Rules;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Executes the request in `arguments` (without the program's name) and returns the exit status.
+///
+/// Errors are reported on the socket at standard input by `serve`, on a descriptor of the caller by `enter`, else on
+/// standard error.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let result = match Request::parse(arguments) {
+        Ok(Request::Serve(request)) => return serve::serve(&request),
+        Ok(Request::Enter(request)) => return enter::enter(&request),
+        Ok(Request::Clean) => forwarding::clean(),
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cellbed-net: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What the helper can be asked for. The grammar is all that an unprivileged caller controls.
+//!
+//! ```text
+//! serve PREFIX [--mahimahi] [--nested] [--private [--offline] [--host IPV4] [--host-ipv6 IPV6]]
+//! enter NAMESPACE REPORT [--resolv-conf FILE] -- COMMAND [ARGUMENT]...
+//! clean
+//! ```
+//!
+//! On the socket of `serve`: lines `go` and `names PORT`.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+
+/// What a device may be called before `-PID`: the shells of cellbed and of Mahimahi.
+pub const PREFIXES: [&str; 9] = [
+    "cellbed",
+    "cellular",
+    "delay",
+    "intermittent",
+    "link",
+    "loss",
+    "meter",
+    "onoff",
+    "replay",
+];
+
+/// The kernel's limit for the name of a device (netdevice(7)).
+const LONGEST_NAME: usize = 15;
+
+/// One call of the helper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Create the network of a shell and keep it until standard input ends.
+    Serve(Serve),
+    /// Execute a command inside a network that `serve` has created.
+    Enter(Enter),
+    /// Remove what killed helpers left in the current network namespace.
+    Clean,
+}
+
+/// The request `serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// One of [`PREFIXES`].
+    pub prefix: &'static str,
+    /// Addresses, names and destinations as in Mahimahi's shells.
+    pub mahimahi: bool,
+    /// The caller is inside another shell.
+    pub nested: bool,
+    /// Work inside a new user and network namespace, which the caller connects before it sends `go`.
+    pub private: bool,
+    /// The private namespace leads nowhere.
+    pub offline: bool,
+    /// Address that stands for the host in a private namespace.
+    pub host: Option<Ipv4Addr>,
+    /// The same in IPv6.
+    pub host_ipv6: Option<Ipv6Addr>,
+}
+
+/// The request `enter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enter {
+    /// Number of the inherited descriptor of the network namespace.
+    pub namespace: i32,
+    /// Number of the inherited descriptor to which an error is written; it is closed when the command is executed.
+    pub report: i32,
+    /// File that the command sees as `/etc/resolv.conf`.
+    pub resolv_conf: Option<PathBuf>,
+    /// The command and its arguments; not empty.
+    pub command: Vec<OsString>,
+}
+
+impl Request {
+    /// Reads the arguments of the helper.
+    pub fn parse(arguments: &[OsString]) -> Result<Self> {
+        let (verb, rest) = arguments
+            .split_first()
+            .ok_or_else(|| wrong("no request: expected serve, enter or clean"))?;
+        match verb.to_str() {
+            Some("serve") => Serve::parse(rest).map(Self::Serve),
+            Some("enter") => Enter::parse(rest).map(Self::Enter),
+            Some("clean") if rest.is_empty() => Ok(Self::Clean),
+            Some("clean") => Err(wrong("clean takes no arguments")),
+            _ => Err(wrong(format!(
+                "unknown request {}: expected serve, enter or clean",
+                shown(verb)
+            ))),
+        }
+    }
+}
+
+impl Serve {
+    fn parse(arguments: &[OsString]) -> Result<Self> {
+        let (first, rest) = arguments
+            .split_first()
+            .ok_or_else(|| wrong("serve: no device prefix"))?;
+        let prefix = PREFIXES
+            .into_iter()
+            .find(|prefix| OsStr::new(prefix) == first)
+            .ok_or_else(|| {
+                let all = PREFIXES.join(", ");
+                wrong(format!(
+                    "serve: {} is no device prefix: expected one of {all}",
+                    shown(first)
+                ))
+            })?;
+        let mut request = Self {
+            prefix,
+            mahimahi: false,
+            nested: false,
+            private: false,
+            offline: false,
+            host: None,
+            host_ipv6: None,
+        };
+        let mut rest = rest.iter();
+        while let Some(option) = rest.next() {
+            let (flag, name) = match option.to_str() {
+                Some("--mahimahi") => (&mut request.mahimahi, "--mahimahi"),
+                Some("--nested") => (&mut request.nested, "--nested"),
+                Some("--private") => (&mut request.private, "--private"),
+                Some("--offline") => (&mut request.offline, "--offline"),
+                Some("--host") if request.host.is_none() => {
+                    request.host = Some(host(rest.next(), |it: &Ipv4Addr| {
+                        it.octets()[..2] == [100, 127] && it.octets()[2] >= 128
+                    })?);
+                    continue;
+                }
+                Some("--host-ipv6") if request.host_ipv6.is_none() => {
+                    request.host_ipv6 = Some(host(rest.next(), |it: &Ipv6Addr| {
+                        it.segments()[..4] == [0xfd63, 0x656c, 0x6c62, 0xfe00]
+                    })?);
+                    continue;
+                }
+                _ => {
+                    return Err(wrong(format!(
+                        "serve: unexpected argument {}",
+                        shown(option)
+                    )));
+                }
+            };
+            if *flag {
+                return Err(wrong(format!("serve: {name} is given twice")));
+            }
+            *flag = true;
+        }
+        let of_private = request.offline || request.host.is_some() || request.host_ipv6.is_some();
+        if of_private && !request.private {
+            return Err(wrong("serve: --offline and --host need --private"));
+        }
+        Ok(request)
+    }
+
+    /// The name of the outer device for the shell of process `caller`.
+    pub fn device(&self, caller: i32) -> String {
+        let number = caller.to_string();
+        let room = LONGEST_NAME.saturating_sub(number.len() + 1);
+        format!("{}-{number}", &self.prefix[..self.prefix.len().min(room)])
+    }
+
+    /// The name of the inner device.
+    pub fn inner_device(&self) -> &'static str {
+        if self.mahimahi { "ingress" } else { "cellbed0" }
+    }
+}
+
+impl Enter {
+    fn parse(arguments: &[OsString]) -> Result<Self> {
+        let mut rest = arguments.iter();
+        let namespace = descriptor(rest.next())?;
+        let report = descriptor(rest.next())?;
+        if namespace == report {
+            return Err(wrong("enter: expected two descriptors"));
+        }
+        let mut resolv_conf = None;
+        loop {
+            match rest.next() {
+                Some(option) if option == "--" => break,
+                Some(option) if option == "--resolv-conf" && resolv_conf.is_none() => {
+                    let path = rest.next().map(PathBuf::from);
+                    resolv_conf = path.filter(|path| path.is_absolute());
+                    if resolv_conf.is_none() {
+                        return Err(wrong("enter: --resolv-conf needs an absolute path"));
+                    }
+                }
+                Some(option) => {
+                    return Err(wrong(format!(
+                        "enter: unexpected argument {}",
+                        shown(option)
+                    )));
+                }
+                None => return Err(wrong("enter: expected -- COMMAND")),
+            }
+        }
+        let command: Vec<OsString> = rest.cloned().collect();
+        if command.first().is_none_or(|name| name.is_empty()) {
+            return Err(wrong("enter: no command"));
+        }
+        Ok(Self {
+            namespace,
+            report,
+            resolv_conf,
+            command,
+        })
+    }
+}
+
+/// A line on the socket of `serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The private namespace is connected.
+    Go,
+    /// A name server of the caller listens at the gateway, on this port.
+    Names(u16),
+}
+
+impl Message {
+    /// The longest line, its end included.
+    pub const LONGEST: usize = 32;
+
+    /// Reads a line without its end.
+    pub fn parse(line: &[u8]) -> Result<Self> {
+        let unknown = || wrong("unknown message: expected 'go' or 'names PORT'");
+        match line {
+            b"go" => Ok(Self::Go),
+            _ => {
+                let text = line.strip_prefix(b"names ").ok_or_else(unknown)?;
+                std::str::from_utf8(text)
+                    .ok()
+                    .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+                    .and_then(|text| text.parse().ok())
+                    .filter(|&port: &u16| port >= 1024)
+                    .map(Self::Names)
+                    .ok_or_else(|| wrong("names: expected a port from 1024 to 65535"))
+            }
+        }
+    }
+}
+
+fn descriptor(text: Option<&OsString>) -> Result<i32> {
+    text.and_then(|text| text.to_str())
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|text| text.parse().ok())
+        .filter(|&number: &i32| number > 2)
+        .ok_or_else(|| wrong("enter: expected the number of a descriptor above 2"))
+}
+
+fn host<A: std::str::FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool) -> Result<A> {
+    text.and_then(|text| text.to_str())
+        .and_then(|text| text.parse().ok())
+        .filter(ours)
+        .ok_or_else(|| wrong("serve: the host's address is not one of cellbed's"))
+}
+
+fn wrong(problem: impl Into<String>) -> Error {
+    Error::Request(problem.into())
+}
+
+/// An argument as a message may repeat it.
+fn shown(argument: &OsStr) -> String {
+    let text: String = argument.to_string_lossy().chars().take(40).collect();
+    format!("{text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request> {
+        Request::parse(
+            &line
+                .split_whitespace()
+                .map(OsString::from)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn a_request_is_read_whole() {
+        let Ok(Request::Serve(serve)) = parse("serve delay --mahimahi --nested") else {
+            panic!()
+        };
+        assert_eq!(
+            (serve.prefix, serve.mahimahi, serve.nested, serve.private),
+            ("delay", true, true, false)
+        );
+        assert_eq!(serve.device(123), "delay-123");
+        let Ok(Request::Enter(enter)) = parse("enter 7 8 --resolv-conf /x -- sh -c -- x") else {
+            panic!()
+        };
+        assert_eq!(enter.command, ["sh", "-c", "--", "x"]);
+        assert_eq!(parse("clean").unwrap(), Request::Clean);
+    }
+
+    #[test]
+    fn whatever_is_not_in_the_grammar_is_refused() {
+        for line in [
+            "",
+            "delete",
+            "clean all",
+            "serve",
+            "serve eth0",
+            "serve delay-1",
+            "serve ../x",
+            "serve delay --mahimahi --mahimahi",
+            "serve delay --host 100.127.128.2",
+            "serve delay --offline",
+            "serve delay --private --host 10.0.0.1",
+            "serve delay --private --host 100.127.127.2",
+            "serve delay --private --host",
+            "serve delay --private --host-ipv6 2001:db8::1",
+            "serve delay 123",
+            "enter",
+            "enter 2 3 -- sh",
+            "enter 7 7 -- sh",
+            "enter 7 -- sh",
+            "enter +7 8 -- sh",
+            "enter 99999999999 8 -- sh",
+            "enter 7 8 sh",
+            "enter 7 8 --",
+            "enter 7 8 --resolv-conf x -- sh",
+            "enter 7 8 --resolv-conf /x --resolv-conf /y -- sh",
+        ] {
+            let Err(Error::Request(text)) = parse(line) else {
+                panic!("{line}")
+            };
+            assert!(!text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_ports_unprivileged() {
+        assert_eq!(Message::parse(b"go").unwrap(), Message::Go);
+        assert_eq!(Message::parse(b"names 1024").unwrap(), Message::Names(1024));
+        for line in ["", "go ", "names", "names 53", "names 65536", "names +4000"] {
+            assert!(Message::parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_answered(arguments in prop::collection::vec("(serve|enter|clean|--|[ -~]{0,20})", 0..8)) {
+            let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+            if let Err(error) = Request::parse(&arguments) {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+
+        #[test]
+        fn a_device_has_a_name_of_ours_that_the_kernel_takes(which in 0..PREFIXES.len(), caller in 1..=4_194_304i32) {
+            let Ok(Request::Serve(serve)) = parse(&format!("serve {}", PREFIXES[which])) else { panic!() };
+            let name = serve.device(caller);
+            prop_assert!(name.len() <= LONGEST_NAME);
+            let (prefix, number) = name.split_once('-').unwrap();
+            prop_assert!(PREFIXES[which].starts_with(prefix) && prefix.len() >= 4);
+            prop_assert_eq!(number.parse::<i32>().unwrap(), caller);
+        }
+
+        #[test]
+        fn any_line_is_answered(line in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Message::Names(port)) = Message::parse(&line) {
+                prop_assert!(port >= 1024);
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The table of a shell in the packet filter, as text of nft(8).
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::addresses::Pair;
+
+/// What the tables of all shells begin with.
+pub const TABLES: &str = "cellbed.";
+
+/// Addresses that public scripts of Mahimahi's users have for the host: those of the original's first shell.
+pub const MAHIMAHI_HOSTS: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(100, 64, 0, 1), Ipv4Addr::new(10, 0, 0, 1)];
+
+/// What becomes of the packets of one shell in the namespace of its outer end.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The caller's user id.
+    pub user: u32,
+    /// The outer device.
+    pub device: String,
+    /// The addresses of both ends.
+    pub pair: Pair,
+    /// Where packets for the gateway go instead, in a namespace that stands between the shell and the host.
+    pub host: Option<Ipv4Addr>,
+    /// The same in IPv6.
+    pub host_ipv6: Option<Ipv6Addr>,
+    /// Other addresses that stand for the gateway.
+    pub redirected: Vec<Ipv4Addr>,
+}
+
+impl Rules {
+    /// The name of the shell's table.
+    pub fn table(&self) -> String {
+        format!("{TABLES}{}.{}", self.user, self.device)
+    }
+
+    /// The table.
+    ///
+    /// `clamp`: keep TCP's segments within the smallest MTU of the route (nft(8), "rt mtu"): the link's own is 1500, and some
+    /// networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.
+    pub fn text(&self, clamp: bool) -> String {
+        let Self { device, pair, .. } = self;
+        let Pair {
+            gateway,
+            inside,
+            gateway_ipv6,
+            inside_ipv6,
+        } = pair;
+        let table = self.table();
+        let mut dnat = String::new();
+        let to_host = "meta l4proto { tcp, udp } th dport != 53 dnat";
+        let mut gateways = vec![gateway.to_string()];
+        gateways.extend(self.redirected.iter().map(Ipv4Addr::to_string));
+        if let Some(host) = self.host {
+            let gateways = gateways.join(", ");
+            let _ = writeln!(dnat, "    ip daddr {{ {gateways} }} {to_host} ip to {host}");
+        }
+        if let Some(host) = self.host_ipv6 {
+            let _ = writeln!(dnat, "    ip6 daddr {gateway_ipv6} {to_host} ip6 to {host}");
+        }
+        if gateways.len() > 1 {
+            let others = gateways[1..].join(", ");
+            let _ = writeln!(
+                dnat,
+                "    iifname \"{device}\" ip daddr {{ {others} }} dnat ip to {gateway}"
+            );
+        }
+        let flagless = match self.host {
+            // pasta of 2023 acknowledges the first segment of a connection that it has just opened with a segment without
+            // any flag. Not a segment of TCP (RFC 9293, §3.10.7.4), it would be answered with a reset; the next one is good.
+            Some(_) => format!(
+                "    iifname != \"{device}\" tcp flags & (fin | syn | rst | ack) == 0 drop\n"
+            ),
+            None => String::new(),
+        };
+        // The device belongs to the caller, who can write any packet to it: a source address is never another's, and
+        // never a port that only root may use.
+        let mut text = format!(
+            "table inet {table} {{
+  chain guard {{
+    type filter hook prerouting priority -310; policy accept;
+    iifname \"{device}\" ip saddr != {inside} drop
+    iifname \"{device}\" ip6 saddr != {inside_ipv6} drop
+{flagless}  }}
+  chain prerouting {{
+    type nat hook prerouting priority -100; policy accept;
+{dnat}  }}
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {inside} oifname != \"{device}\" meta l4proto {{ tcp, udp }} masquerade to :1024-65535
+    ip saddr {inside} oifname != \"{device}\" masquerade
+    ip6 saddr {inside_ipv6} oifname != \"{device}\" meta l4proto {{ tcp, udp }} masquerade to :1024-65535
+    ip6 saddr {inside_ipv6} oifname != \"{device}\" masquerade
+  }}
+"
+        );
+        if clamp {
+            let set = "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu";
+            let _ = write!(
+                text,
+                "  chain forward {{
+    type filter hook forward priority -150; policy accept;
+    iifname \"{device}\" {set}
+    oifname \"{device}\" {set}
+  }}
+"
+            );
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// The rule that leads questions for names to a server at the gateway's `port`.
+    pub fn names(&self, port: u16) -> String {
+        let gateway = self.pair.gateway;
+        format!(
+            "insert rule inet {} prerouting iifname \"{}\" ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 \
+             dnat ip to {gateway}:{port}\n",
+            self.table(),
+            self.device
+        )
+    }
+}
+
+/// User id and device of the shell whose table is called `table`; `None` where it is no shell's.
+pub fn shell_of(table: &str) -> Option<(u32, &str)> {
+    let (user, device) = table.strip_prefix(TABLES)?.split_once('.')?;
+    let number = device.rsplit_once('-')?.1;
+    number.parse::<u32>().ok()?;
+    Some((user.parse().ok()?, device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_names_its_shell() {
+        let rules = Rules {
+            user: 1000,
+            device: "delay-7".into(),
+            pair: Pair::choose(&[]).unwrap(),
+            host: None,
+            host_ipv6: None,
+            redirected: MAHIMAHI_HOSTS.to_vec(),
+        };
+        assert_eq!(shell_of(&rules.table()), Some((1000, "delay-7")));
+        for other in [
+            "cellbed.forwarding",
+            "cellbed.x.delay-7",
+            "cellbed.1.delay",
+            "filter",
+            "my.1.delay-7",
+        ] {
+            assert_eq!(shell_of(other), None, "{other}");
+        }
+        assert!(rules.text(true).contains("rt mtu") && !rules.text(false).contains("rt mtu"));
+        assert!(
+            rules
+                .text(false)
+                .contains("ip daddr { 100.64.0.1, 10.0.0.1 } dnat ip to 100.127.0.1")
+        );
+    }
+}

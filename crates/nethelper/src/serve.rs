@@ -1,0 +1,379 @@
+//! `serve`: the network of one shell, from the first device to the last rule, for as long as the caller lives.
+
+use std::fs;
+use std::io::{BufRead, BufReader, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use cellbed_netdev::{
+    DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, create_tun, enter_user_namespace,
+    is_privileged,
+};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{getppid, getuid};
+use serde_json::{Value, json};
+
+use crate::addresses::{Pair, has_ipv6_way_out, is_in_sight, networks_in_sight};
+use crate::error::{Error, Result};
+use crate::forwarding::{self, Lock};
+use crate::nft;
+use crate::request::{Message, Serve};
+use crate::rules::{MAHIMAHI_HOSTS, Rules, shell_of};
+
+/// Shells that one user may have at a time in one network namespace.
+const MOST_SHELLS: usize = 256;
+
+/// Descriptors that go to the caller: both devices, a netlink socket beside each, the inner network namespace.
+const DESCRIPTORS: usize = 5;
+
+/// Serves the caller at standard input, a Unix stream socket, until it closes its end.
+pub fn serve(request: &Serve) -> ExitCode {
+    let socket = match std::io::stdin().as_fd().try_clone_to_owned() {
+        Ok(descriptor) => UnixStream::from(descriptor),
+        Err(error) => {
+            eprintln!("cellbed-net: standard input is not open: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match attend(request, &socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let event = json!({"event": "error", "message": error.to_string()});
+            // The caller may have gone.
+            if send(&socket, &event, &[]).is_err() {
+                eprintln!("cellbed-net: {error}");
+            }
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
+    let caller = getppid().ok_or_else(|| Error::Refused("the caller has ended".into()))?;
+    let mut messages = BufReader::new(socket);
+    if request.private {
+        let user = !is_privileged();
+        enter_private_namespace(user)?;
+        send(
+            socket,
+            &json!({"event": "private", "user_namespace": user}),
+            &[],
+        )?;
+    }
+    if request.private && !request.offline {
+        match next(&mut messages)? {
+            Some(Message::Go) => {}
+            Some(Message::Names(_)) => return Err(Error::Request("expected 'go'".into())),
+            None => return Ok(()),
+        }
+    }
+    if !request.offline {
+        nft::share_capability()?;
+    }
+    let device = request.device(caller.as_raw_nonzero().get());
+    let lock = Lock::take()?;
+    let network = Network::create(request, device, &lock);
+    drop(lock);
+    let mut network = match network {
+        Ok(network) => network,
+        Err(error) => {
+            // Whatever was created has lost its device by now.
+            if !request.offline {
+                let _ = Lock::take().and_then(|lock| forwarding::release(&lock));
+            }
+            return Err(error);
+        }
+    };
+    let served = network
+        .hand_over(socket)
+        .and_then(|()| network.answer(&mut messages, socket));
+    match request.offline {
+        // The namespace ends with this process.
+        true => served,
+        false => served.and(network.remove()),
+    }
+}
+
+/// Moves this process into a new network namespace with loopback, where asked in a new user namespace.
+fn enter_private_namespace(user: bool) -> Result<()> {
+    if user {
+        enter_user_namespace()?;
+    }
+    NetworkNamespace::create()?.enter()?;
+    let mut netlink = Netlink::open()?;
+    let loopback = netlink.index("lo")?;
+    Ok(netlink.bring_up(loopback)?)
+}
+
+/// What exists for one shell.
+struct Network {
+    rules: Rules,
+    inner_device: &'static str,
+    ipv6: bool,
+    /// Whether chains of other programs have rules for the device.
+    passes: bool,
+    index: u32,
+    /// In the order in which they go to the caller; empty when they have.
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Network {
+    fn create(request: &Serve, device: String, lock: &Lock) -> Result<Self> {
+        let user = getuid().as_raw();
+        let living = match request.offline {
+            true => Vec::new(),
+            false => forwarding::living(lock)?,
+        };
+        let mine = living
+            .iter()
+            .filter(|table| shell_of(table).is_some_and(|(owner, _)| owner == user));
+        if mine.count() >= MOST_SHELLS {
+            let problem = format!("user {user} has {MOST_SHELLS} shells already; end some of them");
+            return Err(Error::Refused(problem));
+        }
+        let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+        let used = networks_in_sight(
+            &read("fib_trie").map_err(Error::io("read the routes of this network namespace"))?,
+        );
+        let pair = match request.mahimahi {
+            true => Pair::choose_mahimahi(&used, request.nested)?,
+            false => Pair::choose(&used)?,
+        };
+        let ipv6 = has_ipv6_way_out(&read("ipv6_route").unwrap_or_default());
+        let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
+            let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
+            request.mahimahi && !request.nested && *host != pair.gateway && !elsewhere
+        });
+        let rules = Rules {
+            user,
+            pair,
+            host: request.host,
+            host_ipv6: request.host_ipv6,
+            redirected: redirected.collect(),
+            device,
+        };
+        let ends = [
+            (pair.gateway.into(), pair.inside.into()),
+            (pair.gateway_ipv6.into(), pair.inside_ipv6.into()),
+        ];
+        let (outer, outer_netlink, index) = create_device(&rules.device, &ends)?;
+        let inner = NetworkNamespace::create()?;
+        let (inner_tun, inner_netlink) = inner.run(|| {
+            let far = ends.map(|(gateway, inside)| (inside, gateway));
+            furnish_inside(request.inner_device(), &far, ipv6, user)
+        })?;
+        let mut network = Self {
+            rules,
+            inner_device: request.inner_device(),
+            ipv6,
+            passes: false,
+            index,
+            descriptors: vec![
+                outer,
+                inner_tun,
+                outer_netlink,
+                inner_netlink,
+                inner
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map_err(Error::io("keep a namespace"))?,
+            ],
+        };
+        if !request.offline {
+            network.load_rules(request.private)?;
+            forwarding::hold(lock, ipv6)?;
+        }
+        Ok(network)
+    }
+
+    fn load_rules(&mut self, private: bool) -> Result<()> {
+        let passes = match private {
+            true => String::new(),
+            false => self.firewall_passes()?,
+        };
+        self.passes = !passes.is_empty();
+        let load = |clamp| nft::load("adds the rules", &(self.rules.text(clamp) + &passes));
+        load(true).or_else(|_| load(false))
+    }
+
+    /// Rules for chains that drop what is forwarded, as Docker, ufw and firewalld set them up.
+    ///
+    /// A chain's drop is final whatever another table accepts (nft(8), "verdict statement"): the rule has to stand in it.
+    fn firewall_passes(&self) -> Result<String> {
+        let mut text = String::new();
+        for chain in nft::list(&["list", "chains"], "chain")? {
+            let of = |key: &str| chain[key].as_str().unwrap_or_default().to_owned();
+            let drops = of("policy") == "drop" || of("table") == "firewalld";
+            let known = ["inet", "ip", "ip6"].contains(&of("family").as_str());
+            if drops && known && of("hook") == "forward" {
+                for way in ["iifname", "oifname"] {
+                    text += &format!(
+                        "insert rule {} {} {} {way} \"{}\" accept comment \"{}\"\n",
+                        of("family"),
+                        of("table"),
+                        of("name"),
+                        self.rules.device,
+                        self.rules.table()
+                    );
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// Sends the caller everything that it needs, and keeps nothing that would outlive it.
+    fn hand_over(&mut self, socket: &UnixStream) -> Result<()> {
+        let Pair {
+            gateway,
+            inside,
+            gateway_ipv6,
+            inside_ipv6,
+        } = self.rules.pair;
+        let event = json!({
+            "event": "ready",
+            "device": self.rules.device,
+            "inner_device": self.inner_device,
+            "table": self.rules.table(),
+            "gateway": gateway,
+            "inside": inside,
+            "gateway_ipv6": gateway_ipv6,
+            "inside_ipv6": inside_ipv6,
+            "ipv6": self.ipv6,
+        });
+        let descriptors = std::mem::take(&mut self.descriptors);
+        let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        send(socket, &event, &borrowed)
+    }
+
+    /// Does what the caller asks until it closes its end.
+    fn answer(&self, messages: &mut impl BufRead, socket: &UnixStream) -> Result<()> {
+        while let Some(message) = next(messages)? {
+            match message {
+                Message::Names(port) => {
+                    nft::load("adds the name server", &self.rules.names(port))?;
+                    send(socket, &json!({"event": "done"}), &[])?;
+                }
+                Message::Go => return Err(Error::Request("'go' is for --private".into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(self) -> Result<()> {
+        let lock = Lock::take()?;
+        forwarding::remove(&self.rules.table(), self.passes)?;
+        // The caller can have made the device outlive its descriptor (TUNSETPERSIST).
+        let mut netlink = Netlink::open()?;
+        if netlink.index(&self.rules.device).ok() == Some(self.index) {
+            let _ = netlink.delete(self.index);
+        }
+        forwarding::release(&lock)
+    }
+}
+
+/// Whether an address is in sight because another shell of Mahimahi beside this one has it.
+fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[String]) -> bool {
+    address.octets()[..3] == [100, 64, 0] && !living.is_empty()
+}
+
+/// Creates the device `name` in the namespace of the calling thread; `ends`: its addresses and those they face.
+fn create_device(name: &str, ends: &[(IpAddr, IpAddr)]) -> Result<(OwnedFd, OwnedFd, u32)> {
+    let mut netlink = Netlink::open()?;
+    if netlink.index(name).is_ok() {
+        // Opening it would take it over instead.
+        return Err(Error::Refused(format!(
+            "there is a network device {name} already"
+        )));
+    }
+    let (tun, name) = create_tun(name, true)?;
+    let index = netlink.index(&name)?;
+    netlink.configure(index, MTU, DEVICE_QUEUE)?;
+    netlink.bring_up(index)?;
+    for (address, peer) in ends {
+        let whole = |address: IpAddr| Prefix {
+            address,
+            length: if address.is_ipv4() { 32 } else { 128 },
+        };
+        if address.is_ipv4() {
+            netlink.add_address_facing(index, whole(*address), *peer)?;
+        } else {
+            // The kernel adds the route to an IPv6 peer later, after duplicate address detection.
+            netlink.add_address(index, whole(*address))?;
+            netlink.add_route(index, whole(*peer))?;
+        }
+    }
+    let asked = Netlink::open()?
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(Error::io("keep a socket"))?;
+    Ok((tun, asked, index))
+}
+
+/// Sets up the namespace of the calling thread as the inside of a shell of `user`.
+fn furnish_inside(
+    device: &str,
+    ends: &[(IpAddr, IpAddr)],
+    ipv6: bool,
+    user: u32,
+) -> Result<(OwnedFd, OwnedFd)> {
+    let mut netlink = Netlink::open()?;
+    let loopback = netlink.index("lo")?;
+    // Programs written for Mahimahi look whether the namespace forwards before they nest. A kernel without IPv6 lacks the
+    // other files; the first address reports that.
+    for (name, value) in [
+        ("ipv4/ip_forward", "1"),
+        ("ipv6/conf/all/disable_ipv6", "0"),
+        ("ipv6/conf/default/disable_ipv6", "0"),
+    ] {
+        let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+    }
+    netlink.bring_up(loopback)?;
+    let (tun, asked, index) = create_device(device, ends)?;
+    netlink.set_alias(index, &alias(user))?;
+    for (_, gateway) in ends {
+        let (everywhere, via) = match gateway {
+            IpAddr::V4(_) => ("0.0.0.0/0", Some(*gateway)),
+            IpAddr::V6(_) if ipv6 => ("::/0", None),
+            IpAddr::V6(_) => continue,
+        };
+        let prefix = everywhere.parse().map_err(Error::Refused)?;
+        netlink.add_route_via(index, prefix, via)?;
+    }
+    Ok((tun, asked))
+}
+
+/// The alias of the inner device, which proves to `enter` whose namespace it is.
+pub fn alias(user: u32) -> String {
+    format!("cellbed shell of user {user}")
+}
+
+/// The next message; `None` when the caller has closed its end.
+fn next(messages: &mut impl BufRead) -> Result<Option<Message>> {
+    let mut line = Vec::new();
+    let read = messages
+        .take(Message::LONGEST as u64)
+        .read_until(b'\n', &mut line);
+    match read.map_err(Error::io("read from the caller"))? {
+        0 => Ok(None),
+        _ => {
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            Message::parse(line).map(Some)
+        }
+    }
+}
+
+fn send(socket: &UnixStream, event: &Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let line = format!("{event}\n");
+    let parts = [IoSlice::new(line.as_bytes())];
+    sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
+        .map(drop)
+        .map_err(|error| Error::io("answer the caller")(error.into()))
+}

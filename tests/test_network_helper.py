@@ -1,0 +1,282 @@
+"""The network helper: what an ordinary user gets through it, what it refuses, and what a kill leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellbed.doctor import changes
+from cellbed.doctor.machine import Machine
+from cellbed.testbed.privilege import NETWORK_HELPER, NETWORK_USERS
+from shell_world import (
+    ASK,
+    ECHO,
+    INTERNET,
+    NAME_SERVER,
+    ORDINARY_USER,
+    World,
+    cellbed,
+    missing,
+    open_world,
+    python,
+    wait_until,
+)
+
+if missing() is None and not changes.COMPILED_HELPER.exists():
+    pytestmark = pytest.mark.skip(reason="needs the compiled helper: make setup")
+else:
+    pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+GRANTED_USER = 42421
+HOST_PORT = "4711"
+USERS = pytest.mark.parametrize("user", [0, GRANTED_USER], ids=["root", "granted"])
+ALL_USERS = pytest.mark.parametrize("user", [0, GRANTED_USER, ORDINARY_USER], ids=["root", "granted", "ordinary"])
+RESOLVE = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+# Notes each connection that comes up in the file ARGV[2].
+NOTING = """
+import socket, sys
+server = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+while True:
+    connection, peer = server.accept()
+    with open(sys.argv[2], "a") as file:
+        file.write("connected\\n")
+"""
+# A question and its answer, both over TCP.
+TALK = """
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+connection.sendall(b"question")
+print(connection.makefile().read())
+"""
+ANSWER = """
+import socket, sys
+server = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+while True:
+    connection, _ = server.accept()
+    connection.sendall(connection.recv(99) + b" answered")
+    connection.close()
+"""
+CONNECT_IN_VAIN = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.5)
+    print("connected")
+except TimeoutError:
+    print("no answer")
+"""
+# `cellbed-net enter` with the namespace of this process.
+ENTER_HERE = """
+import os, subprocess, sys
+namespace, (read, write) = os.open("/proc/self/ns/net", os.O_RDONLY), os.pipe()
+done = subprocess.run([sys.argv[1], "enter", str(namespace), str(write), "--", "id"], pass_fds=(namespace, write))
+os.close(write)
+print(done.returncode, os.read(read, 4096).decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with open_world() as world:
+        done = world.run([*cellbed("mahimahi"), "install", "--prefix", str(world.folder)])
+        assert done.returncode == 0, done.stderr
+        world.grant(GRANTED_USER)
+        world.serve(ECHO, "::", HOST_PORT)
+        yield world
+
+
+def on_path(world: World, *command: str) -> list[str]:
+    return ["/usr/bin/env", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
+
+
+def helper(world: World, *arguments: str, user: int) -> subprocess.CompletedProcess[str]:
+    return world.run([str(NETWORK_HELPER), *arguments], user=user)
+
+
+@ALL_USERS
+def test_addresses_that_public_scripts_have_for_the_host_lead_there(world: World, user: int) -> None:
+    before = world.traces()
+    asks = [python(ASK, host, HOST_PORT) for host in ("$MAHIMAHI_BASE", "100.64.0.1", "10.0.0.1")]
+    script = "ip -o -4 address show dev ingress; ip route; cat /proc/sys/net/ipv4/ip_forward; "
+    script += "; ".join(f"{sys.executable} -c '{ASK}' {ask[-2]} {HOST_PORT}" for ask in asks)
+    done = world.run(on_path(world, "mm-delay", "1", "sh", "-c", script), user=user)
+    address, default, *rest = done.stdout.splitlines()
+    assert "inet 100.64.0.2 peer 100.64.0.1/32" in address, done.stderr
+    assert default.startswith("default via 100.64.0.1 dev ingress")
+    assert rest[1] == "1"
+    assert len(rest) == 5, done.stderr
+    nested = ["mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", *python(ASK, "10.0.0.1", HOST_PORT)]
+    done = world.run(on_path(world, *nested), user=user)
+    assert done.returncode == 0, done.stderr
+    assert world.traces() == before
+
+
+@ALL_USERS
+def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_helper(world: World, user: int) -> None:
+    noted = world.folder / f"noted-{user}"
+    port = str(5000 + user % 1000)
+    world.serve(NOTING, port, str(noted), internet=True)
+    # The answer to the first segment is lost: the server has no connection unless somebody else answers in front of it.
+    done = world.run(on_path(world, "mm-loss", "downlink", "1", *python(CONNECT_IN_VAIN, INTERNET, port)), user=user)
+    assert done.stdout == "no answer\n", done.stderr
+    if user == ORDINARY_USER:
+        assert done.stderr.count("\n") == 1
+        assert "TCP to the outside ends in " in done.stderr
+        wait_until(noted.exists)
+    else:
+        assert done.stderr == ""
+        assert not noted.exists()
+
+
+@USERS
+def test_the_outer_device_is_named_after_the_command_and_its_process(world: World, user: int) -> None:
+    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=user)
+    assert process.stdout is not None
+    supervisor = process.stdout.readline().strip()
+    device = world.run(["ip", "-o", "-4", "address", "show", "dev", f"delay-{supervisor}"]).stdout
+    assert "inet 100.64.0.1 peer 100.64.0.2/32" in device
+    process.communicate("\n", timeout=60)
+
+
+@USERS
+def test_a_kill_of_everything_leaves_nothing(world: World, user: int) -> None:
+    before = world.traces()
+    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo up; sleep 1000"), user=user)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    assert world.traces() != before
+    os.killpg(process.pid, signal.SIGKILL)
+    wait_until(lambda: world.traces() == before)
+
+
+def test_a_granted_user_stays_who_he_is_and_set_user_id_programs_work(world: World) -> None:
+    program = world.folder / "id"
+    shutil.copy("/usr/bin/id", program)
+    program.chmod(0o4755)
+    script = f"id -u; {program} -u; grep -h -e NoNewPrivs -e CapEff /proc/self/status; echo $TMPDIR $LD_LIBRARY_PATH"
+    shell = [*cellbed("shell"), "--", "sh", "-c", script]
+    done = world.run(["env", "TMPDIR=/a", "LD_LIBRARY_PATH=/b", *shell], user=GRANTED_USER)
+    user, effective, capabilities, privileges, kept = done.stdout.splitlines()
+    assert (user, effective) == (str(GRANTED_USER), "0"), done.stderr
+    assert capabilities.split()[1].strip("0") == ""
+    assert privileges.split() == ["NoNewPrivs:", "0"]
+    assert kept == "/a /b"
+
+
+def test_a_command_that_does_not_exist_is_reported_as_by_a_shell(world: World) -> None:
+    done = world.shell("--", "no-such-program", user=GRANTED_USER)
+    assert (done.returncode, done.stderr) == (127, "cellbed shell: no command is called 'no-such-program'\n")
+    assert world.shell("--", "sh", "-c", "exit 7", user=GRANTED_USER).returncode == 7
+    assert world.shell("--", "sh", "-c", "kill -TERM $$", user=GRANTED_USER).returncode == 143
+
+
+def test_the_helper_serves_nobody_else(world: World) -> None:
+    done = helper(world, "serve", "delay", user=ORDINARY_USER)
+    assert done.returncode == 1
+    assert f"user {ORDINARY_USER} may not use it" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_helper_enters_nothing_but_a_shell_of_the_user(world: World) -> None:
+    done = world.run(python(ENTER_HERE, str(NETWORK_HELPER)), user=GRANTED_USER)
+    assert done.stdout.startswith("1 "), done.stderr
+    assert "not that of a shell of this user" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve", "eth"], ["serve", "delay", "--private"], ["delete", "x"], ["enter", "0", "1", "--", "id"]]
+)
+def test_the_helper_refuses_what_is_not_in_its_grammar(world: World, arguments: list[str]) -> None:
+    before = world.traces()
+    done = helper(world, *arguments, user=GRANTED_USER)
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1
+    assert world.traces() == before
+
+
+def test_a_spoofed_source_address_does_not_leave_the_device(world: World) -> None:
+    # Whoever holds the device can write any packet to it. Here root shows it with another address inside.
+    script = f"ip address add 192.0.2.9/32 dev cellbed0; {sys.executable} -c '{SPOOF}' {INTERNET}"
+    done = world.shell("--", "sh", "-c", script)
+    assert done.stdout == "own True\nother False\n", done.stderr
+
+
+SPOOF = """
+import socket, sys
+for name, source in (("own", ""), ("other", "192.0.2.9")):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((source, 0))
+    s.settimeout(0.5 if source else 30)
+    s.sendto(b"x", (sys.argv[1], 7))
+    try:
+        print(name, bool(s.recv(99)))
+    except TimeoutError:
+        print(name, False)
+"""
+
+
+def test_names_resolve_for_a_granted_user_where_the_resolver_is_on_loopback(world: World) -> None:
+    world.serve(NAME_SERVER, "127.0.0.53")
+    world.resolve_with("nameserver 127.0.0.53\n")
+    done = world.shell("--", *python(RESOLVE, "edge.test"), user=GRANTED_USER)
+    assert done.stdout == "203.0.113.7\n", done.stderr
+    assert world.run(["umount", "/etc/resolv.conf"]).returncode == 0
+
+
+def test_a_connection_through_pasta_to_a_distant_server_comes_up(world: World) -> None:
+    if shutil.which("pasta") is None:
+        pytest.skip("needs pasta")
+    far = [*cellbed("shell"), "--delay", "50", "--publish", "5050", "--", sys.executable, "-c", ANSWER, "5050"]
+    process = subprocess.Popen(
+        world.command(far, internet=True), stdout=subprocess.PIPE, text=True, env=world.environment()
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        world.hide("slirp4netns")
+        done = world.shell("--", *python(TALK, INTERNET, "5050"), user=ORDINARY_USER)
+        assert done.stdout == "question answered\n", done.stderr
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_the_grant_is_shared_renewed_and_revoked(tmp_path: Path) -> None:
+    program = tmp_path / "compiled"
+    program.write_bytes(b"program")
+    first, second = (Machine(root=tmp_path, user=user) for user in (1001, 1002))
+    installed = tmp_path / str(NETWORK_HELPER).lstrip("/")
+    for machine in (first, second):
+        for change in changes.network_helper(machine, program):
+            change.do(machine)
+        assert list(changes.network_helper(machine, program)) == []
+    assert installed.read_bytes() == b"program"
+    assert installed.stat().st_mode & 0o7777 == 0o755
+    assert os.getxattr(installed, "security.capability") == changes.NETWORK_CAPABILITIES
+    program.write_bytes(b"newer")
+    [change] = changes.network_helper(first, program)
+    change.do(first)
+    assert installed.read_bytes() == b"newer"
+    for user in (1001, 1001):
+        changes.NetworkHelper(str(program), user).undo(first)
+    assert changes.network_users(second) == {1002}
+    assert installed.exists()
+    changes.NetworkHelper(str(program), 1002).undo(second)
+    assert not installed.parent.exists()
+    assert not (tmp_path / str(NETWORK_USERS).lstrip("/")).parent.exists()
+
+
+def test_what_a_killed_helper_leaves_is_removed_by_the_next(world: World) -> None:
+    before = world.traces()
+    table = "table inet cellbed.0.delay-1 { chain c { type filter hook forward priority 0; policy accept; }; }\n"
+    assert world.run(["nft", table]).returncode == 0
+    assert world.shell("--", "true").returncode == 0
+    assert world.traces() == before
