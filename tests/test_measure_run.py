@@ -355,7 +355,7 @@ def test_the_summary_reads_back_as_it_was_written(simulated: tuple[Path, Simulat
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "no run.json"), ("{", "cannot be read"), ("[]", "one JSON object"), ('{"format": 99}', "format 99")],
+    [(None, "no run.json"), ("{", "not JSON"), ("[]", "one JSON object"), ('{"format": 99}', "format 99")],
 )
 def test_what_is_not_a_run_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
