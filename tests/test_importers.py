@@ -148,7 +148,7 @@ def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Dra
     draft.folder.mkdir()
     told = refusal(draft, path, options=Options(flow="udp :9"))
     assert "no flow matches `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in told
-    assert "is no end of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
+    assert "is not an endpoint of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
     options = Options(flow="udp :5201", device="192.0.2.1", direction="uplink", each_packet=True)
     assert times(written(draft, path, options=options), "uplink") == [n * MS + 5 for n in range(20)]
 
@@ -470,12 +470,12 @@ def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, d
     good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
         "no time": ({"time_ms": [0, None, 2]}, "row 2: no time"),
-        "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: it has no time"),
-        "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: it has no time"),
+        "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: no time"),
+        "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: no time"),
         "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is not a number"),
         "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' contains"),
         "listed time": ({"time_ms": [[0], [1], [2]]}, "which is not a time"),
-        "negative": ({"dl_mbit_s": [1.0, -2.0, 3.0]}, "row 2: a rate of -2000000"),
+        "negative": ({"dl_mbit_s": [1.0, -2.0, 3.0]}, "row 2: impossible rate of -2000000"),
     }
     for name, (change, said) in wrong.items():
         path = tmp_path / f"{name}.parquet"

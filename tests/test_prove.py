@@ -229,7 +229,7 @@ def test_links_that_depend_on_their_load_are_proved_by_the_model(tmp_path: Path,
     proofs = {proof.what: proof for proof in prove_links(asked, emulator)}
     emulator.stop()
     assert {what: str(proof) for what, proof in proofs.items() if proof.state != "holds"} == {}
-    assert "held against the model" in proofs["mobile-0.uplink rate"].note
+    assert "compared with the model" in proofs["mobile-0.uplink rate"].note
 
 
 @pytest.mark.needs_tun
@@ -268,4 +268,4 @@ def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> Non
     assert proofs["mobile-0.uplink rate"].proved
     core = proofs["core-edge-0.uplink rate"]
     assert not core.proved
-    assert "mobile-0.uplink lets less through" in core.note
+    assert "mobile-0.uplink has less capacity" in core.note

@@ -108,7 +108,7 @@ def _third(column: str, value: Any) -> pl.Expr:
         (_json(spans=[{"workload": "heavy", "start_ns": 2, "end_ns": 1}]), r"spans\.0: ends at 1 ns, before its start"),
         (lambda folder: (folder / "recording.json").write_text("{"), r"recording\.json: not JSON: "),
         (lambda folder: (folder / "recording.json").write_text("{}"), r"recording\.json: '\w+' is missing"),
-        (lambda folder: (folder / "recording.json").unlink(), r"walk: no recording: there is no recording\.json in it"),
+        (lambda folder: (folder / "recording.json").unlink(), r"walk: not a recording: it has no recording\.json"),
         (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing, though recording\.json counts"),
         (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: not a readable Parquet file"),
         (_cut, r"light-uplink\.parquet: not a readable Parquet file, perhaps truncated"),
@@ -182,7 +182,7 @@ def test_what_breaks_the_rules_is_not_written(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_over_and_nothing_is_left_of_half_a_recording(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         write_recording(walk(200 * MS), folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     (tmp_path / "file").write_text("")

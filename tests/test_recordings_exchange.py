@@ -54,7 +54,7 @@ def test_mahimahi_traces_have_the_rate_and_the_delay(folder: Path, tmp_path: Pat
         assert trace.mean_bit_rate == pytest.approx(rate, rel=0.01)
         assert trace.duration_ns == pytest.approx(4 * SECOND, abs=3 * MS)
     readme = (tmp_path / "out" / "README").read_text()
-    assert "One-way delay beside the traces, half the least round-trip time: 21.05 ms." in readme
+    assert "One-way delay for the traces, half the minimum round-trip time: 21.05 ms." in readme
     assert "mm-delay 21 mm-link 'the walk.up' 'the walk.down' -- COMMAND" in readme
     each = cellbed("traces", "export", folder, "--format", "mahimahi", "--each-packet", "-o", tmp_path / "each")
     assert "up to 7.1% above the recorded one" in each
@@ -107,7 +107,7 @@ def test_an_export_takes_an_empty_directory_but_not_the_current_one(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     command = ("traces", "export", folder, "--format", "rtt", "-o")
-    assert "is the directory that you are in: name one in it" in cellbed(*command, ".", status=2)
+    assert "is the current directory: name a directory in it" in cellbed(*command, ".", status=2)
     cellbed(*command, "within")
     monkeypatch.chdir(tmp_path)
     assert list((tmp_path / "empty").iterdir()) == [tmp_path / "empty" / "within"]
@@ -120,16 +120,16 @@ def test_exports_that_fail_leave_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
     command = ("traces", "export", folder, "--format")
-    assert "full: is there already" in cellbed(*command, "mahimahi", "-o", tmp_path / "full", status=2)
+    assert "full: already exists" in cellbed(*command, "mahimahi", "-o", tmp_path / "full", status=2)
     assert "'5' has no unit" in cellbed(*command, "rate", "--bin", "5", "-o", tmp_path / "new", status=2)
     assert "1 ms or more" in cellbed(*command, "rate", "--bin", "1 us", "-o", tmp_path / "new", status=2)
-    assert "no recording: there is no recording.json" in cellbed(
+    assert "not a recording: it has no recording.json" in cellbed(
         "traces", "export", tmp_path, "--format", "rtt", "-o", tmp_path / "new", status=2
     )
     quiet = replace(walk(SECOND), heavy_uplink=empty(), light_downlink=empty())
     export(quiet, "mahimahi", tmp_path / "one way", name="quiet")
     assert "The uplink was not saturated" in (tmp_path / "one way" / "README").read_text()
-    assert "the delay beside the traces is not known" in (tmp_path / "one way" / "README").read_text()
+    assert "the delay of the traces is unknown" in (tmp_path / "one way" / "README").read_text()
     for to, message in (("cellreplay", "no trains of the uplink"), ("rtt", "no train that was answered")):
         with pytest.raises(RecordingError, match=message):
             export(quiet, to, tmp_path / "new", name="quiet")  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
         ("up-delay-light-pdo", "0 20 0 1\n55 20 0\n", r"down-delay-light-pdo: row 2 is of 50 ms, that of the uplink"),
         ("down-delay-light-pdo", "0 20 0\n50 20\n", r"down-delay-light-pdo: row 2, of 50 ms, has no opportunity"),
         ("down-heavy-pdo", "4\n3\n", r"down-heavy-pdo:2: "),
-        ("down-heavy-pdo", None, r"theirs: there is no down-heavy-pdo in it"),
+        ("down-heavy-pdo", None, r"theirs: contains no down-heavy-pdo"),
         ("latency-offset-up", "100 -1\n100 -2\n", r"latency-offset-up:2: 100 bytes do not exceed"),
     ],
 )

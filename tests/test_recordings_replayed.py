@@ -109,7 +109,7 @@ def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> 
         ({"path": "a\0b"}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": "~nobody-of-this-name/x"}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": ""}, "rate.path: .*: write the path of the directory of a recording"),
-        ({"path": "empty"}, r"rate: .*empty: no recording: there is no recording\.json in it"),
+        ({"path": "empty"}, r"rate: .*empty: not a recording: it has no recording\.json"),
         ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: set idle"),
         ({"path": "walk", "method": "magic"}, "rate.method: 'magic' is not known: write one of .cellreplay., .saturat"),
         ({"path": "walk", "idel": "3 ms"}, "rate.idel: unknown key; did you mean 'idle'"),

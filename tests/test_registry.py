@@ -82,7 +82,7 @@ def test_a_malformed_record_is_skipped_with_one_line(live: Path, values: dict[st
     lines = clean()
     assert [line for line in lines if line.startswith(f"skipped {record}: not a record of ")] == lines[:1]
     assert "\n" not in lines[0]
-    assert lines[1:] == [f"run-2-0a1b2c: removed {good}, in which nothing was measured"]
+    assert lines[1:] == [f"run-2-0a1b2c: removed {good}, which contained no measurements"]
     assert [each.name for each in victim.iterdir()] == ["file"]
 
 

@@ -86,7 +86,7 @@ def run(options: Options, output: TextIO) -> int:
     until = time.monotonic() + _duration("--budget", options.budget) / 1e9 if options.budget else math.inf
     cores = len(os.sched_getaffinity(0))
     if not plan.virtual and options.jobs > max(1, cores // 2):
-        print(f"--jobs {options.jobs} on {cores} cores: programs of steps will wait for each other", file=sys.stderr)
+        print(f"--jobs {options.jobs} on {cores} cores: programs of different steps compete for cores", file=sys.stderr)
     kind = "virtual" if plan.virtual else "real"
     folder = options.results or Path(f"evaluation-{kind}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     clean()
@@ -110,10 +110,10 @@ def run(options: Options, output: TextIO) -> int:
         show(table, plan.methods, conditions=options.conditions, console=Console(file=output, highlight=False))
     if interrupted or evaluation.failed:
         what = "interrupted" if interrupted else f"{evaluation.failed} steps failed"
-        print(f"{what}; go on with --results {folder} and the same options", file=sys.stderr)
+        print(f"{what}; resume with --results {folder} and the same options", file=sys.stderr)
         return 130 if interrupted else 1
     if left := len(evaluation.missing()):
-        print(f"{left} steps are left; go on with --results {folder} and the same options", file=sys.stderr)
+        print(f"{left} steps are left; resume with --results {folder} and the same options", file=sys.stderr)
     print(folder.absolute(), file=sys.stderr)
     return 0
 

@@ -65,7 +65,7 @@ class Results:
             )
             if differing:
                 raise CellbedError(
-                    f"{self.folder}: holds an evaluation of other settings ({', '.join(differing)} differ): "
+                    f"{self.folder}: contains an evaluation with other settings ({', '.join(differing)} differ): "
                     "choose another folder with --results, or give the same options"
                 )
         write_json(path, told)

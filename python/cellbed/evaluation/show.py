@@ -28,7 +28,7 @@ def show(table: Table, methods: Sequence[str], *, conditions: bool, console: Con
         console.print(_targets(table.targets))
     lost = [row for row in table.rows if row.profile == ALL and row.lost[0] != row.lost[1]]
     for row in lost:
-        words = f"{row.measure}: {row.lost[0]} were never completed on {row.method}, {row.lost[1]} on the reference"
+        words = f"{row.measure}: {row.lost[0]} not completed on {row.method}, {row.lost[1]} on the reference"
         console.print(Text(f"note: {words}", style="dim"))
 
 

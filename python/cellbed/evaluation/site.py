@@ -202,7 +202,7 @@ def _events(process: subprocess.Popen[bytes], name: str, log: Path) -> Iterator[
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(SILENCE_S):
-                raise SiteError(f"{name} said nothing for {SILENCE_S:g} s")
+                raise SiteError(f"{name} sent no output for {SILENCE_S:g} s")
             chunk = os.read(process.stdout.fileno(), 1 << 16)
             if not chunk:
                 raise SiteError(f"{name} ended unexpectedly{_last_words(log)}")

@@ -37,7 +37,7 @@ def carry_out(steps: Iterable[tuple[Step, Network]], perform: Perform, jobs: int
         for step, network in steps:
             yield _outcome(perform, step, network)
         return
-    killed = CellbedError("a process that ran steps was killed: give the same options again to go on")
+    killed = CellbedError("a process that ran steps was killed: run the command again with the same options to resume")
     under_way: set[Future[Outcome]] = set()
     # What a step has started dies with its process.
     with WorkerPool(jobs, killed) as pool:

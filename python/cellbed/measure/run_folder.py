@@ -21,7 +21,7 @@ def read_run(run: Path) -> dict[str, Any]:
     Raises MeasureError for a path that is not a run's folder, or whose format this version does not read.
     """
     if not run.is_dir():
-        raise MeasureError(f"{run}: not a run folder: there is no such directory")
+        raise MeasureError(f"{run}: not a run folder: no such directory")
     if not (run / "run.json").exists():
         raise MeasureError(
             f"{run}: not a run folder: it has no run.json; give the path that `cellbed run` printed, "

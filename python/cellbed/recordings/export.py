@@ -93,12 +93,12 @@ def _mahimahi(recording: Recording, name: str, each_packet: bool) -> tuple[dict[
         else:
             missing.append(way)
     if not files:
-        raise RecordingError("the recording has no saturation in either direction: there are no opportunities in it")
+        raise RecordingError("the recording has no saturation in either direction, so no opportunities")
     notes = [_opportunity_note(recording, each_packet)]
-    notes += [f"The {way} was not saturated: there is no trace of it." for way in missing]
+    notes += [f"The {way} was not saturated: no trace." for way in missing]
     if delay is None:
-        return files, [*notes, "No train was answered: the delay beside the traces is not known."]
-    notes.append(f"One-way delay beside the traces, half the least round-trip time: {delay / 1e6:g} ms.")
+        return files, [*notes, "No train was answered: the delay of the traces is unknown."]
+    notes.append(f"One-way delay for the traces, half the minimum round-trip time: {delay / 1e6:g} ms.")
     if not missing:
         traces = " ".join(shlex.quote(file) for file in files)
         notes.append(f"mm-delay {(delay + 500_000) // 1_000_000} mm-link {traces} -- COMMAND")
@@ -138,7 +138,7 @@ def _cellreplay(
     if precise:
         notes.append("The light rows have decimals: cellbed's mm-cellular reads them, the public tool whole ms only.")
     if any(len(found.light) < 3 for found in derived.values()):
-        notes.append("The public tool wants at least three light rows; cellbed's mm-cellular does not.")
+        notes.append("The public tool needs at least three light rows; cellbed's mm-cellular does not.")
     return files, notes
 
 

@@ -99,7 +99,7 @@ def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None =
     there = {key: path for key, name in NAMES.items() if (path := given[0] / name).exists()}
     missing = [NAMES[key] for key in keys[:4] if key not in there]
     if missing:
-        raise RecordingError(f"{given[0]}: there is no {missing[0]} in it: name the four files one by one")
+        raise RecordingError(f"{given[0]}: contains no {missing[0]}: name the four files one by one")
     return there | offsets
 
 

@@ -34,7 +34,7 @@ class CellReplay:
         """The names in a folder; or files with rows of numbers, two of the four."""
         if len(paths) == 1:
             if not paths[0].is_dir():
-                return "its lines are like light rows" if _numbers_in_a_line(paths[0]) > 2 else None
+                return "its lines are light rows" if _numbers_in_a_line(paths[0]) > 2 else None
             from cellbed.recordings.tool_files import NAMES
 
             wanted = list(NAMES.values())[:4]
@@ -44,7 +44,7 @@ class CellReplay:
             return None
         widths = [_numbers_in_a_line(path) for path in paths]
         if min(widths[:2]) >= 2 and widths[2:] == [1, 1]:
-            return "two files hold rows of numbers and two a number a line"
+            return "two files contain rows of numbers and two contain one number per line"
         return None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
@@ -57,7 +57,7 @@ class CellReplay:
             raise TraceError(str(error)) from None
         if options.idle_ns is None:
             draft.notes.append(
-                "F, after which idle time the link is cold, is in none of the files: --idle, or tell the replay"
+                "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
             )
 
 

@@ -88,11 +88,11 @@ def read_description(folder: Path) -> Description:
         with path.open("rb") as file:
             content = file.read(_LARGEST_DESCRIPTION + 1)
     except FileNotFoundError:
-        raise RecordingError(f"{folder}: no recording: there is no {DESCRIPTION} in it") from None
+        raise RecordingError(f"{folder}: not a recording: it has no {DESCRIPTION}") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) > _LARGEST_DESCRIPTION:
-        raise RecordingError(f"{path}: larger than {_LARGEST_DESCRIPTION >> 20} MiB: this is no description")
+        raise RecordingError(f"{path}: larger than {_LARGEST_DESCRIPTION >> 20} MiB: not a description of a recording")
     try:
         return Description.model_validate_json(content)
     except ValidationError as error:
@@ -138,9 +138,9 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
     place = Path(os.path.realpath(folder))
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise RecordingError(f"{folder}: is there already: choose another directory, or remove it")
+            raise RecordingError(f"{folder}: already exists: choose another directory, or remove it")
         if folder.exists() and folder.samefile(Path.cwd()):
-            raise RecordingError(f"{folder}: is the directory that you are in: name one in it")
+            raise RecordingError(f"{folder}: is the current directory: name a directory in it")
         place.parent.mkdir(parents=True, exist_ok=True)
         with unfinished_beside(place) as unfinished:
             fill(unfinished)

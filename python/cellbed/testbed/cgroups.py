@@ -193,7 +193,7 @@ def locate() -> tuple[int, dict[str, Path]]:
         bases = {controller: mounts.get(controller, mounts["cpu"]) / name for controller in CONTROLLERS}
         for controller, base in bases.items():
             if os.geteuid() != 0 and not os.access(base, os.W_OK):
-                raise LimitsError(_advice(f"the {controller} control group (version 1) is not yours to divide"))
+                raise LimitsError(_advice(f"the {controller} control group (version 1) is not delegated to you"))
         return 1, bases
     unified = _version_2_mount()
     if unified is None:
@@ -219,7 +219,7 @@ def divide(folder: Path) -> None:
             return
         except OSError as error:
             if error.errno == errno.ENOENT:
-                raise OSError(error.errno, "has no cpu and memory controllers to hand on", str(folder)) from error
+                raise OSError(error.errno, "has no cpu and memory controllers to delegate", str(folder)) from error
             # More than one attempt, because a process may fork while it is being moved.
             if error.errno != errno.EBUSY or attempt == 9:
                 raise
@@ -301,17 +301,17 @@ def _version_2_base(unified: Path) -> Path:
     if os.access(current / "cgroup.procs", os.W_OK) and current != unified:
         # A scope made by `systemd-run --user --scope -p Delegate=yes`: ours to divide.
         return current / "cellbed"
-    raise LimitsError(_advice("the control group (version 2) of this session is not yours to divide"))
+    raise LimitsError(_advice("the control group (version 2) of this session is not delegated to you"))
 
 
 def _advice(why: str) -> str:
     command = f"sudo {Path(sys.argv[0]).absolute()} grant {_user_name()}"
     if os.geteuid() == 0:
-        return f"CPU and memory limits cannot be enforced here: {why}. Run with --no-limits to go without."
+        return f"CPU and memory limits cannot be enforced here: {why}. To run without limits: --no-limits."
     return (
         f"CPU and memory limits cannot be enforced for user {_user_name()}: {why}.\n"
         f"  Allow it once with:  {command}\n"
-        "  or go without:       --no-limits (the report will say so)"
+        "  or run without:      --no-limits (stated in the report)"
     )
 
 

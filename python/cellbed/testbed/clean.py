@@ -152,7 +152,7 @@ def _close_folder(record: Record) -> list[str]:
         if not folder.is_unstarted(path):
             return [f"left {path}: it contains files that are not those of a run"]
         shutil.rmtree(path, ignore_errors=True)
-        return [f"removed {path}, in which nothing was measured"]
+        return [f"removed {path}, which contained no measurements"]
     for temporary in path.glob("*.tmp"):
         temporary.unlink(missing_ok=True)
     try:
@@ -163,10 +163,10 @@ def _close_folder(record: Record) -> list[str]:
         return []
     content["status"] = "interrupted"
     warnings = content.setdefault("warnings", [])
-    warnings.append("the run was killed; the series end where it was killed")
+    warnings.append("the run was killed; the series end at that moment")
     folder.release_reserve(path)
     folder.write_json(description, content)
-    return [f"marked {path} as interrupted; see what it measured with: cellbed report {path}"]
+    return [f"marked {path} as interrupted; show its measurements with: cellbed report {path}"]
 
 
 def _is_own_folder(path: Path) -> bool:

@@ -42,7 +42,7 @@ def control_path(record: Record) -> Path:
             record.note_control(path)
             return path
     tried = ", ".join(map(str, folders))
-    raise ControlError(f"no folder for the control socket: tried {tried}; set XDG_RUNTIME_DIR to a folder of yours")
+    raise ControlError(f"no folder for the control socket: tried {tried}; set XDG_RUNTIME_DIR to a folder that you own")
 
 
 def _is_ours(folder: Path) -> bool:
@@ -109,7 +109,7 @@ class Control:
         except ValueError as error:
             raise ControlError(f"the emulator's answer cannot be read: {line[:80]!r}") from error
         if event.get("event") == "refused":
-            raise ControlError(f"the emulator refuses this: {event.get('message')}")
+            raise ControlError(f"the emulator refused the command: {event.get('message')}")
         if event.get("event") != answer:
             raise ControlError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
         found: dict[str, Any] = event

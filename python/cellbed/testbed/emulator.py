@@ -187,7 +187,7 @@ class Emulator:
         line, self._buffer = self._buffer.split(b"\n", 1)
         event: dict[str, Any] = json.loads(line)
         if event.get("event") == "error":
-            raise EmulatorError(f"the emulator could not go on: {event.get('message')}")
+            raise EmulatorError(f"the emulator failed: {event.get('message')}")
         if event.get("event") != answer:
             raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
         return event

@@ -46,17 +46,17 @@ def find(name: str | None) -> Record:
     listed = ", ".join(map(label, there))
     if name is None:
         if len(there) > 1:
-            raise LiveError(f"several are running: name one of {listed}")
+            raise LiveError(f"several runs or shells are live: name one of {listed}")
         return there[0]
     exact = [record for record in there if name in _names(record)]
     begun = [record for record in there if any(one.startswith(name) for one in _names(record))] if name else []
     found = exact or begun
     if len(found) > 1:
-        raise LiveError(f"'{name}' may be {' or '.join(map(label, found))}: write more of it")
+        raise LiveError(f"'{name}' may be {' or '.join(map(label, found))}: write a longer name")
     if not found:
         near = difflib.get_close_matches(name, [one for record in there for one in _names(record)], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise LiveError(f"nothing that is called '{name}' is running: {hint}there is {listed}")
+        raise LiveError(f"no live run or shell is called '{name}': {hint}live: {listed}")
     return found[0]
 
 
@@ -66,7 +66,7 @@ def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
     Errors: :class:`LiveError`.
     """
     if len(names) > 2:
-        raise LiveError(f"'{names[2]}' is one name too many: give a run, a link, and settings as KEY=VALUE")
+        raise LiveError(f"'{names[2]}' is one name too many: write [RUN] [LINK] KEY=VALUE")
     if len(names) == 2:
         return find(names[0]), names[1]
     if not names:
@@ -112,7 +112,7 @@ def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[
         names = [each["name"] for each in directions]
         near = difflib.get_close_matches(link, [*names, *_link_names(directions)], n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
-        raise LiveError(f"no link is called '{link}': {hint}there are {', '.join(names)}")
+        raise LiveError(f"no link is called '{link}': {hint}links: {', '.join(names)}")
     return found
 
 

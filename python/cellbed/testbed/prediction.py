@@ -70,7 +70,7 @@ def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) ->
             # A bucket begins full.
             return arrival_ns
         case Replay() | Conditional():
-            raise ValueError(f"what {direction.name} does to a packet depends on those before it")
+            raise ValueError(f"the effect of {direction.name} on a packet depends on earlier packets")
         case Radio():
             raise ValueError(f"{direction.name} is a radio link")
 
@@ -127,7 +127,7 @@ def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
     """Why the bottleneck may stand idle between two positions though more than enough is sent; ``None``: it may not."""
     queue = direction.parameters.queue
     if not isinstance(queue, DropTail | DropHead | CoDel | FqCoDel | Infinite | None):
-        return f"its {queue.kind} queue drops packets by chance"
+        return f"its {queue.kind} queue drops packets at random"
     limit: QueueLimit | None = getattr(queue, "limit", None)
     if limit is None:
         return None

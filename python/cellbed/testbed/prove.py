@@ -74,7 +74,7 @@ class ProofError(CellbedError):
 
     def __init__(self, failed: list[Proof]) -> None:
         lines = "\n".join(f"  {proof}" for proof in failed)
-        super().__init__(f"the testbed is not what the scenario asks for, so the workload was not started:\n{lines}")
+        super().__init__(f"the testbed does not match the scenario, so the workload was not started:\n{lines}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
     what = f"{node.name} CPU limit"
     stated, _ = limited.group.limits()
     if stated is None or abs(stated - node.cpus) > 0.01:
-        return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel states another limit")
+        return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel reports another limit")
     if node.cpus >= machine_cpus:
-        note = f"as the kernel states it; this machine has {machine_cpus} CPUs, so it cannot be exceeded"
+        note = f"as the kernel reports it; this machine has {machine_cpus} CPUs, so it cannot be exceeded"
         return Proof(what, node.cpus, stated, "CPUs", ok=True, note=note)
     return None
 
@@ -165,9 +165,9 @@ class _Spinning:
         if too_much:
             note = "exceeds its limit"
         elif absent:
-            note = "the node's programs do not come under its control group"
+            note = "the node's programs do not join its control group"
         else:
-            note = "not exceeded, but the machine is too busy to give that much now" if short else ""
+            note = "not exceeded, but the machine is too busy to supply that much now" if short else ""
         return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
 
     def _now(self) -> tuple[int, int] | None:
@@ -224,9 +224,9 @@ def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
         measured = stated / MEBIBYTE if stated is not None else None
         page = 4096
         if status == 0:
-            ok, note = False, "a process in the group went past a limit unharmed"
+            ok, note = False, "a process in the group exceeded the limit and was not killed"
         elif stated is None or abs(stated - each.node.memory_bytes) >= page:
-            ok, note = False, "the kernel states another limit"
+            ok, note = False, "the kernel reports another limit"
         else:
             ok, note = True, ""
         proofs.append(Proof(what, asked, measured, "MiB", ok, note))

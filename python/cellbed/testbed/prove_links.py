@@ -163,7 +163,7 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
         carried = expected[direction.name]
         narrowest = min(expected, key=expected.__getitem__)
         if reason is None and direction.name != narrowest:
-            reason = f"{narrowest} lets less through"
+            reason = f"{narrowest} has less capacity"
         elif reason is None and carried < FEWEST * DATAGRAM:
             reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
         if reason is not None:
@@ -264,7 +264,7 @@ def _unsteady(path: list[Direction]) -> str | None:
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
     for direction in path:
         if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
-            return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon to be measured before"
+            return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon for a measurement"
     if longest_ns > PATIENCE_NS:
         return f"packets may be under way for {longest_ns / 1e9:g} s"
     return None
@@ -276,7 +276,7 @@ def _why_nothing(path: list[Direction]) -> str | None:
     survival = 1.0
     for direction, chance in zip(path, chances, strict=True):
         if chance is None:
-            return f"{direction.name} may lose all packets for a time"
+            return f"{direction.name} can lose all packets for some time"
         survival *= (1 - chance) * (1 - direction.parameters.corruption)
     # Once in a thousand million runs is never.
     return "nearly all packets are lost or damaged" if (1 - survival) ** IDLE_PROBES > 1e-9 else None
@@ -314,7 +314,7 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
         note = "early packets" if early else f"whole path, one way, {len(errors_ns)} datagrams"
         asked, measured = statistics.median(asked_ns), statistics.median(measured_ns)
         if widest_ns > MILLISECOND:
-            note += f", within {widest_ns / 1e6:.3g} ms as chance has it"
+            note += f", random within {widest_ns / 1e6:.3g} ms"
         else:
             measured = asked + error_ns
         ok = abs(error_ns) <= DELAY_TOLERANCE_NS and not early
@@ -332,7 +332,7 @@ def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: 
     for direction in path:
         what = f"{direction.name} delay"
         if not met:
-            nothing = _why_nothing(path) or (None if _known(due) else "by the model, none arrives")
+            nothing = _why_nothing(path) or (None if _known(due) else "by the model, no datagram arrives")
             yield (
                 _unproved(what, "ms", nothing)
                 if nothing is not None
@@ -341,7 +341,7 @@ def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: 
             continue
         error_ns = statistics.median(received - expected for _, expected, received in met)
         asked = statistics.median(expected - sent for sent, expected, _ in met)
-        note = f"whole path, one way, {len(met)} datagrams held against the model"
+        note = f"whole path, one way, {len(met)} datagrams compared with the model"
         yield Proof(what, asked / 1e6, (asked + error_ns) / 1e6, "ms", abs(error_ns) <= DELAY_TOLERANCE_NS, note)
 
 
@@ -356,7 +356,7 @@ def _rehearsed_rate_proof(path: list[Direction], direction: Direction, flow: dic
         return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(came)} datagrams arrived")
     asked, measured = (8e3 * DATAGRAM * (len(times) - 1) / (times[-1] - times[0]) for times in (due, came))
     slack = max(2 * RATE_TOLERANCE * asked, asked * 3 / len(due))
-    note = f"{len(came)} datagrams in {(came[-1] - came[0]) / 1e6:.0f} ms held against the model"
+    note = f"{len(came)} datagrams in {(came[-1] - came[0]) / 1e6:.0f} ms compared with the model"
     return Proof(what, asked, measured, "Mbit/s", abs(measured - asked) <= slack, note)
 
 
@@ -390,7 +390,7 @@ def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any
     highest = min(1.0, HIGHEST_PROBE_RATE * span_s / 8 / max(offered, 1))
     idle = prediction.idles(direction, first - most_ns, last) or _not_filled(path[: place + 1])
     if idle is not None:
-        note += f"; only that it is no more is proved: {idle}"
+        note += f"; only the upper bound is proved: {idle}"
     elif highest < 1.0:
         note = f"probed up to {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s"
         ok = ok and delivered >= highest * least * (1 - 3 * RATE_TOLERANCE)

@@ -48,7 +48,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
         for index, stage in enumerate(stages):
             if slot_of(stage) == slot:
                 return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
-        remedy = f"ask for {key} at the start, or for a change to it, to have one"
+        remedy = f"set {key} at the start, or schedule a change of it"
         raise NoStageError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
 
     if settings.loss is not None:

@@ -42,7 +42,7 @@ class Interruption:
             self.signal = number
         if self._shielded:
             with contextlib.suppress(OSError):  # the terminal may be closed
-                print("cleaning up, a moment please", file=sys.stderr)
+                print("cleaning up, please wait", file=sys.stderr)
             return
         self._shielded = True
         raise KeyboardInterrupt

@@ -77,6 +77,6 @@ def _fetch(connection: socket.socket, size: int) -> float:
     while left > 0:
         count = connection.recv_into(buffer, min(left, len(buffer)))
         if not count:
-            raise ConnectionError(f"{left} of {size} bytes did not come")
+            raise ConnectionError(f"{left} of {size} bytes are missing")
         left -= count
     return time.monotonic()
