@@ -31,6 +31,8 @@ _PORT = 7700
 _START_PATIENCE_S = 30.0
 _RATE = "4 Gbit/s"
 """What the server may send: more than any link here carries."""
+_OVERLOAD = 2.0
+"""Saturation is sent at so many times the calibrated rate, as an adaptive one is over a queue that overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class SocketRecorder:
                     for at, event in sockets.client(
                         *("--duration", f"{duration_ns / 1000:.3f} us", "--plan", str(trains)),
                         *("--light-interface", sockets.emulator.interface(NEAR)),
-                        *("--heavy-interface", _HEAVY_INTERFACE, "--saturation", "adaptive"),
+                        *("--heavy-interface", _HEAVY_INTERFACE, *_rates(calibration)),
                         *("--calibration", str(told), "--out", str(folder.absolute())),
                     )
                     if event.get("event") == "progress"
@@ -169,6 +171,16 @@ class _Sockets:
 
 def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "cellbed", "record", *arguments]
+
+
+def _rates(calibration: Calibration) -> Iterator[str]:
+    """The rates of the saturation. An adaptive one would keep the light device awake, whose path it asks for news."""
+    for option, found in (
+        ("--uplink-rate", calibration.directions.uplink),
+        ("--downlink-rate", calibration.directions.downlink),
+    ):
+        if found is not None and found.saturated_bps:
+            yield from (option, f"{_OVERLOAD * found.saturated_bps / 1000:.0f} kbit/s")
 
 
 def _two_devices(light: Network, heavy: Network) -> dict[str, Any]:
