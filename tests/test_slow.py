@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -94,22 +96,47 @@ def test_every_shipped_scenario_runs(scenario: Path, tmp_path: Path) -> None:
     assert summary["residual"]["median_share"] < 0.01
 
 
-def test_a_run_killed_at_any_instant_leaves_nothing_after_clean(tmp_path: Path) -> None:
-    before = groups()
+def descendants(process: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+        found += [each for child in children for each in (child, *descendants(child))]
+    return found
+
+
+@pytest.mark.timeout(1200)
+def test_a_run_or_a_program_of_it_killed_at_any_instant_leaves_nothing_after_clean(tmp_path: Path) -> None:
+    before, moments = groups(), random.Random(3)
     scenario = SCENARIOS[0].parent / "smoke.toml"
-    for tenths in range(1, 30, 2):
-        process = subprocess.Popen(
-            [*COMMAND, "run", scenario, "--out", tmp_path / str(tenths)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(tenths / 10)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    victims = {"run": 0, "program": 0}
+    for number in range(30):
+        runs = tmp_path / str(number)
+        words = [*COMMAND, "run", scenario, "--out", runs]
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        # Up to a random one of the phases that it reports, and a moment into it.
+        before_it = [process.stderr.readline() for _ in range(moments.randrange(8))]
+        time.sleep(moments.uniform(0, 0.7))
+        programs = sorted(descendants(process.pid))
+        victim = moments.choice(programs) if programs and moments.random() < 0.6 else process.pid
+        victims["run" if victim == process.pid else "program"] += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+        _, errors = process.communicate()
+        assert "Traceback" not in errors, [*before_it, errors]
         assert subprocess.run([*COMMAND, "clean"], stdout=subprocess.DEVNULL, check=False).returncode == 0
         left = {path for path in groups() - before if f"-{process.pid}-" in path.name}
         assert left == set()
         assert marked(f"run-{process.pid}-") == []
+        # What is left is a folder with a report, or none where nothing was measured.
+        for folder in runs.glob("*"):
+            report = subprocess.run([*COMMAND, "report", folder], capture_output=True, text=True, check=False)
+            assert report.returncode == 0, report.stderr
+    assert min(victims.values()) > 5, victims
 
 
 def test_a_trace_of_100_megabytes_is_read(tmp_path: Path) -> None:
