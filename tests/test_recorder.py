@@ -295,7 +295,7 @@ def test_what_is_wrong_is_said_in_one_sentence(secret: Path, tmp_path: Path) -> 
 def test_help_shows_what_record_understands() -> None:
     shown = subprocess.run([*RECORD, "--help"], capture_output=True, text=True, check=True).stdout
     assert shown.startswith("Usage: cellbed record [OPTIONS]")
-    assert re.search(r"^  -o, --out <DIR> +The recording's directory", shown, re.M)
+    assert re.search(r"^  -o, --out <DIR> +Directory of the recording", shown, re.M)
     assert re.search(r"^  -h, --help +Show this message and exit", shown, re.M)
     for word in ("--light-interface", "serve", "Examples:", "Exit status:"):
         assert word in shown
