@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Any, NoReturn
 
 from cellbed.errors import CellbedError
@@ -226,6 +227,9 @@ def _become_helper(
     status = 1
     try:
         os.setsid()
+        # `killall -9 mm-delay` must not end it, too.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/comm").write_text(NETWORK_HELPER.name, encoding="utf-8")
         # The parent's end, not a signal to the whole group, ends it.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
             signal.signal(number, signal.SIG_IGN)
