@@ -20,6 +20,8 @@ settings.load_profile("cellbed")
 # A runner in the background may ignore them, and so would every program that a test interrupts or hangs up.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Workers of pytest-xdist inherit the width of a terminal, which tables would follow.
+os.environ.pop("COLUMNS", None)
 # A worker of pytest-xdist has no arguments, and `cellbed` without arguments only lists its commands.
 sys.argv[1:] = sys.argv[1:] or ["tests"]
 CHROMIUM = Path("/usr/bin/chromium")

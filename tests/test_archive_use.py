@@ -101,7 +101,7 @@ def test_mm_link_takes_a_name_where_there_is_no_such_file(
     assert replayed("walk.up").duration_s == 0.007
     with pytest.raises(MahimahiError, match="'walk' has no downlink"):
         replayed("walk.down")
-    with pytest.raises(MahimahiError, match=r"walk2\.up: cannot be read: No such file"):
+    with pytest.raises(MahimahiError, match=r"walk2\.up: cannot read the trace: No such file"):
         replayed("walk2.up")
 
 

@@ -51,7 +51,7 @@ def test_the_same_link_and_seed_are_told_the_same(lowband: Calibration) -> None:
 
 def test_nothing_that_comes_through_is_an_error_that_says_so() -> None:
     silent = Link(rate="10 Mbit/s", loss=0.999999)
-    with pytest.raises(CalibrationError, match=r"nothing arrived uplink .*Is the server there"):
+    with pytest.raises(CalibrationError, match=r"nothing arrived uplink .*Is the server running"):
         calibrate_virtually(silent, Link(rate="10 Mbit/s"))
 
 

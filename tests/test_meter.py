@@ -209,7 +209,7 @@ def test_live_shells_are_watched_from_outside(world: World) -> None:
     assert names[2] not in one.stdout
     wrong = world.run([*cellbed("meter"), "shell-x", "--once"], user=user)
     assert wrong.returncode == 2
-    assert f"there is {names[0]}, {names[2]}" in wrong.stderr
+    assert f"live: {names[0]}, {names[2]}" in wrong.stderr
     watching = world.start(cellbed("meter"), user=user)
     shell.terminate()
     shell.wait(30)

@@ -307,12 +307,21 @@ def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
         emulator.probe(bit_rate=20_000_000, seconds=0.1, family=family)
         emulator.stop()
     nodes = [("endpoint", ENDPOINT), ("tower", {}), ("edge", EDGE)]
-    names = [str(direction["name"]) for direction in config["directions"]]
     described = {
         "format": 1,
         "t0_ns": None,
         "nodes": [{"name": name, "addresses": list(addresses.values())} for name, addresses in nodes],
-        "directions": [{"index": index, "name": name} for index, name in enumerate(names)],
+        "directions": [
+            {
+                "index": index,
+                "name": each["name"],
+                "link": "line",
+                "way": "uplink",
+                "from": each["from"],
+                "to": each["to"],
+            }
+            for index, each in enumerate(config["directions"])
+        ],
     }
     (tmp_path / "run.json").write_text(json.dumps(described))
     with (tmp_path / "log.pcapng").open("wb") as file:
@@ -334,7 +343,7 @@ def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
                 continue
             ports = [str(row["source_port"]), "", str(row["destination_port"]), ""]
             expected.append([
-                f"{names[row['direction']]} {end}",
+                f"{config['directions'][row['direction']]['name']} {end}",
                 f"{moment // 10**9}.{moment % 10**9:09}",
                 str(row["bytes"]),
                 by_vertex[int(row["source_vertex"])],

@@ -32,6 +32,7 @@ from cellbed.gallery.terminal import WIDTH, sketch
 from cellbed.gallery.write import PictureError
 from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
+from cellbed.report.palette import of_place
 from cellbed.traces import Archive, TraceError
 from cellbed.traces.entry import About, Entry, Step
 from cellbed.traces.series import Content, Series
@@ -263,8 +264,8 @@ def test_a_png_has_the_colours_of_both_directions(archive: Archive, tmp_path: Pa
     add_link(archive, "walk", outage=(5,))
     (tmp_path / "a.png").write_bytes(draw(portrait("walk", About(origin="recorded"), analysed(archive, "walk")), "png"))
     pixels = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
-    for colour in ("2f74c0", "2f8f72"):
-        wanted = np.array([int(colour[i : i + 2], 16) for i in (0, 2, 4)])
+    for colour in (of_place("uplink")[1], of_place("downlink")[1]):
+        wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
         assert (np.abs(pixels.astype(int) - wanted).max(axis=1) < 8).sum() > 500
 
 

@@ -396,7 +396,7 @@ def test_more_values_than_are_held_are_rounded_by_a_twentieth_of_a_percent() -> 
     ("columns", "content", "duration", "words"),
     [
         ({"at_ns": [1, 3, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
-        ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing somewhere"),
+        ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing times in at_ns"),
         ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
         ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 2, "a row at 3 ns lies behind the end at 2 ns"),
         ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "the limit is 400 days"),
@@ -434,7 +434,7 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
     whole = series.path.read_bytes()
     assert len(whole) > 400
     series.path.write_bytes(whole[:kept])
-    with pytest.raises(TraceError, match=r"uplink\.parquet: no readable Parquet file") as caught:
+    with pytest.raises(TraceError, match=r"uplink\.parquet: not a readable Parquet file") as caught:
         statistics(series)
     assert "\n" not in str(caught.value)
 

@@ -71,8 +71,15 @@ class _Counted(_Object):
     corrupted: _Count | None = None
 
 
+class _Lateness(_Object):
+    p50: _Span | None
+    p99: _Span | None
+    max: _Span | None
+
+
 class _Emulator(_Object):
     directions: dict[str, _Counted] | None = None
+    lateness_ns: _Lateness | None = None
 
 
 class _TransportControl(_Object):

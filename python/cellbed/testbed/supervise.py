@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -76,10 +77,11 @@ class Program:
                 self.events.append(event)
 
     def failure(self) -> ProgramError:
-        """What went wrong, with the last line that the program wrote to its log."""
+        """What went wrong, with the last line of the program's log, or with why there is none."""
         status = self.process.poll()
         said = [line for line in self.log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
-        detail = f": {said[-1]}" if said else ""
+        full = os.statvfs(self.log).f_bavail == 0
+        detail = f": {said[-1]}" if said else f": {os.strerror(errno.ENOSPC)}" if full else ""
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
 
