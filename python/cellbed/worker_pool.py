@@ -37,6 +37,9 @@ class WorkerPool(ProcessPoolExecutor):
         self._killed = killed
         self._context = _RememberingContext()
         super().__init__(workers, self._context, _begin, (prepare, *shared))
+        # Start all processes before the thread that watches them:
+        # the death of one started later would go unnoticed until the next result.
+        self._safe_to_dynamically_spawn_children = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Have a process call a function; what it is given and what it returns is pickled."""

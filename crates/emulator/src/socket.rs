@@ -187,7 +187,7 @@ mod tests {
         drop(first.listener); // killed
         ControlSocket::bind(&path).unwrap();
         fs::write(&path, "precious").unwrap();
-        assert!(refused(&path).contains("no socket"));
+        assert!(refused(&path).contains("not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert!(refused(&folder.path().join("x".repeat(200))).contains("107 bytes"));
         assert!(refused(Path::new("/no/such/folder/x")).contains("/no/such/folder/x"));

@@ -208,7 +208,7 @@ fn what_a_kill_leaves_is_a_recording_without_its_last_second() {
     assert_eq!(counts.lost, 0);
     assert!((60..120).contains(&counts.sent), "{counts:?}"); // of 120 in 2 s
     assert_eq!(packed.counts["light-downlink"].sent * 3, counts.sent * 2);
-    assert!(packed.warnings[0].contains("interrupted recording"));
+    assert!(packed.warnings[0].contains("broken off"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn nothing_is_overwritten() {
     pack(&folder).unwrap();
     assert!(refused().contains("choose another name"));
     let nowhere = pack(parent.path()).unwrap_err().to_string();
-    assert!(nowhere.contains("it is no recording"), "{nowhere}");
+    assert!(nowhere.contains("not a recording"), "{nowhere}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ def prepare(
     playwright = sync_playwright().start()
     browser = playwright.chromium.launch(
         executable_path=program,
+        timeout=_PATIENCE_MS,
         args=[
             "--no-sandbox",
             "--disable-gpu",
