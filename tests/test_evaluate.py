@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,16 +178,22 @@ def test_wrong_options_are_told_in_a_sentence(tmp_path: Path, changes: dict[str,
 
 
 @pytest.fixture
-def perform(tmp_path: Path) -> Callable[[Application, Network], list[Measured]]:
+def perform() -> Iterator[Callable[[Application, Network], list[Measured]]]:
     """Runs an application over a real link."""
+    # Not pytest's folder: Chromium has a socket there, whose path may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="cellbed-", ignore_cleanup_errors=True) as folder:
+        yield _performed_in(Path(folder))
+
+
+def _performed_in(scratch: Path) -> Callable[[Application, Network], list[Measured]]:
 
     def perform_it(application: Application, network: Network) -> list[Measured]:
         missing = site.needs(application)
         if missing is not None:
             pytest.skip(missing)
-        made = certificate.make(tmp_path) if isinstance(application, Pages) else None
+        made = certificate.make(scratch) if isinstance(application, Pages) else None
         try:
-            return site.perform(application, network, 1, site.Surroundings("evaluation-test", tmp_path, made))
+            return site.perform(application, network, 1, site.Surroundings("evaluation-test", scratch, made))
         except EmulatorError as error:
             pytest.skip(f"this machine runs no emulator for this user: {error}")
 
