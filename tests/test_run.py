@@ -283,13 +283,7 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
      "bringing up", "running for"],
 )  # fmt: skip
 def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) -> None:
-    process = subprocess.Popen(
-        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    identifier = wait_for_phase(process, phase)
+    process, identifier = run_until(tmp_path, phase)
     if phase == "running for":
         time.sleep(1.0)
     process.kill()
@@ -308,6 +302,17 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
         assert (folder / "report.html").exists()
 
 
+def run_until(tmp_path: Path, phase: str) -> tuple[subprocess.Popen[str], str]:
+    """A run of a minute that has reached a phase, and the identifier of its record."""
+    process = subprocess.Popen(
+        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    return process, wait_for_phase(process, phase)
+
+
 def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     """Read the run's messages until a phase begins; returns the identifier of its record, empty if it has none."""
     assert process.stderr is not None
@@ -324,13 +329,7 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
 
 @pytest.mark.parametrize("phase", ["measuring", pytest.param("starting", marks=pytest.mark.slow)])
 def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
-    process = subprocess.Popen(
-        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    identifier = wait_for_phase(process, phase)
+    process, identifier = run_until(tmp_path, phase)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"import emulate" in Path(f"/proc/{child}/cmdline").read_bytes():
             os.kill(int(child), signal.SIGKILL)
