@@ -63,11 +63,15 @@ pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Puts in the transport checksum, computed from nothing but the packet.
+/// Writes the transport checksum, computed from the packet alone. A sum of zero is written as its other form, `0xffff`, because
+/// zero means "no checksum" in UDP (RFC 768); Linux does so for TCP, too, where both forms are valid.
 fn finish(packet: &mut [u8], transport: usize, offset: usize, v4: bool) {
     packet[transport + offset..transport + offset + 2].fill(0);
     let pseudo = pseudo_header(packet, transport, offset, v4);
-    let checksum = !ones_complement(&packet[transport..], pseudo);
+    let checksum = match !ones_complement(&packet[transport..], pseudo) {
+        0 => 0xffff,
+        sum => sum,
+    };
     packet[transport + offset..transport + offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
