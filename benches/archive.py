@@ -24,10 +24,10 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.traces import Archive
-from cellbed.traces.entry import About
-from cellbed.traces.entry_file import entry_text
-from cellbed.traces.series import Content, Series
+from cellbed.archive import Archive
+from cellbed.archive.entry import About
+from cellbed.archive.entry_file import entry_text
+from cellbed.archive.series import Content, Series
 
 VERBS = {
     "ls": ["ls"],

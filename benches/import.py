@@ -27,9 +27,9 @@ IMPORT = """
 import json, resource, sys, time
 from pathlib import Path
 from cellbed.recordings.importing import recognise
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
-from cellbed.traces.importers import Options
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.importers import Options
 source, folder = map(Path, sys.argv[1:])
 folder.mkdir()
 begin, cpu = time.monotonic(), time.process_time()

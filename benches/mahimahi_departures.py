@@ -33,10 +33,10 @@ from mahimahi_lines import HEADER_BYTES, OriginalLines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
-from cellbed.mahimahi.install import install
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
 from cellbed.outcomes import Fate
-from cellbed.packetlog.mahimahi import MS, Opportunities
+from cellbed.shell.mahimahi.install import install
 
 HERE = Path(__file__).resolve().parent
 SEED = 7

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-OURS = "import sys; from cellbed.mahimahi import graphs; sys.exit(graphs.{}(sys.argv[1:]))"
+OURS = "import sys; from cellbed.shell.mahimahi import graphs; sys.exit(graphs.{}(sys.argv[1:]))"
 
 
 def run(command: list[str], log: bytes) -> tuple[dict[str, float], float]:

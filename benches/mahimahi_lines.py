@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.packetlog.mahimahi import (
+from cellbed.measure.packetlog.mahimahi import (
     ARRIVAL,
     DEPARTURE,
     DROP,

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from cellbed import Link
-from cellbed.evaluation.methods import METHODS, Method
-from cellbed.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
-from cellbed.evaluation.pages import pages
-from cellbed.evaluation.recorder import VirtualRecorder
+from cellbed.experiments.evaluation.methods import METHODS, Method
+from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
+from cellbed.experiments.evaluation.pages import pages
+from cellbed.experiments.evaluation.recorder import VirtualRecorder
 from cellbed.recordings import Recording, TrainPlan, Way, read_recording
 from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift

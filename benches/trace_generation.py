@@ -11,12 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
-from cellbed.traces.generation.capacity import Grain
-from cellbed.traces.generation.radio import RadioLink
-from cellbed.traces.generation.randomness import Stream
-from cellbed.traces.generation.series import Generated, of_capacity, write
-from cellbed.traces.generation.wander import Wander
-from cellbed.traces.series import Content
+from cellbed.archive.generation.capacity import Grain
+from cellbed.archive.generation.radio import RadioLink
+from cellbed.archive.generation.randomness import Stream
+from cellbed.archive.generation.series import Generated, of_capacity, write
+from cellbed.archive.generation.wander import Wander
+from cellbed.archive.series import Content
 
 SECOND = 1_000_000_000
 LASTS = 20 * SECOND

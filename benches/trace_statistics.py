@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.traces import Archive
-from cellbed.traces.entry import About, Entry, Held
-from cellbed.traces.entry_file import ENTRY_FILE, entry_text
-from cellbed.traces.series import Content, Series
-from cellbed.traces.statistics import DEFAULT
-from cellbed.traces.survey import plan, survey
+from cellbed.archive import Archive
+from cellbed.archive.entry import About, Entry, Held
+from cellbed.archive.entry_file import ENTRY_FILE, entry_text
+from cellbed.archive.series import Content, Series
+from cellbed.archive.statistics import DEFAULT
+from cellbed.archive.survey import plan, survey
 
 ROWS = 40_000_000
 PIECE = 4_000_000
@@ -43,8 +43,8 @@ PIECE = 4_000_000
 STATISTICS = """
 import sys, time
 from pathlib import Path
-from cellbed.traces.series import Content, Series
-from cellbed.traces.statistics import statistics
+from cellbed.archive.series import Content, Series
+from cellbed.archive.statistics import statistics
 series = Series(Content(sys.argv[2]), Path(sys.argv[1]), int(sys.argv[3]))
 began = time.process_time(); statistics(series); print(time.process_time() - began)
 """

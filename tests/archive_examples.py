@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from cellbed.traces import Archive
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About, Entry
-from cellbed.traces.series import Content, Part, Series
+from cellbed.archive import Archive
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About, Entry
+from cellbed.archive.series import Content, Part, Series
 
 MS = 1_000_000
 SECOND = 1000 * MS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from cellbed.traces import Archive, open_archive
+from cellbed.archive import Archive, open_archive
 from shell_world import World, open_world
 
 # A loaded machine is no fault of what is tested.

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 
 from archive_examples import MS, SECOND, add, write_opportunities, write_rates
 from cellbed._core import toml_values
-from cellbed.traces import Archive, TraceError, archive_folder, open_archive, resolve
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
-from cellbed.traces.generation.examples import MODELS
-from cellbed.traces.replayable import write_text
-from cellbed.traces.series import Content, Series
-from cellbed.traces.store import valid_name
+from cellbed.archive import Archive, TraceError, archive_folder, open_archive, resolve
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.generation.examples import MODELS
+from cellbed.archive.replayable import write_text
+from cellbed.archive.series import Content, Series
+from cellbed.archive.store import valid_name
 
 EXAMPLES = ["5g-midband", "lte-suburban"]
 RECORDED = About(origin="recorded")
@@ -243,7 +243,7 @@ def test_the_index_follows_every_change(archive: Archive) -> None:
 
 
 def test_only_what_changed_is_read_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cellbed.traces import index
+    from cellbed.archive import index
 
     for name in ("a", "b", "c"):
         add(archive, name)
@@ -337,7 +337,7 @@ def test_a_rate_offers_what_it_says(tmp_path_factory: pytest.TempPathFactory, st
 
 # Several processes.
 
-_BEGIN = "from cellbed.traces import TraceError, open_archive; from archive_examples import add, write_opportunities\n"
+_BEGIN = "from cellbed.archive import TraceError, open_archive; from archive_examples import add, write_opportunities\n"
 
 
 def _start(script: str) -> subprocess.Popen[str]:
@@ -399,7 +399,7 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
 def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Archive) -> None:
     script = """
         import time
-        from cellbed.traces.entry import About
+        from cellbed.archive.entry import About
         archive = open_archive()
         with archive.draft(About(origin="recorded")) as draft:
             write_opportunities(draft, "uplink", [1, 2, 3])

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from archive_examples import SECOND, add, write_rates
+from cellbed.archive import Archive, TraceError, resolve
+from cellbed.archive.amending import describe, rename
+from cellbed.archive.entry import About, Step
+from cellbed.archive.entry_file import read_entry
 from cellbed.cli.main import app
-from cellbed.traces import Archive, TraceError, resolve
-from cellbed.traces.amending import describe, rename
-from cellbed.traces.entry import About, Step
-from cellbed.traces.entry_file import read_entry
 
 
 def run(*words: str) -> Result:
@@ -179,8 +179,8 @@ def test_a_file_system_without_links_is_copied_on(archive: Archive, monkeypatch:
 
 def _start(script: str, *words: str) -> subprocess.Popen[str]:
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    begin = "import sys\nfrom cellbed.traces import TraceError, open_archive\nfrom archive_examples import add\n"
-    begin += "from cellbed.traces.amending import describe, rename\narchive = open_archive()\n"
+    begin = "import sys\nfrom cellbed.archive import TraceError, open_archive\nfrom archive_examples import add\n"
+    begin += "from cellbed.archive.amending import describe, rename\narchive = open_archive()\n"
     return subprocess.Popen(
         [sys.executable, "-c", begin + textwrap.dedent(script), *words],
         stdout=subprocess.PIPE,

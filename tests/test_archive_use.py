@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 from archive_examples import add, write_rates
 from cellbed import Link
+from cellbed.archive import Archive
+from cellbed.archive.entry import About
+from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.mahimahi.errors import MahimahiError
-from cellbed.mahimahi.traces import replayed
 from cellbed.recordings import write_recording
 from cellbed.scenario import ScenarioError, load
+from cellbed.shell.mahimahi.errors import MahimahiError
+from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import OptionError, Recorded, parse_link
-from cellbed.traces import Archive
-from cellbed.traces.entry import About
-from cellbed.traces.series import Content, Series
 from recording_examples import calibrated, walk
 from scenario_text import GOOD
 from shell_world import missing

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from archive_examples import add
+from cellbed.archive import Archive, TraceError, open_archive, resolve
 from cellbed.cli.main import app
 from cellbed.testbed.clean import clean
-from cellbed.traces import Archive, TraceError, open_archive, resolve
 from in_process import cellbed, completions
 
 

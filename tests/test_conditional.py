@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cellbed import Link
-from cellbed.evaluation.network import reference
+from cellbed.experiments.evaluation.network import reference
 from cellbed.recordings import WAYS, Fixed, Recording, RecordingError
 from cellbed.recordings.conditional import conditional_plan, derive, model_text
 from cellbed.recordings.drift import Drift

@@ -170,7 +170,7 @@ def test_a_program_runs_behind_it(folder: Path) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
-    from cellbed.packetlog.log import open_log
+    from cellbed.measure.packetlog.log import open_log
 
     sent = np.concatenate([records[records["bytes"] == 1400] for records in open_log(log).chunks(None)])
     [delay] = sent["departed"].astype(int) - sent["arrived"].astype(int)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archive_examples import add
+from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.places import PLACES, ROUTE, Hours, RoundTrips
 from cellbed.scenario.round_trips import RoundTripRecord
 from cellbed.testbed.plan import Direction, make_plan
-from cellbed.traces import Archive
 from scenario_text import GOOD
 
 MS = 1_000_000

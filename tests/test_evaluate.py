@@ -21,12 +21,20 @@ import pytest
 
 from cellbed import Link
 from cellbed.errors import CellbedError
-from cellbed.evaluation import certificate, site
-from cellbed.evaluation.applications import Application, Downloads, Measured, Pages, Player, RoundTrips, Trains
-from cellbed.evaluation.calibration import calibrate_virtually
-from cellbed.evaluation.command import Options, run
-from cellbed.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
-from cellbed.evaluation.socket_recorder import SocketRecorder
+from cellbed.experiments.evaluation import certificate, site
+from cellbed.experiments.evaluation.applications import (
+    Application,
+    Downloads,
+    Measured,
+    Pages,
+    Player,
+    RoundTrips,
+    Trains,
+)
+from cellbed.experiments.evaluation.calibration import calibrate_virtually
+from cellbed.experiments.evaluation.command import Options, run
+from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
+from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.trips import round_trips

@@ -15,16 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.errors import CellbedError
-from cellbed.evaluation import statistics
-from cellbed.evaluation.adaptation import play, rung
-from cellbed.evaluation.applications import APPLICATIONS, Downloads, Pages, Player, RoundTrips, described, told
-from cellbed.evaluation.network import Network
-from cellbed.evaluation.order import Step, steps
-from cellbed.evaluation.pace import Pace, words
-from cellbed.evaluation.pages import pages
-from cellbed.evaluation.programs.web import body
-from cellbed.evaluation.results import Results
-from cellbed.evaluation.table import ALL, table
+from cellbed.experiments.evaluation import statistics
+from cellbed.experiments.evaluation.adaptation import play, rung
+from cellbed.experiments.evaluation.applications import (
+    APPLICATIONS,
+    Downloads,
+    Pages,
+    Player,
+    RoundTrips,
+    described,
+    told,
+)
+from cellbed.experiments.evaluation.network import Network
+from cellbed.experiments.evaluation.order import Step, steps
+from cellbed.experiments.evaluation.pace import Pace, words
+from cellbed.experiments.evaluation.pages import pages
+from cellbed.experiments.evaluation.programs.web import body
+from cellbed.experiments.evaluation.results import Results
+from cellbed.experiments.evaluation.table import ALL, table
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
 
@@ -346,7 +354,7 @@ def test_pages_are_told_one_by_one_and_together() -> None:
 
 @pytest.mark.parametrize("call", ["run_first", "prefer_session"])
 def test_programs_that_measure_go_first_where_they_may(call: str) -> None:
-    program = f"from cellbed.evaluation.programs import priority; import os; priority.{call}(); "
+    program = f"from cellbed.experiments.evaluation.programs import priority; import os; priority.{call}(); "
     program += "print(os.sched_getscheduler(0), open('/proc/self/autogroup').read().split()[-1])"
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

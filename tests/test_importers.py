@@ -17,14 +17,14 @@ from polars._typing import ParquetCompression
 
 import recorded_files as made
 from cellbed._core import parse_trace
+from cellbed.archive import TraceError
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.importers import Options
+from cellbed.archive.series import Part, Series
+from cellbed.archive.soundness import require_sound
 from cellbed.recordings.importing import recognise
 from cellbed.recordings.tool_files import NAMES
-from cellbed.traces import TraceError
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
-from cellbed.traces.importers import Options
-from cellbed.traces.series import Part, Series
-from cellbed.traces.soundness import require_sound
 from recorded_files import DEVICE, MS, SECOND, SERVER, Packet
 
 TO_US = Options(direction="downlink")
@@ -586,8 +586,8 @@ def test_a_large_file_takes_little_memory(tmp_path: Path, name: str) -> None:
 import sys
 from pathlib import Path
 from cellbed.recordings.importing import recognise
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
 source, folder = map(Path, sys.argv[1:])
 folder.mkdir()
 recognise([source]).read([source], Draft(folder, About(origin="recorded")))

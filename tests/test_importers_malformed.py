@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import recorded_files as made
+from cellbed.archive import TraceError
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.importers import Options
+from cellbed.archive.soundness import require_sound
 from cellbed.recordings.importing import FORMATS, recognise
 from cellbed.recordings.tool_files import NAMES
-from cellbed.traces import TraceError
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
-from cellbed.traces.importers import Options
-from cellbed.traces.soundness import require_sound
 
 MUTATIONS = 25
 """Of each format, beside the hand-written files."""

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from cellbed._core import parse_trace
 from cellbed.cli.mahimahi import app
-from cellbed.mahimahi.arguments import read
-from cellbed.mahimahi.errors import UsageError
-from cellbed.mahimahi.main import COMMANDS, main
-from cellbed.mahimahi.queues import parse_queue
-from cellbed.mahimahi.rates import constant_trace, parse_rate
+from cellbed.shell.mahimahi.arguments import read
+from cellbed.shell.mahimahi.errors import UsageError
+from cellbed.shell.mahimahi.main import COMMANDS, main
+from cellbed.shell.mahimahi.queues import parse_queue
+from cellbed.shell.mahimahi.rates import constant_trace, parse_rate
 
 LINK = ["mm-link", "6mbit", "6mbit"]
 

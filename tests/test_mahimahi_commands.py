@@ -262,7 +262,7 @@ def test_standard_input_output_and_error_are_the_callers(world: World) -> None:
 
 def test_nothing_slow_is_imported(world: World) -> None:
     log = world.folder / "imports.log"
-    timed = [sys.executable, "-I", "-X", "importtime", "-m", "cellbed.mahimahi"]
+    timed = [sys.executable, "-I", "-X", "importtime", "-m", "cellbed.shell.mahimahi"]
     done = run(world, *timed, "mm-link", "--once", "12mbit", "12mbit", f"--uplink-log={log}", "sleep", "9")
     assert done.returncode == 0
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellbed.mahimahi import events, figures, graphs
-from cellbed.mahimahi.events import read_events
-from cellbed.mahimahi.figures import Summary, summarised
+from cellbed.shell.mahimahi import events, figures, graphs
+from cellbed.shell.mahimahi.events import read_events
+from cellbed.shell.mahimahi.figures import Summary, summarised
 
 HEADER = """\
 # mahimahi mm-link (Uplink) [a.up] > up.log
@@ -40,7 +40,7 @@ LOG = HEADER + """\
 
 
 def run(name: str, arguments: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    code = f"import sys; from cellbed.mahimahi import graphs; sys.exit(graphs.{name}())"
+    code = f"import sys; from cellbed.shell.mahimahi import graphs; sys.exit(graphs.{name}())"
     return subprocess.run(
         [sys.executable, "-P", "-c", code, *arguments], input=stdin, capture_output=True, check=False, timeout=60
     )

@@ -14,8 +14,8 @@ from mahimahi_lines import OriginalLines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities, header
 from cellbed.measure.packets import RECORD
-from cellbed.packetlog.mahimahi import MS, Opportunities, header
 
 INFINITE = {"kind": "infinite"}
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from cellbed.meter import Meter, Reading
-from cellbed.meter.display import Below, Lines, display
-from cellbed.meter.reading import INTERVAL_NS, WINDOW_NS
+from cellbed.measure.meter import Meter, Reading
+from cellbed.measure.meter.display import Below, Lines, display
+from cellbed.measure.meter.reading import INTERVAL_NS, WINDOW_NS
 from emulator_process import constant, delay, line_of_two
 from shell_world import ORDINARY_USER, World, cellbed, missing, python, without_remark
 

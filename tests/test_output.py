@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cellbed.traces import Archive
+from cellbed.archive import Archive
 from cellbed.whole_files import write_whole
 from in_process import cellbed
 

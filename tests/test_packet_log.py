@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed._core import parse_trace
+from cellbed.measure.packetlog import log as log_module
+from cellbed.measure.packetlog.figures import figures
+from cellbed.measure.packetlog.log import open_log, reason
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
+from cellbed.measure.packetlog.order import ENTERS, in_order
+from cellbed.measure.packetlog.pcapng import write_pcapng
+from cellbed.measure.packetlog.tables import COLUMNS, write_csv, write_parquet
 from cellbed.measure.packets import MAGIC, RECORD
-from cellbed.packetlog import log as log_module
-from cellbed.packetlog.figures import figures
-from cellbed.packetlog.log import open_log, reason
-from cellbed.packetlog.mahimahi import MS, Opportunities, write_mahimahi
-from cellbed.packetlog.order import ENTERS, in_order
-from cellbed.packetlog.pcapng import write_pcapng
-from cellbed.packetlog.tables import COLUMNS, write_csv, write_parquet
 from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
 from in_process import cellbed
 from run_folder import Shape, make_run

@@ -13,18 +13,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_sentence, words
-from cellbed.mahimahi import arguments
-from cellbed.mahimahi.events import read_events
-from cellbed.mahimahi.queues import TYPES, parse_queue
-from cellbed.mahimahi.rates import constant_trace, parse_rate
-from cellbed.mahimahi.traces import replayed
 from cellbed.measure.comparison import compare
+from cellbed.measure.packetlog.log import open_log
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.summary import collect
-from cellbed.packetlog.log import open_log
 from cellbed.report import html, terminal
 from cellbed.scenario.settings import read_texts
 from cellbed.shell import publish
+from cellbed.shell.mahimahi import arguments
+from cellbed.shell.mahimahi.events import read_events
+from cellbed.shell.mahimahi.queues import TYPES, parse_queue
+from cellbed.shell.mahimahi.rates import constant_trace, parse_rate
+from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import EachWay, parse_link
 from run_folder import Shape, make_run
 

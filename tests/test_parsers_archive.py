@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_line, value_or_sentence, words
+from cellbed.archive import Archive
+from cellbed.archive.describing import described, doubts
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.entry_file import entry_text, read_entry
+from cellbed.archive.importers.column_names import map_columns
+from cellbed.archive.importers.header import told_by_comments, told_by_ping
+from cellbed.archive.importers.recognition import recognise
+from cellbed.archive.operations.steps import STEPS, parse_step
+from cellbed.archive.search import Query, found
+from cellbed.archive.show import show
 from cellbed.pings.file import Header, RecordFile
 from cellbed.pings.summary import summarise
 from cellbed.scenario import load
-from cellbed.traces import Archive
-from cellbed.traces.describing import described, doubts
-from cellbed.traces.draft import Draft
-from cellbed.traces.entry import About
-from cellbed.traces.entry_file import entry_text, read_entry
-from cellbed.traces.importers.column_names import map_columns
-from cellbed.traces.importers.header import told_by_comments, told_by_ping
-from cellbed.traces.importers.recognition import recognise
-from cellbed.traces.operations.steps import STEPS, parse_step
-from cellbed.traces.search import Query, found
-from cellbed.traces.show import show
 from scenario_text import GOOD
 
 DIGEST: Final = "5e" * 32

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.cli.progress import Live, Plain
-from cellbed.meter import Reading
+from cellbed.measure.meter import Reading
 
 READINGS = [
     Reading("mobile-0.uplink", 7_950_000.0, 123_400, 83, 81.25, 130.0, {"queue-full": 12, "loss": 1}),

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.evaluation.calibration import calibrate_virtually
-from cellbed.evaluation.network import Network
+from cellbed.experiments.evaluation.calibration import calibrate_virtually
+from cellbed.experiments.evaluation.network import Network
 from cellbed.recordings import RecordingError, read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 

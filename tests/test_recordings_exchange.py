@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import in_process
 from cellbed import Link
-from cellbed.mahimahi import cellular
+from cellbed.archive import resolve
 from cellbed.recordings import RecordingError, read_recording, write_recording
 from cellbed.recordings.cellreplay import derive
 from cellbed.recordings.export import export
@@ -27,7 +27,7 @@ from cellbed.recordings.imported import import_cellreplay, tool_files
 from cellbed.recordings.packets import empty
 from cellbed.recordings.tool_files import NAMES
 from cellbed.scenario.settings import read_settings
-from cellbed.traces import resolve
+from cellbed.shell.mahimahi import cellular
 from recording_examples import MS, SECOND, calibrated, walk
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -281,7 +281,7 @@ def test_a_program_runs_behind_a_recording(folder: Path, method: str) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
-    from cellbed.packetlog.log import open_log
+    from cellbed.measure.packetlog.log import open_log
 
     packets = [records for records in open_log(log).chunks(None)]
     sent = np.concatenate([records[records["bytes"] == 1028] for records in packets])

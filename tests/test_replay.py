@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from cellbed.archive.replay import latency_offsets, light_rows
 from cellbed.errors import CellbedError
 from cellbed.link import Link
-from cellbed.mahimahi import cellular
-from cellbed.mahimahi.errors import UsageError
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
+from cellbed.shell.mahimahi import cellular
+from cellbed.shell.mahimahi.errors import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.setting import RateChangeError, changed
 from cellbed.testbed.words import words
-from cellbed.traces.replay import latency_offsets, light_rows
 from scenario_text import GOOD
 
 MS = 1_000_000
@@ -191,7 +191,7 @@ def test_programs_run_behind_a_recording(recording: Path, program: str) -> None:
             str(log),
         ]
     else:
-        arguments = ["-m", "cellbed.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
+        arguments = ["-m", "cellbed.shell.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
     done = subprocess.run(
         [*ALONE, sys.executable, *arguments, sys.executable, "-c", send], capture_output=True, text=True, timeout=60
     )

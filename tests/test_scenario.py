@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario, ScenarioError, load, parse
 from cellbed.scenario.core import CoreDelay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.forms import Ways
 from cellbed.scenario.places import PLACES
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
-from cellbed.traces import TraceSource
 from scenario_text import GOOD
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

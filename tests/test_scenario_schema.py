@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from cellbed.archive import ARCHIVE, resolve
+from cellbed.archive.generation.examples import MODELS
+from cellbed.archive.summary import summarise
 from cellbed.scenario import load
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES
-from cellbed.traces import ARCHIVE, resolve
-from cellbed.traces.generation.examples import MODELS
-from cellbed.traces.summary import summarise
 from cellbed.units import DURATION
 from in_process import cellbed
 from scenario_text import GOOD

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from cellbed.archive import resolve
 from cellbed.testbed import cgroups
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.state import RUN_VARIABLE
-from cellbed.traces import resolve
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.toml"))
 COMMAND = [sys.executable, "-P", "-m", "cellbed"]

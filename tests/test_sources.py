@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 import source_examples as examples
 from archive_examples import add
+from cellbed.archive import Archive, TraceError, open_archive
+from cellbed.archive.draft import Draft
+from cellbed.archive.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
+from cellbed.archive.sources.download import Patience
+from cellbed.archive.sources.reading import reading
+from cellbed.archive.sources.source import Checksum, Listing, RemoteFile
 from cellbed.errors import CellbedError
 from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
-from cellbed.traces import Archive, TraceError, open_archive
-from cellbed.traces.draft import Draft
-from cellbed.traces.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
-from cellbed.traces.sources.download import Patience
-from cellbed.traces.sources.reading import reading
-from cellbed.traces.sources.source import Checksum, Listing, RemoteFile
 from file_server import FileServer, file_server
 from in_process import cellbed
 

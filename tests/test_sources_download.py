@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.traces import TraceError
-from cellbed.traces.sources.checksum import digest
-from cellbed.traces.sources.download import Patience, download
-from cellbed.traces.sources.http import _pool
-from cellbed.traces.sources.listing import listed
-from cellbed.traces.sources.source import Checksum, Listing, RemoteFile
+from cellbed.archive import TraceError
+from cellbed.archive.sources.checksum import digest
+from cellbed.archive.sources.download import Patience, download
+from cellbed.archive.sources.http import _pool
+from cellbed.archive.sources.listing import listed
+from cellbed.archive.sources.source import Checksum, Listing, RemoteFile
 from file_server import FileServer, file_server
 
 CONTENT = random.Random(1).randbytes(300_000)
@@ -288,8 +288,8 @@ def test_an_interrupt_keeps_what_has_come(server: FileServer, tmp_path: Path) ->
     server.stalls.add("/data.zip")
     program = (
         "import sys; from pathlib import Path\n"
-        "from cellbed.traces.sources.download import download\n"
-        "from cellbed.traces.sources.source import RemoteFile\n"
+        "from cellbed.archive.sources.download import download\n"
+        "from cellbed.archive.sources.source import RemoteFile\n"
         "download(RemoteFile(sys.argv[1], 'data.zip'), Path(sys.argv[2]), 10**6, lambda *t: print(t[1], flush=True))\n"
     )
     environment = {**os.environ, "no_proxy": "*"}

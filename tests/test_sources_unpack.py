@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cellbed.traces import TraceError
-from cellbed.traces.sources.unpack import is_archive, plain_bytes, unpack
+from cellbed.archive import TraceError
+from cellbed.archive.sources.unpack import is_archive, plain_bytes, unpack
 
 Files = dict[str, bytes]
 

@@ -20,22 +20,22 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_opportunities, write_rates, write_round_trips
+from cellbed.archive import Archive, TraceError
+from cellbed.archive.entry import About, Entry, Step
+from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.gallery.drawing import draw, fill
-from cellbed.gallery.figures import beside, words
-from cellbed.gallery.page import gallery_page, picture_page
-from cellbed.gallery.panel import Curve, Panel, Picture
-from cellbed.gallery.panels import comparison, portrait, sentence
-from cellbed.gallery.read import analysed
-from cellbed.gallery.stored import stored
-from cellbed.gallery.terminal import WIDTH, sketch
-from cellbed.gallery.write import PictureError
 from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
+from cellbed.report.gallery.drawing import draw, fill
+from cellbed.report.gallery.figures import beside, words
+from cellbed.report.gallery.page import gallery_page, picture_page
+from cellbed.report.gallery.panel import Curve, Panel, Picture
+from cellbed.report.gallery.panels import comparison, portrait, sentence
+from cellbed.report.gallery.read import analysed
+from cellbed.report.gallery.stored import stored
+from cellbed.report.gallery.terminal import WIDTH, sketch
+from cellbed.report.gallery.write import PictureError
 from cellbed.report.palette import of_place
-from cellbed.traces import Archive, TraceError
-from cellbed.traces.entry import About, Entry, Step
-from cellbed.traces.series import Content, Series
 from in_process import cellbed
 
 needs_assets = pytest.mark.skipif(

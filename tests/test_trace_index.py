@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from any_text import many
 from archive_examples import add
+from cellbed.archive import Archive, TraceError
+from cellbed.archive.entry_table import EntryTable, Rows, Value
+from cellbed.archive.search import Query, found
 from cellbed.cli.traces.json_rows import json_rows
-from cellbed.traces import Archive, TraceError
-from cellbed.traces.entry_table import EntryTable, Rows, Value
-from cellbed.traces.search import Query, found
 
 ODD_KEYS: Final = [
     "Place",
@@ -154,7 +154,7 @@ def test_bytes_that_are_no_table_are_none() -> None:
 def test_without_what_gives_a_table_as_bytes_it_is_made_at_each_look(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cellbed.traces.entry_table._is_storable", lambda: False)
+    monkeypatch.setattr("cellbed.archive.entry_table._is_storable", lambda: False)
     (archive.folder / ".index-4").unlink()
     for name in ("walk", "bus"):
         add(archive, name)

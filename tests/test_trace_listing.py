@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from archive_examples import add, write_rates
+from cellbed.archive import Archive
+from cellbed.archive.entry import About
+from cellbed.archive.entry_table import Kind, Rows, Value
+from cellbed.archive.search import Query, found
 from cellbed.cli.main import app
 from cellbed.cli.traces.json_rows import json_rows
 from cellbed.cli.traces.listing import columns, listing
 from cellbed.cli.width import IN_A_PIPE
-from cellbed.traces import Archive
-from cellbed.traces.entry import About
-from cellbed.traces.entry_table import Kind, Rows, Value
-from cellbed.traces.search import Query, found
 
 PLACE = "Platform 2 of the railway station, beside the stairs to the north, by the third pillar, behind the kiosk"
 

@@ -17,16 +17,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cellbed.traces import Archive, TraceError, open_archive
-from cellbed.traces.entry import About
-from cellbed.traces.operations import STEPS, StepError, check, edit, pair, parse_step
-from cellbed.traces.operations.beginning import begun
-from cellbed.traces.operations.competitors import shares
-from cellbed.traces.operations.pairing import pairing
-from cellbed.traces.operations.seam import seam
-from cellbed.traces.operations.timeline import Timeline
-from cellbed.traces.series import Content, Series
-from cellbed.traces.warnings import warnings
+from cellbed.archive import Archive, TraceError, open_archive
+from cellbed.archive.entry import About
+from cellbed.archive.operations import STEPS, StepError, check, edit, pair, parse_step
+from cellbed.archive.operations.beginning import begun
+from cellbed.archive.operations.competitors import shares
+from cellbed.archive.operations.pairing import pairing
+from cellbed.archive.operations.seam import seam
+from cellbed.archive.operations.timeline import Timeline
+from cellbed.archive.series import Content, Series
+from cellbed.archive.warnings import warnings
 
 S = 10**9
 

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from any_text import many, value_or_line
-from cellbed.traces import TraceError
-from cellbed.traces.entry import About
-from cellbed.traces.entry_table import EntryTable, Kind, Value
-from cellbed.traces.search import OTHER_NAMES, Query, Way, found
+from cellbed.archive import TraceError
+from cellbed.archive.entry import About
+from cellbed.archive.entry_table import EntryTable, Kind, Value
+from cellbed.archive.search import OTHER_NAMES, Query, Way, found
 
 COLUMNS: Final[dict[str, Kind]] = {
     "name": "TEXT",

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cellbed.traces import TraceError
-from cellbed.traces.series import Content, Series
-from cellbed.traces.statistics import FIGURES, Definition, analyse, dependence, statistics
-from cellbed.traces.statistics.bins import BLOCK
-from cellbed.traces.statistics.dependence import autocorrelation, kpss
-from cellbed.traces.statistics.distribution import MOST_VALUES, Distribution
-from cellbed.traces.statistics.modes import modes
-from cellbed.traces.statistics.opportunities import Opportunities
-from cellbed.traces.statistics.rates import Rates
-from cellbed.traces.statistics.round_trips import RoundTrips
-from cellbed.traces.statistics.silences import Silences
-from cellbed.traces.statistics.spool import Spool
+from cellbed.archive import TraceError
+from cellbed.archive.series import Content, Series
+from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
+from cellbed.archive.statistics.bins import BLOCK
+from cellbed.archive.statistics.dependence import autocorrelation, kpss
+from cellbed.archive.statistics.distribution import MOST_VALUES, Distribution
+from cellbed.archive.statistics.modes import modes
+from cellbed.archive.statistics.opportunities import Opportunities
+from cellbed.archive.statistics.rates import Rates
+from cellbed.archive.statistics.round_trips import RoundTrips
+from cellbed.archive.statistics.silences import Silences
+from cellbed.archive.statistics.spool import Spool
 
 MS = 10**6
 S = 10**9
@@ -462,8 +462,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     at.sink_parquet(path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from cellbed.traces.series import Content, Series\n"
-        "from cellbed.traces.statistics import statistics\n"
+        "from cellbed.archive.series import Content, Series\n"
+        "from cellbed.archive.statistics import statistics\n"
         "print(statistics(Series(Content.OPPORTUNITIES, Path(sys.argv[1]), 240 * 10**9))['mean_bit_s'])\n"
         "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )

@@ -18,17 +18,17 @@ import pytest
 from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, add, write_rates, write_round_trips
+from cellbed.archive import Archive, TraceError
+from cellbed.archive import survey as module
+from cellbed.archive.entry import About, Entry, Held
+from cellbed.archive.series import Content
+from cellbed.archive.statistics import DEFAULT, Definition
+from cellbed.archive.statistics.clock import second_of_day
+from cellbed.archive.survey import plan, survey
+from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
-from cellbed.traces import Archive, TraceError
-from cellbed.traces import survey as module
-from cellbed.traces.entry import About, Entry, Held
-from cellbed.traces.series import Content
-from cellbed.traces.statistics import DEFAULT, Definition
-from cellbed.traces.statistics.clock import second_of_day
-from cellbed.traces.survey import plan, survey
-from cellbed.traces.warnings import Replayed, warnings
 
-PROGRAM = "from cellbed.traces import survey; survey.FEW_BYTES = 0\nfrom cellbed.cli.main import main; main()"
+PROGRAM = "from cellbed.archive import survey; survey.FEW_BYTES = 0\nfrom cellbed.cli.main import main; main()"
 
 
 def add_bare(archive: Archive, name: str) -> None:

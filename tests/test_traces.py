@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cellbed.traces import ARCHIVE, TraceError, archive_folder, files, resolve
-from cellbed.traces.generation.examples import MODELS, PDO_BYTES, Model
+from cellbed.archive import ARCHIVE, TraceError, archive_folder, files, resolve
+from cellbed.archive.generation.examples import MODELS, PDO_BYTES, Model
 
 MODEL_LIST = list(MODELS.values())
 

@@ -82,7 +82,8 @@ def calibrate(server: str, secret: str | PathLike[str], interface: str | None, s
     """
 
 def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
-    """What a calibration finds of two directions in virtual time, as JSON (:class:`cellbed.calibration.Calibration`).
+    """What a calibration finds of two directions in virtual time, as JSON
+    (:class:`cellbed.report.calibration.Calibration`).
 
     uplink, downlink: stages as in ``Direction``. seed: of the order of trains.
 
@@ -285,7 +286,7 @@ def import_series(
 ) -> str:
     """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
 
-    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.traces.importers` writes it. tell: called every few MiB
+    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. tell: called every few MiB
     with how many bytes were read since; what it raises, and what a signal raises, ends the reading. Returns JSON:
     ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
 
@@ -304,7 +305,7 @@ class SeriesRows:
     """Rows of a series of the archive, read page by page: an iterator over batches.
 
     A batch is its times, ns, and its values: bit/s, or ns with NaN for a lost probe; none for opportunities. content:
-    as of :class:`cellbed.traces.series.Content`. threads: decode so many row groups at once, and hold as much more.
+    as of :class:`cellbed.archive.series.Content`. threads: decode so many row groups at once, and hold as much more.
     Whether times rise is not looked at.
 
     Errors: :class:`TraceFormatError` that begins with the file, for one that is damaged, has not the columns of its

@@ -92,7 +92,7 @@ def replay(
       cellbed evaluate replay --results evaluation --trials 20
       cellbed evaluate replay --results evaluation --jobs 4 --budget '50 min'    # repeat until done
     """
-    from cellbed.evaluation.command import Options, run
+    from cellbed.experiments.evaluation.command import Options, run
 
     status = run(
         Options(

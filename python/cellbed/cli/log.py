@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cellbed.packetlog.figures import DirectionFigures
+    from cellbed.measure.packetlog.figures import DirectionFigures
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or convert the packet log of a run.")
 
@@ -45,8 +45,8 @@ def convert_log(
       cellbed log convert RUN --to mahimahi --direction mobile-0.uplink -o uplink.log
       cellbed log convert RUN --to csv -o - | head
     """
-    from cellbed.packetlog.convert import convert
-    from cellbed.packetlog.log import open_log
+    from cellbed.measure.packetlog.convert import convert
+    from cellbed.measure.packetlog.log import open_log
 
     path = convert(open_log(log), to.value, output, direction, lambda text: print(f"note: {text}", file=sys.stderr))
     if path is not None:
@@ -62,8 +62,8 @@ def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Pr
       cellbed log show runs/offload-lte-20250101-120000
       cellbed log show shell.log --json
     """
-    from cellbed.packetlog.figures import figures
-    from cellbed.packetlog.log import open_log
+    from cellbed.measure.packetlog.figures import figures
+    from cellbed.measure.packetlog.log import open_log
 
     opened = open_log(log)
     rows = figures(opened)

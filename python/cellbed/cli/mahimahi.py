@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cellbed.mahimahi.install import Launcher
+    from cellbed.shell.mahimahi.install import Launcher
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Commands that stand in for Mahimahi's.")
 
@@ -34,7 +34,7 @@ def install_launchers(
       sudo cellbed mahimahi install --prefix /usr/local
       mm-delay 20 mm-loss uplink 0.01 mm-link 12mbit 12mbit -- curl -sI https://example.org
     """
-    from cellbed.mahimahi.install import install, is_on_path
+    from cellbed.shell.mahimahi.install import install, is_on_path
 
     place = prefix.expanduser()
     print(f"{len(install(place, force=force))} commands are in {place.absolute() / 'bin'}")
@@ -50,7 +50,7 @@ def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
     Example:
       sudo cellbed mahimahi uninstall --prefix /usr/local
     """
-    from cellbed.mahimahi.install import uninstall
+    from cellbed.shell.mahimahi.install import uninstall
 
     removed = uninstall(prefix.expanduser())
     print(f"{len(removed)} commands were removed from {prefix.expanduser().absolute() / 'bin'}")
@@ -64,7 +64,7 @@ def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
     Example:
       cellbed mahimahi ls --prefix /usr/local
     """
-    from cellbed.mahimahi.install import launchers
+    from cellbed.shell.mahimahi.install import launchers
 
     found: list[Launcher] = launchers(prefix.expanduser())
     if as_json:

@@ -24,8 +24,8 @@ def meter(
     import shutil
     import sys
 
-    from cellbed.meter.rows import table
-    from cellbed.meter.watch import glance, watch
+    from cellbed.measure.meter.rows import table
+    from cellbed.measure.meter.watch import glance, watch
 
     if once:
         readings = glance(name)

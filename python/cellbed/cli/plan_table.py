@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cellbed.archive import TraceSource
 from cellbed.testbed.plan import Plan
-from cellbed.traces import TraceSource
 from cellbed.units import DURATION, SIZE
 
 

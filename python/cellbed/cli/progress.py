@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cellbed.experiments.run import Listener
-from cellbed.meter.rows import sentence, table
+from cellbed.measure.meter.rows import sentence, table
 
 if TYPE_CHECKING:
-    from cellbed.meter import Reading
+    from cellbed.measure.meter import Reading
 
 
 class Plain:

@@ -9,7 +9,7 @@ from cellbed.doctor.machine import Machine
 
 def examine(machine: Machine | None = None) -> list[Check]:
     """Look at this machine. Takes two seconds, most of them for a connection from inside a shell."""
-    from cellbed.traces import ARCHIVE, archive_folder
+    from cellbed.archive import ARCHIVE, archive_folder
     from cellbed.user_folders import cache_folder
 
     machine = machine or Machine()

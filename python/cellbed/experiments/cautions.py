@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from cellbed.archive import TraceError, TraceSource, open_archive
+from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.testbed.plan import Plan
-from cellbed.traces import TraceError, TraceSource, open_archive
-from cellbed.traces.warnings import Replayed, of_length, warnings
 
 if TYPE_CHECKING:
-    from cellbed.traces.entry import Entry
-    from cellbed.traces.series import Part
+    from cellbed.archive.entry import Entry
+    from cellbed.archive.series import Part
 
 
 def cautions(plan: Plan) -> list[str]:

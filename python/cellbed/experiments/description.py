@@ -7,11 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
-from cellbed.traces import TraceSource
 from cellbed.workloads.registry import workload
 
 _COUNTED = ("marked", "duplicated", "corrupted")

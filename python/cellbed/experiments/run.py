@@ -31,7 +31,7 @@ from cellbed.user_folders import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
 if TYPE_CHECKING:
-    from cellbed.meter import Meter, Reading
+    from cellbed.measure.meter import Meter, Reading
 
 READY_TIMEOUT_S = 30.0
 DISTURBED = 4
@@ -194,7 +194,7 @@ def _drive(
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None
         if options.meter:
-            from cellbed.meter import Meter
+            from cellbed.measure.meter import Meter
 
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)

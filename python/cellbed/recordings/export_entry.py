@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cellbed.archive import Archive
+from cellbed.archive.replayable import write_text
+from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Part, Series
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.export import LEAST_BIN_NS, README, Ending, Exported, Format
 from cellbed.recordings.recording import write_folder
 from cellbed.recordings.replaying import rate_notes, round_trip_notes, trace_notes
-from cellbed.traces import Archive
-from cellbed.traces.replayable import write_text
-from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Part, Series
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,7 @@ def export_entry(
     as they are. rtt: round-trip times; empty where no answer came. ending: of rates and round-trip times.
 
     Errors: :class:`RecordingError` for what the entry does not have and what cannot be written;
-    :class:`cellbed.traces.TraceError` for what is damaged.
+    :class:`cellbed.archive.TraceError` for what is damaged.
     """
     if to == "rate" and bin_ns < LEAST_BIN_NS:
         raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")

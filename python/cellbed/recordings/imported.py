@@ -133,7 +133,7 @@ def _same_trains(up: _Rows, down: _Rows, path: Path) -> None:
 
 
 def _heavy(path: Path) -> pl.DataFrame:
-    from cellbed.traces import TraceError, resolve
+    from cellbed.archive import TraceError, resolve
 
     try:
         _ = resolve(str(path.absolute()), Path()).trace

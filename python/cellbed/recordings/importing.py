@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.archive import TraceError
+from cellbed.archive.draft import Draft
+from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
+from cellbed.archive.importers import Format, Importer, Options, Tell
+from cellbed.archive.importers import recognise as recognise_among
+from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.description import WAYS
 from cellbed.recordings.errors import RecordingError
-from cellbed.traces import TraceError
-from cellbed.traces.draft import Draft
-from cellbed.traces.importers import FORMATS as FORMATS_OF_TRACES
-from cellbed.traces.importers import Format, Importer, Options, Tell
-from cellbed.traces.importers import recognise as recognise_among
-from cellbed.traces.series import OPPORTUNITY_BYTES, Content, Series
 
 if TYPE_CHECKING:
     from cellbed.recordings.recording import Recording
@@ -93,7 +93,7 @@ FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
 
 
 def recognise(paths: Sequence[Path], as_format: str | None = None) -> Importer:
-    """:func:`cellbed.traces.importers.recognise` among all formats."""
+    """:func:`cellbed.archive.importers.recognise` among all formats."""
     return recognise_among(paths, as_format, FORMATS)
 
 

@@ -11,10 +11,10 @@ import polars as pl
 from pydantic import ValidationError
 
 from cellbed._core import pack_recording
+from cellbed.archive.unfinished import unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
-from cellbed.traces.unfinished import unfinished_beside
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cellbed.traces import TraceError, TraceSource
+from cellbed.archive import TraceError, TraceSource
 
 
 @dataclass(frozen=True)

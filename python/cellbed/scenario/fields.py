@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.traces import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
+from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
 from cellbed.units import BIT_RATE, SIZE, Quantity, UnitError, parse_probability
 
 

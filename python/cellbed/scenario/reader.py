@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cellbed.archive import TraceError, TraceSource
+from cellbed.archive.files import kind_of
 from cellbed.scenario import congestion
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path as KeyPath
-from cellbed.traces import TraceError, TraceSource
-from cellbed.traces.files import kind_of
 from cellbed.units import DURATION
 
 _LARGEST = 1 << 20

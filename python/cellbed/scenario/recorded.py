@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field
 
+from cellbed.archive import TraceError, TraceSource, find_folder, obstacle, open_archive
+from cellbed.archive.replay import latency_offsets, light_rows
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import QueueLimit, TextField, quantity
@@ -19,8 +21,6 @@ from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
-from cellbed.traces import TraceError, TraceSource, find_folder, obstacle, open_archive
-from cellbed.traces.replay import latency_offsets, light_rows
 from cellbed.units import DURATION
 
 if TYPE_CHECKING:

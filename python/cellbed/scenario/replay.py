@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cellbed.archive import TraceSource, resolve
+from cellbed.archive.replay import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.scenario.fields import TextField, quantity
 from cellbed.scenario.table import Table, written
-from cellbed.traces import TraceSource, resolve
-from cellbed.traces.replay import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.units import DURATION, SIZE
 
 _IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]

@@ -10,10 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
+from cellbed.archive import Archive, find_file, obstacle, open_archive
+from cellbed.archive.near_names import near_names, question
 from cellbed.scenario.fields import TextField
 from cellbed.scenario.series import Column, read_recording
-from cellbed.traces import Archive, find_file, obstacle, open_archive
-from cellbed.traces.near_names import near_names, question
 from cellbed.units import UnitError
 
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

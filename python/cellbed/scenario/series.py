@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
-from cellbed.traces import find_file, obstacle
 from cellbed.units import DURATION, UnitError
 
 Points = tuple[tuple[int, Any], ...]

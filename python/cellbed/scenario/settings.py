@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from cellbed.archive import TraceError, TraceSource
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
@@ -19,7 +20,6 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
-from cellbed.traces import TraceError, TraceSource
 from cellbed.units import UnitError
 
 _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))

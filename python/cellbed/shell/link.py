@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed.shell.addresses import Pair
 
 if TYPE_CHECKING:
-    from cellbed.traces import TraceSource
+    from cellbed.archive import TraceSource
 
 INSIDE = "inside"
 OUTSIDE = "outside"

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from cellbed.archive import TraceSource
 from cellbed.errors import CellbedError
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.fields import Unlimited
@@ -16,7 +17,6 @@ from cellbed.scenario.settings import Settings, read_texts
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
 from cellbed.testbed.plan import Direction, Way
 from cellbed.testbed.stages import Parameters, Playing
-from cellbed.traces import TraceSource
 from cellbed.units import DURATION, UnitError
 
 

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cellbed.archive import TraceError, open_archive
+from cellbed.archive.sources.folder import sweep_downloads
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.privilege import NETWORK_HELPER, is_granted
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
-from cellbed.traces import TraceError, open_archive
-from cellbed.traces.sources.folder import sweep_downloads
 
 _STARTING_S = 60
 """A run whose record lies in another folder of state may still be about to put processes into a group this young."""

@@ -15,6 +15,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
@@ -29,7 +30,6 @@ from cellbed.scenario.series import Recording
 from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.testbed.words import difference, words
-from cellbed.traces import TraceSource
 from cellbed.units import DURATION
 
 TOWER = "tower"
@@ -281,7 +281,7 @@ class Plan:
 def make_plan(scenario: Scenario) -> Plan:
     """Plan a scenario.
 
-    Errors: :class:`cellbed.traces.TraceError` for a trace that is malformed.
+    Errors: :class:`cellbed.archive.TraceError` for a trace that is malformed.
     """
     nodes = tuple(
         Node(

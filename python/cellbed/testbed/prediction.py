@@ -9,6 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 
+from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
@@ -19,7 +20,6 @@ from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Points
 from cellbed.testbed.plan import Direction
 from cellbed.testbed.stages import MTU
-from cellbed.traces import TraceSource
 
 Span = tuple[int, int]
 """The least and the most, ns or bytes."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.fields import Unlimited
 from cellbed.testbed import prediction, rehearsal
@@ -20,7 +21,6 @@ from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prediction import Clock
 from cellbed.testbed.prove import MILLISECOND, Proof
 from cellbed.testbed.stages import mean_rate
-from cellbed.traces import TraceSource
 
 SMALL = 100
 """Bytes of a delay probe."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Pareto, RandomDelay, Uniform
@@ -20,7 +21,6 @@ from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel,
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import advanced
-from cellbed.traces import TraceSource
 
 Stage = dict[str, Any]
 """A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""

@@ -17,7 +17,7 @@ from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
 from cellbed.readable import duration_words, rate_words
 
 if TYPE_CHECKING:
-    from cellbed.traces.adding import Added
+    from cellbed.archive.adding import Added
 
 _ENDINGS = {"uplink": "up", "downlink": "down"}
 
@@ -126,13 +126,13 @@ def add(
       cellbed traces add recordings/*.up recordings/*.down --operator KPN
       zstd -dc drive.pcap.zst | cellbed traces add - --name drive
     """
+    from cellbed.archive import TraceError, open_archive
+    from cellbed.archive.adding import add as added
+    from cellbed.archive.adding import recordings
+    from cellbed.archive.describing import described
+    from cellbed.archive.importers import Options
+    from cellbed.archive.importers.streams import is_stream, kept
     from cellbed.recordings.importing import recognise
-    from cellbed.traces import TraceError, open_archive
-    from cellbed.traces.adding import add as added
-    from cellbed.traces.adding import recordings
-    from cellbed.traces.describing import described
-    from cellbed.traces.importers import Options
-    from cellbed.traces.importers.streams import is_stream, kept
 
     said = described(
         origin=origin.value,

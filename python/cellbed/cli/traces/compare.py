@@ -12,7 +12,7 @@ import typer
 from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
 
 if TYPE_CHECKING:
-    from cellbed.traces.series import Part
+    from cellbed.archive.series import Part
 
 
 class _Part(StrEnum):
@@ -51,13 +51,13 @@ def compare(
       cellbed traces compare lte-suburban 5g-midband
       cellbed traces compare lte-suburban 5g-midband --part uplink -o both.png
     """
+    from cellbed.archive import open_archive
+    from cellbed.archive.series import PARTS
+    from cellbed.archive.statistics import Definition
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.gallery.panels import comparison
-    from cellbed.gallery.read import analysed
-    from cellbed.gallery.write import require_ending, write_picture
-    from cellbed.traces import open_archive
-    from cellbed.traces.series import PARTS
-    from cellbed.traces.statistics import Definition
+    from cellbed.report.gallery.panels import comparison
+    from cellbed.report.gallery.read import analysed
+    from cellbed.report.gallery.write import require_ending, write_picture
 
     if out is not None:
         require_ending(out)
@@ -74,7 +74,7 @@ def compare(
     from rich.console import Console
 
     from cellbed.cli.width import table_width
-    from cellbed.gallery.figures import beside
+    from cellbed.report.gallery.figures import beside
 
     width = table_width()
     Console(highlight=False, width=width).print(beside(figures, directions, width))

@@ -43,9 +43,9 @@ def describe(
       cellbed traces describe walk --place "Delft, Mekelweg" --operator KPN --mobility walking
       cellbed traces describe walk --date 2025-03-14T08:30 --note ''
     """
+    from cellbed.archive import open_archive
+    from cellbed.archive.amending import describe as described
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.traces import open_archive
-    from cellbed.traces.amending import describe as described
 
     said = {
         "technology": technology,

@@ -39,9 +39,9 @@ def edit(
       cellbed traces edit lte-suburban "cut 20s 80s" "outage 30s 2s" --name lte-outage
       cellbed traces edit lte-suburban "seam 20s" "loop 10min" --name lte-long
     """
-    from cellbed.traces import open_archive
-    from cellbed.traces.operations import edit as make
-    from cellbed.traces.operations import parse_step
+    from cellbed.archive import open_archive
+    from cellbed.archive.operations import edit as make
+    from cellbed.archive.operations import parse_step
     from cellbed.units import DURATION
 
     with share_done() as told:

@@ -69,11 +69,11 @@ def export(
     Example:
       cellbed traces export lte-suburban --format mahimahi --out lte
     """
+    from cellbed.archive import TraceError, open_archive
+    from cellbed.archive.catalogue import entry_and_part
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
     from cellbed.recordings.export_entry import export_entry
-    from cellbed.traces import TraceError, open_archive
-    from cellbed.traces.catalogue import entry_and_part
 
     archive = open_archive()
     name, part = entry_and_part(archive, recording)

@@ -16,7 +16,7 @@ import typer
 from cellbed.cli.traces.options import AS_JSON, Way, size
 
 if TYPE_CHECKING:
-    from cellbed.traces.sources import Fetched, Source
+    from cellbed.archive.sources import Fetched, Source
 
 
 _MOST_FILES = 16
@@ -24,7 +24,7 @@ _MOST_FILES = 16
 
 
 def _names(incomplete: str) -> list[str]:
-    from cellbed.traces.sources import SOURCES
+    from cellbed.archive.sources import SOURCES
 
     return [source.name for source in SOURCES if source.name.startswith(incomplete)]
 
@@ -87,10 +87,10 @@ def fetch(
     The same command resumes an interrupted download. The data sets belong to their authors; cellbed contains only
     their addresses (docs/sources.md).
     """
+    from cellbed.archive import open_archive
+    from cellbed.archive.sources import SOURCES, Wish, find_source
+    from cellbed.archive.sources import fetch as fetched
     from cellbed.recordings.importing import recognise
-    from cellbed.traces import open_archive
-    from cellbed.traces.sources import SOURCES, Wish, find_source
-    from cellbed.traces.sources import fetch as fetched
 
     if name is None:
         _print_all(SOURCES, as_json)
@@ -146,7 +146,7 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
 
 
 def _as_json(source: Source) -> dict[str, object]:
-    from cellbed.traces.sources.source import Listing
+    from cellbed.archive.sources.source import Listing
 
     remote = source.remote
     if isinstance(remote, Listing):

@@ -27,11 +27,11 @@ def gallery(
       cellbed traces gallery
       cellbed traces gallery lte-suburban 5g-midband -o two.html
     """
+    from cellbed.archive import open_archive
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.gallery.page import gallery_page
-    from cellbed.gallery.read import readable
-    from cellbed.gallery.write import write_content
-    from cellbed.traces import open_archive
+    from cellbed.report.gallery.page import gallery_page
+    from cellbed.report.gallery.read import readable
+    from cellbed.report.gallery.write import write_content
 
     archive = open_archive()
     for name in names or ():

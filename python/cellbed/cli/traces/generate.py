@@ -14,19 +14,19 @@ from cellbed.cli.traces.options import AS_JSON
 from cellbed.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from cellbed.traces.generation.model import Model
+    from cellbed.archive.generation.model import Model
 
 
 class _Generators(TyperGroup):
     """A command for each generator, whose options are its parameters."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from cellbed.traces.generation.models import GENERATORS
+        from cellbed.archive.generation.models import GENERATORS
 
         return list(GENERATORS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from cellbed.traces.generation.models import GENERATORS, generator
+        from cellbed.archive.generation.models import GENERATORS, generator
 
         if ctx.resilient_parsing and cmd_name not in GENERATORS:
             return None  # half a word, which a shell completes
@@ -62,9 +62,9 @@ def generate(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from cellbed.traces.generation import show
-    from cellbed.traces.generation.generate import published_figures
-    from cellbed.traces.generation.models import GENERATORS
+    from cellbed.archive.generation import show
+    from cellbed.archive.generation.generate import published_figures
+    from cellbed.archive.generation.models import GENERATORS
 
     if published:
         from cellbed.cli.traces.share import share_done
@@ -82,10 +82,10 @@ def _command(model: Model) -> Any:
     from cellbed.cli.traces.generator_options import arguments, order
 
     def command(name: str | None, replace: bool, as_json: bool, **values: Any) -> None:
+        from cellbed.archive import open_archive
+        from cellbed.archive.generation import show
+        from cellbed.archive.generation.generate import keep
         from cellbed.cli.traces.share import share_done
-        from cellbed.traces import open_archive
-        from cellbed.traces.generation import show
-        from cellbed.traces.generation.generate import keep
 
         asked = order(model, values, Path.cwd())
         with share_done() as progress:

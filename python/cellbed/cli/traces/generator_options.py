@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellbed.archive.generation.model import Model, Order, Parameter
+from cellbed.archive.series import Content
 from cellbed.cli.traces.options import AS_JSON, bit_rate, duration, entries_and_files
-from cellbed.traces.generation.model import Model, Order, Parameter
-from cellbed.traces.series import Content
 
 if TYPE_CHECKING:
-    from cellbed.traces.generation.like import Like
+    from cellbed.archive.generation.like import Like
 
 
 _LONGEST_SEED = 18
@@ -56,7 +56,7 @@ def order(model: Model, values: Mapping[str, Any], folder: Path) -> Order:
     own = {parameter.name: _plain(values[_identifier(parameter.name)]) for parameter in model.parameters}
     lasts = values["lasts"]
     if "like" in own:
-        from cellbed.traces.generation.like import like
+        from cellbed.archive.generation.like import like
 
         own["like"] = like(own["like"], folder)
         lasts = _longest(own["like"]) if lasts is None else lasts

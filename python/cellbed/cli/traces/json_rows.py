@@ -7,7 +7,7 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from cellbed.traces.entry_table import Rows
+    from cellbed.archive.entry_table import Rows
 
 
 class _Null:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cellbed.traces.entry_table import Rows, Value
+    from cellbed.archive.entry_table import Rows, Value
 
 _GAP = "  "
 _WIDEST = 40

@@ -10,7 +10,7 @@ import typer
 from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration, index_columns, known_values
 
 if TYPE_CHECKING:
-    from cellbed.traces.entry_table import Rows
+    from cellbed.archive.entry_table import Rows
 
 
 def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = None) -> Any:
@@ -73,9 +73,9 @@ def ls(
       cellbed traces ls --where "downlink_p5_bit_s_100ms > 2e6 AND downlink_outages < 5"
       cellbed traces ls --json | jq -r '.[].name'
     """
+    from cellbed.archive.search import Query, found
     from cellbed.cli.traces.listing import columns
     from cellbed.cli.traces.reading import read_index
-    from cellbed.traces.search import Query, found
 
     query = Query(
         name=name,

@@ -65,8 +65,8 @@ def size(text: str) -> int:
 
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
-    from cellbed.mahimahi.errors import MahimahiError
-    from cellbed.mahimahi.rates import parse_rate
+    from cellbed.shell.mahimahi.errors import MahimahiError
+    from cellbed.shell.mahimahi.rates import parse_rate
     from cellbed.units import BIT_RATE, UnitError
 
     try:
@@ -78,7 +78,7 @@ def bit_rate(text: str) -> float:
 
 def entry_names(incomplete: str) -> list[str]:
     """Names of the archive's entries that begin so, for completion."""
-    from cellbed.traces import TraceError, open_archive
+    from cellbed.archive import TraceError, open_archive
 
     try:
         return [name for name in open_archive().names() if name.startswith(incomplete)]
@@ -98,7 +98,7 @@ def entries_and_folders(incomplete: str) -> list[str]:
 
 def index_columns(incomplete: str) -> list[str]:
     """Columns of the table of all entries that begin so, for completion."""
-    from cellbed.traces import TraceError, open_archive
+    from cellbed.archive import TraceError, open_archive
 
     try:
         names = open_archive().contents().columns
@@ -111,7 +111,7 @@ def known_values(column: str) -> Callable[[str], list[str]]:
     """For completion: what the archive's entries have in a column, of that what begins so."""
 
     def known(incomplete: str) -> list[str]:
-        from cellbed.traces import TraceError, open_archive
+        from cellbed.archive import TraceError, open_archive
 
         try:
             values = map(str, open_archive().contents().values(column))

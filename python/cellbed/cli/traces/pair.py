@@ -45,9 +45,9 @@ def pair(
       cellbed traces pair kpn.up kpn.up --name kpn-twice
     A direction such as NAME.up can be used for either place.
     """
-    from cellbed.traces import TraceError, open_archive
-    from cellbed.traces.operations import check
-    from cellbed.traces.operations import pair as make
+    from cellbed.archive import TraceError, open_archive
+    from cellbed.archive.operations import check
+    from cellbed.archive.operations import pair as make
 
     if name is not None and downlink is None:
         raise TraceError("--name needs two entries: name the entry with the downlink too")

@@ -38,13 +38,13 @@ def plot(
       cellbed traces plot lte-suburban
       cellbed traces plot lte-suburban.up -o lte.html
     """
+    from cellbed.archive import open_archive
+    from cellbed.archive.catalogue import entry_and_part
+    from cellbed.archive.statistics import Definition
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.gallery.panels import portrait
-    from cellbed.gallery.read import analysed
-    from cellbed.gallery.write import require_ending, write_picture
-    from cellbed.traces import open_archive
-    from cellbed.traces.catalogue import entry_and_part
-    from cellbed.traces.statistics import Definition
+    from cellbed.report.gallery.panels import portrait
+    from cellbed.report.gallery.read import analysed
+    from cellbed.report.gallery.write import require_ending, write_picture
 
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cellbed.traces.entry_table import EntryTable
+    from cellbed.archive.entry_table import EntryTable
 
 _MANY = 500
 """Entries to be read anew that take longer than one likes to wait without a word."""
@@ -14,7 +14,7 @@ _MANY = 500
 
 def read_index() -> EntryTable:
     """The table; damaged entries are named on standard error."""
-    from cellbed.traces import open_archive
+    from cellbed.archive import open_archive
 
     bar = _Progress()
     try:

@@ -27,9 +27,9 @@ def rename(
     Example:
       cellbed traces rename walk-1 delft-morning
     """
-    from cellbed.traces import open_archive
-    from cellbed.traces.amending import rename as renamed
-    from cellbed.traces.catalogue import ENDINGS
+    from cellbed.archive import open_archive
+    from cellbed.archive.amending import rename as renamed
+    from cellbed.archive.catalogue import ENDINGS
 
     entry = renamed(open_archive(), name, new)
     if as_json:

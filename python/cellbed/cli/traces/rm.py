@@ -25,7 +25,7 @@ def rm(
     Example:
       cellbed traces rm walk-1 walk-2
     """
-    from cellbed.traces import open_archive
+    from cellbed.archive import open_archive
 
     archive = open_archive()
     archive.remove(*names)

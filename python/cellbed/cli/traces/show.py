@@ -30,7 +30,7 @@ def show(
       cellbed traces show lte-suburban
       cellbed traces show recordings/train.up
     """
-    from cellbed.traces import open_archive
+    from cellbed.archive import open_archive
 
     archive = open_archive()
     if archive.has(name) or not ("." in name or "/" in name or Path(name).exists()):
@@ -44,10 +44,10 @@ def show(
 def _show_entry(name: str, as_json: bool) -> None:
     from rich.console import Console
 
-    from cellbed.gallery.terminal import sketch
-    from cellbed.traces import open_archive
-    from cellbed.traces.show import show as drawn
-    from cellbed.traces.warnings import warnings
+    from cellbed.archive import open_archive
+    from cellbed.archive.show import show as drawn
+    from cellbed.archive.warnings import warnings
+    from cellbed.report.gallery.terminal import sketch
 
     archive = open_archive()
     entry = archive.entry(name)
@@ -60,9 +60,9 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 
 def _show_trace(name: str, as_json: bool) -> None:
+    from cellbed.archive import TraceError, resolve
+    from cellbed.archive.summary import summarise
     from cellbed.readable import duration_words, rate_words
-    from cellbed.traces import TraceError, resolve
-    from cellbed.traces.summary import summarise
 
     try:
         summary = summarise(resolve(name, Path.cwd()))
@@ -81,8 +81,8 @@ def _show_trace(name: str, as_json: bool) -> None:
 
 def _to_add(name: str) -> str | None:
     """What to do with a file that is a recording of another kind than a trace; null where it is none."""
+    from cellbed.archive import TraceError
     from cellbed.recordings.importing import recognise
-    from cellbed.traces import TraceError
 
     path = Path(name)
     if not path.is_file():

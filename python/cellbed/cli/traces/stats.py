@@ -43,10 +43,10 @@ def stats(
       cellbed traces stats lte-suburban --outage '100 ms' --json | jq .
       cellbed traces stats --all
     """
+    from cellbed.archive import open_archive
+    from cellbed.archive.statistics import Definition
+    from cellbed.archive.survey import figures
     from cellbed.cli.traces.surveying import surveyed, waiting
-    from cellbed.traces import open_archive
-    from cellbed.traces.statistics import Definition
-    from cellbed.traces.survey import figures
 
     if not names and not everything:
         raise typer.BadParameter("name entries, or give --all")
@@ -65,7 +65,7 @@ def stats(
     from rich.console import Console
 
     from cellbed.cli.width import table_width
-    from cellbed.gallery.figures import of_one
+    from cellbed.report.gallery.figures import of_one
 
     width = table_width()
     console = Console(highlight=False, width=width)

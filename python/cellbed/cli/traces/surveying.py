@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from cellbed.traces import Archive
-    from cellbed.traces.statistics import Definition
+    from cellbed.archive import Archive
+    from cellbed.archive.statistics import Definition
 
 
 def waiting(words: str) -> AbstractContextManager[object]:
@@ -46,8 +46,8 @@ def surveyed(archive: Archive, names: Iterable[str], definition: Definition, aga
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from cellbed.traces import TraceError
-    from cellbed.traces.survey import plan, survey
+    from cellbed.archive import TraceError
+    from cellbed.archive.survey import plan, survey
 
     with waiting("looking for series without statistics"):
         todo = plan(archive, names, definition, again)

@@ -26,7 +26,7 @@ def verify(
     Example:
       cellbed traces verify
     """
-    from cellbed.traces import open_archive
+    from cellbed.archive import open_archive
 
     archive = open_archive()
     wanted = names or archive.names()

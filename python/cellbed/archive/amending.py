@@ -1,0 +1,170 @@
+"""An entry that is there says something else of itself, or gets another name. Its series stay as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cellbed import __version__
+from cellbed.archive.describing import described, doubts
+from cellbed.archive.entry_file import ENTRY_FILE, entry_text
+from cellbed.archive.errors import TraceError
+from cellbed.archive.examples import EXAMPLES
+from cellbed.archive.statistics.clock import names_time, second_of_day
+from cellbed.archive.store import Archive, known_figures
+from cellbed.archive.unfinished import locked, sync, unfinished, withdraw, write_synced
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import About, Entry, Step
+    from cellbed.archive.series import Part
+    from cellbed.archive.statistics import Statistics
+
+    _Hourly = dict[Part, tuple[str, Statistics]]
+
+
+class _BegunOtherwiseError(Exception):
+    """Somebody else has said meanwhile when the series begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """changed: whether it said anything else before. notes: what is doubted of what was said, in sentences."""
+
+    entry: Entry
+    changed: bool
+    notes: list[str]
+
+
+def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
+    """Change what an entry says of itself, and keep in its history what it said before.
+
+    said: keys of its `about`; an empty text is unknown from now on. What others say of other keys meanwhile stays, too.
+    Statistics by the hour are made again where it begins at another one. Raises TraceError; then nothing has changed.
+    """
+    _require_own(name)
+    while True:
+        before = archive.entry(name)
+        starts = second_of_day(_about(before, said))
+        hourly = {} if starts == second_of_day(before.about) else _measured_from(archive, before, starts)
+
+        def changed(entry: Entry, starts: float | None = starts, hourly: _Hourly = hourly) -> Entry:
+            about = _about(entry, said)
+            if about == entry.about:
+                return entry
+            if second_of_day(about) != starts:
+                raise _BegunOtherwiseError
+            parts = dict(entry.parts)
+            for part, (digest, figures) in hourly.items():
+                if part not in parts or parts[part].sha256 != digest:
+                    raise TraceError(f"'{name}' was replaced meanwhile: look at it, then repeat the command")
+                parts[part] = parts[part].model_copy(update={"statistics": figures})
+            history = (*entry.history, _step(entry.about, about))
+            return entry.model_copy(update={"about": about, "parts": parts, "history": history})
+
+        with suppress(_BegunOtherwiseError):
+            after = archive.amend(name, changed)
+            return Described(after, after.about != before.about, doubts(_said(after, said)))
+
+
+def rename(archive: Archive, name: str, new: str) -> Entry:
+    """Give an entry another name, which its history has beside the old one. Raises TraceError.
+
+    The entry is there under both names for a moment, never under none; who is killed in it leaves both.
+    """
+    from cellbed.archive.entry import Step
+
+    _require_own(name)
+    archive.entry(name)
+    if new == name:
+        raise TraceError(f"'{name}' already has this name")
+    archive.require_possible(new)
+    _require_unused(archive, new)
+    with archive.writing(), unfinished(archive.folder) as folder:
+        with locked(archive.folder):
+            _require_unused(archive, new)
+            entry = archive.entry(name)
+            shutil.copytree(archive.folder / name, folder, copy_function=_linked, dirs_exist_ok=True)
+            step = Step(what="renamed", how={"from": name}, tool=f"cellbed {__version__}")
+            entry = entry.model_copy(update={"name": new, "history": (*entry.history, step)})
+            write_synced(archive.folder, folder / ENTRY_FILE, entry_text(entry).encode())
+            sync(folder)
+            folder.rename(archive.folder / new)
+            old = withdraw(archive.folder, archive.folder / name)
+            sync(archive.folder)
+        shutil.rmtree(old, ignore_errors=True)
+    return entry
+
+
+def _require_own(name: str) -> None:
+    if name in EXAMPLES:
+        raise TraceError(
+            f"'{name}' is a built-in example and cannot be changed; `cellbed traces edit` derives a new entry"
+        )
+
+
+def _require_unused(archive: Archive, name: str) -> None:
+    if archive.has(name):
+        raise TraceError(
+            f"the archive already has '{name}': choose another name, or remove it first: `cellbed traces rm {name}`"
+        )
+
+
+def _about(entry: Entry, said: Mapping[str, str]) -> About:
+    """What it says from now on. Only what is said now is looked at: the rest may be of a time without rules."""
+    new = _said(entry, said).model_dump(include=set(said))
+    if names_time(new.get("date")):
+        new = {"begins": None, **new}
+    about = entry.about.model_copy(update=new)
+    if new.get("begins") is not None and names_time(about.date):
+        raise TraceError(f"--begins '{about.begins}': the date already contains a time of day, {about.date}")
+    if about.origin == "recorded" and any(step.what == "generated" for step in entry.history):
+        raise TraceError(f"--origin recorded: '{entry.name}' was generated according to its history")
+    return about
+
+
+def _said(entry: Entry, said: Mapping[str, str]) -> About:
+    """What is said now, and nothing else."""
+    new: dict[str, str | None] = {key: text.strip() or None for key, text in said.items()}
+    return described(**{"origin": entry.about.origin, **new})
+
+
+def _step(before: About, after: About) -> Step:
+    """What has changed, for the history."""
+    from cellbed.archive.entry import Step
+
+    old, new = before.model_dump(), after.model_dump()
+    keys = [key for key in new if old.get(key) != new[key]]
+    how: dict[str, object] = {key: new[key] for key in keys if new[key] is not None}
+    was = {key: old[key] for key in keys if old.get(key) is not None}
+    return Step(what="described", how=how | ({"was": was} if was else {}), tool=f"cellbed {__version__}")
+
+
+def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> _Hourly:
+    """The statistics of each part as they are if it begins at that second of the day, with the part's SHA-256."""
+    from cellbed.archive.statistics import Definition, statistics
+
+    return {
+        part: (
+            held.sha256,
+            known_figures(
+                statistics(
+                    archive.series(entry.name, part), Definition(round(held.statistics["outage_from_ms"] * 1e6)), starts
+                )
+            ),
+        )
+        for part, held in entry.parts.items()
+        if held.statistics is not None
+    }
+
+
+def _linked(source: str, target: str) -> str:
+    """The file under another name as well; a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,212 @@
+"""Where traces are found: names of the archive, and files by path.
+
+The archive's traces are synthetic and made by `cellbed.archive.generation.examples` when first asked for; they are kept
+in the user's data folder. The generator is deterministic, so two processes that make the same file at once write the
+same bytes, and the rename that ends the writing makes either of them the winner.
+"""
+
+import os
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.files import find_file, find_pipe, obstacle
+from cellbed.archive.generation.examples import MODELS, Model
+from cellbed.archive.series import Part
+from cellbed.archive.soundness import sha256
+from cellbed.archive.store import Archive, archive_folder, open_archive
+
+if TYPE_CHECKING:
+    from cellbed._core import Trace
+    from cellbed.archive.entry import Entry
+
+ARCHIVE = tuple(MODELS)
+"""Names of the traces that every archive has: the examples."""
+ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
+"""What follows the dot in the name of a direction of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One direction of an entry. synthetic: whether it comes from a model instead of a recording."""
+
+    archive: Archive
+    name: str
+    part: Part
+    synthetic: bool
+
+    def text(self) -> Path:
+        """The file that the engine reads. Raises TraceError for a damaged series."""
+        from cellbed.archive.replayable import replayable
+
+        return replayable(*self.archive.held(self.name, self.part))
+
+
+class TraceSource:
+    """A trace as a scenario names it; the file is made, hashed and parsed only when somebody asks.
+
+    name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
+    """
+
+    def __init__(self, name: str, file: Path | Model | Direction) -> None:
+        self.name = name
+        self.synthetic = file.synthetic if isinstance(file, Direction) else isinstance(file, Model)
+        self._file = file
+
+    def __repr__(self) -> str:
+        return f"TraceSource({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TraceSource) and (self.name, self._file) == (other.name, other._file)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self._file))
+
+    @cached_property
+    def path(self) -> Path:
+        """Absolute path of the file. Raises TraceError when it cannot be made."""
+        match self._file:
+            case Path():
+                return self._file
+            case Direction():
+                return self._file.text()
+            case Model():
+                return _generated(self._file)
+
+    def entry(self) -> "tuple[Entry, Part] | None":
+        """The archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
+        match self._file:
+            case Path():
+                return None
+            case Direction():
+                return self._file.archive.entry(self._file.name), self._file.part
+            case Model():
+                name, _, ending = self.name.partition(".")
+                return open_archive().entry(name), ENDINGS[ending]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal digest of what it is: of an entry's series as the archive has it, else of the file. Raises
+        TraceError."""
+        found = self.entry()
+        return sha256(self.path) if found is None else found[0].parts[found[1]].sha256
+
+    @cached_property
+    def trace(self) -> "Trace":
+        """The parsed trace. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
+        from cellbed._core import TraceFormatError, parse_trace
+
+        try:
+            return parse_trace(str(self.path))
+        except TraceFormatError as error:
+            raise TraceError(str(error)) from error
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot read this trace: {error.strerror}") from error
+
+
+def resolve(text: str, folder: Path) -> TraceSource:
+    """The trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
+
+    A file whose name the archive has, too, is meant by a path with a slash: ``./walk.up``.
+    Raises TraceError when there is neither.
+    """
+    if text in MODELS:
+        return TraceSource(text, MODELS[text])
+    archive = open_archive()
+    direction = _direction(text, archive)
+    if direction is not None:
+        return TraceSource(text, direction)
+    try:
+        path = find_file(text, folder) or find_pipe(text, folder)
+    except OSError as error:
+        raise TraceError(f"'{text}': cannot read this pipe: {error.strerror}") from error
+    if path is not None:
+        return TraceSource(text, path)
+    why = obstacle(text, folder, "trace file")
+    if why.startswith("there is no file") and "/" not in text:
+        # It may have been meant as a name.
+        shown = text if len(text) <= 40 else text[:37] + "…"
+        why = f"unknown trace {shown!r}, and no such file in {folder.absolute()}"
+    hint = _hint(text, archive)
+    known = ", ".join(ARCHIVE)
+    raise TraceError(
+        f"{why}: {hint}write the name of an entry (see `cellbed traces ls`: {known}, …), or the path of a file"
+    )
+
+
+def is_named(text: str) -> bool:
+    """Whether the archive has a trace called ``text``."""
+    return entry_and_part(open_archive(), text)[1] is not None
+
+
+def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
+    """The entry that ``text`` names, be there one or not, and which direction of it, if it names one: ``walk.up``."""
+    name, _, ending = text.rpartition(".")
+    return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
+
+
+def _direction(text: str, archive: Archive) -> Direction | None:
+    """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
+    name, part = entry_and_part(archive, text)
+    if part is None:
+        return None
+    entry = archive.entry(name)
+    archive.series(name, part)
+    return Direction(archive, name, part, entry.about.origin == "synthetic")
+
+
+def _hint(text: str, archive: Archive) -> str:
+    """What may have been meant, as a question; empty if nothing comes near."""
+    from cellbed.archive.near_names import near_names, question
+
+    folded = text.lower()[:100]
+    if archive.has(folded):
+        ways = _directions(archive, folded)
+        has = ", ".join(archive.entry(folded).parts) or "no series"
+        alone = "" if len(ways) > 1 else f"the entry '{folded}' has only {has}: "
+        return alone + (f"{question(ways)} " if ways else "")
+    entries = archive.names()
+    near = near_names(folded, sorted({*ARCHIVE, *(f"{name}.{ending}" for name in entries for ending in ENDINGS)}))
+    there = [name for name in near if name in _directions(archive, name.rpartition(".")[0])]
+    return f"{question(there)} " if there else ""
+
+
+def _directions(archive: Archive, name: str) -> list[str]:
+    """What scenarios call the directions of an entry."""
+    try:
+        parts = archive.entry(name).parts
+    except TraceError:
+        return []
+    return [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in parts]
+
+
+def _generated(model: Model) -> Path:
+    folder = archive_folder()
+    path = folder / model.name
+    if _is_right(path, model):
+        return path
+    unfinished = folder / f".{model.name}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            unfinished.write_bytes(model.text().encode())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise TraceError(
+            f"{folder}: cannot write the trace {model.name} there: {error.strerror}; "
+            "set XDG_DATA_HOME to a folder that can be written"
+        ) from error
+    return path
+
+
+def _is_right(path: Path, model: Model) -> bool:
+    """Whether the file is there and is what this version's model gives: not cut short, edited or of another version."""
+    try:
+        return sha256(path) == model.sha256
+    except TraceError:
+        return False

@@ -1,0 +1,80 @@
+"""What a user says of a recording: refused where nobody could find it again, doubted where it is unusual."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.search import OTHER_NAMES
+from cellbed.archive.statistics.clock import is_time, names_time
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import About
+
+_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2}(T\d{2}:\d{2}.*)?)?)?", re.ASCII)
+_USUAL = {
+    "technology": ("--tech", ("2g", "3g", "4g", "5g", "6g", "wifi", "fixed", "satellite")),
+    "mobility": (
+        "--mobility",
+        (
+            *("stationary", "walking", "cycling", "driving", "bus", "train", "subway", "tram", "ferry"),
+            *("boat", "flying", "drone", "mixed"),
+        ),
+    ),
+}
+
+
+def described(**values: str | None) -> About:
+    """What a user says of a recording. Raises TraceError for what cannot be."""
+    from pydantic import ValidationError
+
+    from cellbed.archive.entry import About
+
+    date, begins = values.get("date"), values.get("begins")
+    if date is not None and not is_date(date):
+        raise TraceError(f"--date '{date:.40}' is not a date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
+    if begins is not None and not is_time(begins):
+        raise TraceError(f"--begins '{begins:.40}' is not a time of day: write 06:30 or 06:30:15")
+    if begins is not None and names_time(date):
+        raise TraceError(f"--begins '{begins}': --date already contains a time of day, {date}")
+    technology = values.get("technology")
+    if technology is not None:
+        values["technology"] = usual_technology(technology)
+    try:
+        return About.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
+
+
+def doubts(about: About) -> list[str]:
+    """What of it nobody else would write so, in sentences."""
+    told = []
+    for name, (option, usual) in _USUAL.items():
+        said = getattr(about, name)
+        if said is None or said.lower() in usual:
+            continue
+        near = difflib.get_close_matches(said.lower(), usual, n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        told.append(f"{option} '{said:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
+    return told
+
+
+def usual_technology(said: str) -> str:
+    """A technology as all write it: ``4g`` for ``LTE``; what is unknown stays as it is."""
+    small = OTHER_NAMES.get(said.lower(), said.lower())
+    return small if small in _USUAL["technology"][1] else said
+
+
+def is_date(text: str) -> bool:
+    """Whether it is a date as ISO 8601 has it, as exactly as it is known: 2021, 2021-04, 2021-04-30, or with a time."""
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text + "-01-01"[len(text) - 4 :] if len(text) < len("2021-04-30") else text)
+    except ValueError:
+        return False
+    return True

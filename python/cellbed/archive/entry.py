@@ -1,0 +1,100 @@
+"""What the archive knows of a recording: where it comes from, what it holds, what was done to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from cellbed.archive.series import Content, Part
+
+FORMAT: Final = "cellbed-trace"
+VERSION: Final = 1
+
+Origin = Literal["recorded", "synthetic"]
+Text = Annotated[str, Field(max_length=2000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
+"""Lower case, so that names differ on every file system; no dot, which parts a name from its direction."""
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Of a file in the entry's folder, and nowhere else."""
+_MOST: Final = 2**63 - 1
+
+
+def _numbers(figures: dict[str, Any]) -> dict[str, Any]:
+    for key, value in figures.items():
+        for each in value if isinstance(value, list) else (value,):
+            if not isinstance(each, int | float) or not abs(each) <= _MOST:
+                raise ValueError(f"'{key:.40}' is neither a number nor a list of numbers")
+    return figures
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Model(BaseModel):
+    """A part of an entry; keys that this version does not know are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False, populate_by_name=True)
+
+
+class About(Model):
+    """Where a recording comes from; null is unknown."""
+
+    origin: Origin
+    technology: Text | None = Field(default=None, description="3g, 4g, 5g, 6g, wifi, fixed, satellite.")
+    band: Text | None = Field(default=None, description="low, mid, mmwave, or the band's number.")
+    operator: Text | None = None
+    place: Text | None = None
+    date: Text | None = Field(
+        default=None, description="ISO 8601, as exactly as it is known: 2021, 2021-04, 2021-04-30."
+    )
+    begins: Text | None = Field(
+        default=None, description="Time of day at which it begins, where `date` does not say: 06:30."
+    )
+    mobility: Text | None = Field(
+        default=None, description="stationary, walking, driving, bus, train, subway, ferry, …"
+    )
+    obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
+    method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
+    licence: Text | None = None
+    source: Text | None = Field(default=None, description="Address from which it was taken.")
+    citation: Text | None = None
+    note: Text | None = None
+
+
+class Held(Model):
+    """A series of the entry. file: its name in the entry's folder. sha256: of that file."""
+
+    file: FileName
+    content: Content
+    sha256: Sha256
+    duration_ns: Annotated[int, Field(ge=1, le=_MOST)]
+    rows: Annotated[int, Field(ge=0, le=_MOST)]
+    statistics: Annotated[dict[str, Any], AfterValidator(_numbers)] | None = None
+
+
+class Step(Model):
+    """Something that was done: imported, generated, cut, scaled… what: the verb. how: its arguments.
+
+    of: names and SHA-256 of what it was done to.
+    """
+
+    what: Text
+    how: dict[str, Any] = {}
+    of: dict[str, str] = {}
+    tool: Text = ""
+
+
+class Entry(Model):
+    """An entry of the archive, as its `entry.toml` says it."""
+
+    format: Literal["cellbed-trace"] = FORMAT
+    version: Literal[1] = VERSION
+    name: Name
+    about: About
+    parts: dict[Part, Held] = {}
+    recording: FileName | None = Field(
+        default=None, description="Folder of a recording of two workloads beside the series."
+    )
+    recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
+    history: tuple[Step, ...] = ()

@@ -1,0 +1,80 @@
+"""`entry.toml`: an entry as text, and back."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cellbed.archive.errors import TraceError
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import Entry
+
+ENTRY_FILE: Final = "entry.toml"
+_LARGEST = 1 << 24
+
+
+def entry_text(entry: Entry) -> str:
+    """The entry as TOML; what is unknown or empty is left out."""
+    import tomli_w
+
+    return tomli_w.dumps(_without_unknown(entry.model_dump(mode="json")))
+
+
+def read_entry(folder: Path) -> Entry:
+    """The entry in `folder`. Raises TraceError ``FILE: reason``."""
+    from pydantic import ValidationError
+
+    from cellbed.archive.entry import Entry
+
+    path = folder / ENTRY_FILE
+    try:
+        with path.open("rb") as file:
+            # So many bytes are asked for as there are: a buffer of the largest size would take as long as the reading.
+            content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
+        if len(content) > _LARGEST:
+            raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: not an entry")
+        entry = Entry.model_validate(_values(content.decode()))
+    except FileNotFoundError:
+        raise TraceError(f"{path}: missing") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}: not text in UTF-8") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        if fault["type"] == "missing":
+            raise TraceError(f"{path}: missing key '{where}' (file empty or truncated)") from None
+        raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
+    except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
+        raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
+    if entry.name != folder.name:
+        raise TraceError(f"{path}: contains the name '{entry.name}': rename the folder or correct the name")
+    return entry
+
+
+def _values(text: str) -> dict[str, Any]:
+    import tomllib
+
+    from cellbed._core import toml_values
+
+    try:
+        return toml_values(text)
+    except ValueError:
+        return tomllib.loads(text)
+
+
+def _without_unknown(value: Any) -> Any:
+    """What TOML can say of a value: it has no null, and a list with one is told without it."""
+    if isinstance(value, dict):
+        return {key: _without_unknown(each) for key, each in value.items() if not _is_unknown(each)}
+    if isinstance(value, list):
+        return [_without_unknown(each) for each in value if not _is_unknown(each)]
+    return value
+
+
+def _is_unknown(value: Any) -> bool:
+    return value is None or value in ("", {}, []) or (isinstance(value, float) and not math.isfinite(value))

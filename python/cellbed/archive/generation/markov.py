@@ -1,0 +1,148 @@
+"""A Markov-modulated rate with outages, fitted to a recording.
+
+Two chains, one in the other. Each two seconds the link is in one of up to six **regimes**, by the mean rate of that
+time; they follow each other as a first-order Markov chain. Within a regime each tenth of a second has one of up to
+eight **levels**, by its rank among the regime's rates; levels are a Markov chain too, and a rate is drawn from its
+level's part of the regime's distribution. Both run on a clock that stands still in outages. These come with a
+probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
+lengths.
+
+So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is that of the
+regimes' chain and falls off exponentially, and whatever repeats or drifts over minutes is lost. Probabilities are
+counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
+from cellbed.archive.generation.randomness import Stream, interpolated
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+BLOCK = 20
+"""Ticks in which the regime stays."""
+
+REGIMES, LEVELS = 6, 8
+_OF_EACH = 8
+"""Observations that a regime or a level needs."""
+
+_QUARTERS = (4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+"""Of opportunities that come together, to choose from."""
+
+Row = tuple[int, ...]
+"""Running totals of counts: how often which state followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Markov:
+    """The fitted model.
+
+    regimes: of each the totals of what followed it. levels: of each regime and level the totals of the level that
+    followed in that regime. rates: of each regime its rates, bit/s, sorted. outage_chance: of each regime, for a tick.
+    outages: ns, sorted. grain: how the opportunities come.
+    """
+
+    regimes: tuple[Row, ...]
+    levels: tuple[tuple[Row, ...], ...]
+    rates: tuple[tuple[float, ...], ...]
+    outage_chance: tuple[float, ...]
+    outages: tuple[int, ...]
+    grain: Grain
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        """A course of it."""
+        import numpy as np
+
+        at, rates, now, tick = [], [], 0, 0
+        regime = _drawn(tuple(accumulate(row[-1] for row in self.regimes)), stream)
+        level = stream.below(len(self.levels[regime]))
+        while now < duration_ns:
+            if tick % BLOCK == 0 and tick:
+                regime = _drawn(self.regimes[regime], stream)
+            chain, tick = self.levels[regime], tick + 1
+            level = _drawn(chain[min(level, len(chain) - 1)], stream)
+            at.append(now)
+            rates.append(interpolated(self.rates[regime], (level + stream.uniform()) / len(chain)))
+            now += TICK_NS
+            if self.outages and stream.uniform() < self.outage_chance[regime]:
+                at.append(now)
+                rates.append(0.0)
+                now += int(interpolated(self.outages, stream.uniform()))
+        inside = np.array(at) < duration_ns
+        return Capacity(np.array(at)[inside], np.array(rates)[inside].astype(np.int64), duration_ns)
+
+
+def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
+    """The model of a recording, whose rates are taken over 100 ms.
+
+    Errors: :class:`ValueError` for one of less than 20 s between outages.
+    """
+    counts, places, lengths = between_outages(recorded, outage_ns)
+    blocks = len(counts) // BLOCK
+    if blocks < 10:
+        raise ValueError(f"has {len(counts) * TICK_NS / 1e9:.0f} s between outages, and a fit needs at least 20 s")
+    regime = _ranked(counts[: blocks * BLOCK].reshape(blocks, BLOCK).sum(axis=1), REGIMES)
+    of_tick = regime.repeat(BLOCK)
+    counts = counts[: len(of_tick)]
+    number = int(regime.max()) + 1
+    levels, rates, chances = [], [], []
+    for each in range(number):
+        inside = of_tick == each
+        level = _ranked(counts[inside], LEVELS)
+        # From the tick before in the same regime: across a change of the regime the rank is carried on.
+        levels.append(_chain(level, int(level.max()) + 1))
+        rates.append(tuple(sorted(counts[inside] * (OPPORTUNITY_BITS * 1e9 / TICK_NS))))
+        struck = of_tick[(places // TICK_NS).clip(0, len(of_tick) - 1)] == each
+        chances.append(float(struck.sum()) / float(inside.sum()))
+    outages = tuple(sorted(lengths.tolist()))
+    model = Markov(_chain(regime, number), tuple(levels), tuple(rates), tuple(chances), outages, Grain())
+    return replace(model, grain=_grain(model, recorded))
+
+
+def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """Of each value in which of up to `most` equal parts of their order it is. Ties keep their order in time."""
+    import numpy as np
+
+    parts = max(1, min(most, len(values) // _OF_EACH))
+    ranks = np.empty(len(values), np.int64)
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values)) * parts // len(values)
+    return ranks
+
+
+def _chain(states: npt.NDArray[np.int64], number: int) -> tuple[Row, ...]:
+    """Totals of what followed each state. The first follows the last, so that every state is left again."""
+    import numpy as np
+
+    followed = np.zeros((number, number), np.int64)
+    np.add.at(followed, (states, np.roll(states, -1)), 1)
+    return tuple(tuple(row) for row in followed.cumsum(axis=1).tolist())
+
+
+def _drawn(totals: Sequence[int], stream: Stream) -> int:
+    return bisect_right(totals, stream.below(totals[-1]))
+
+
+def _grain(model: Markov, recorded: Recorded) -> Grain:
+    """Whole milliseconds as the recording has them, and the batches that come closest to how many it has in one."""
+    slot_ns = 1_000_000 if recorded.whole_milliseconds() else 1
+    wanted, found = recorded.together(), []
+    sample = model.capacity(min(recorded.duration_ns, 30_000_000_000), Stream(0, "grain"))
+    for quarters in _QUARTERS:
+        grain = Grain(slot_ns, quarters)
+        times = list(opportunities(sample, grain, Stream(0, "grain opportunities")))
+        if times:
+            import numpy as np
+
+            found.append((abs(Recorded(np.concatenate(times), sample.end_ns).together() - wanted), quarters))
+        if len(found) > 1 and found[-1] > found[-2]:
+            break
+    return Grain(slot_ns, min(found)[1] if found else 4)

@@ -1,0 +1,81 @@
+"""What a model is fitted to: a recording's opportunities as outages, and rates of the time between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cellbed.archive.generation.capacity import OPPORTUNITY_BITS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from cellbed.archive.generation.randomness import Float64, Int64
+
+TICK_NS = 100_000_000
+"""Over how long a rate is taken."""
+
+OUTAGE_NS = 200_000_000
+"""A time without opportunities that is an outage, unless asked otherwise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """Delivery opportunities. at_ns: sorted, the first at 0 or later. duration_ns: the period of their loop."""
+
+    at_ns: Int64
+    duration_ns: int
+
+    def rates(self, tick_ns: int = TICK_NS) -> Float64:
+        """bit/s in each tick; a last one that is cut short is left out."""
+        import numpy as np
+
+        count = self.duration_ns // tick_ns
+        ticks = np.maximum(self.at_ns - 1, 0) // tick_ns  # one at the very end of a tick belongs to it
+        counts = np.bincount(ticks[ticks < count], minlength=count).astype(np.float64)
+        found: Float64 = counts * (OPPORTUNITY_BITS * 1e9 / tick_ns)
+        return found
+
+    def outages(self, least_ns: int) -> tuple[Int64, Int64]:
+        """Start and length (ns) of times without an opportunity from `least_ns` on, beginning and end included."""
+        import numpy as np
+
+        bounds = np.concatenate(([0], self.at_ns, [self.duration_ns])).astype(np.int64)
+        gaps = np.diff(bounds)
+        long = gaps >= least_ns
+        return bounds[:-1][long], gaps[long]
+
+    def halves(self) -> tuple[Recorded, Recorded]:
+        """The first and the second half, each from time 0."""
+        middle = self.duration_ns // 2
+        return (
+            Recorded(self.at_ns[self.at_ns <= middle], middle),
+            Recorded(self.at_ns[self.at_ns > middle] - middle, self.duration_ns - middle),
+        )
+
+    def together(self) -> float:
+        """How many opportunities come in a millisecond that has any, on the average."""
+        import numpy as np
+
+        return len(self.at_ns) / max(1, len(np.unique(self.at_ns // 1_000_000)))
+
+    def whole_milliseconds(self) -> bool:
+        """Whether all times are whole milliseconds, as in Mahimahi's files."""
+        whole: np.bool_ = (self.at_ns % 1_000_000 == 0).all()
+        return bool(whole)
+
+
+def between_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
+    """Opportunities in each tick of the time between outages; outages' places on that clock (ns); and their lengths."""
+    import numpy as np
+
+    start, length = recorded.outages(least_ns)
+    before = np.cumsum(length)
+    passed = before[np.searchsorted(start + length, recorded.at_ns, side="right") - 1] if len(start) else 0
+    outside = np.where(recorded.at_ns < (start[0] + length[0]), 0, passed) if len(start) else 0
+    clock = recorded.at_ns - outside
+    count = int(recorded.duration_ns - (before[-1] if len(before) else 0)) // TICK_NS
+    ticks = np.maximum(clock - 1, 0) // TICK_NS
+    counts = np.bincount(ticks[ticks < count], minlength=count)[:count]
+    return counts, start - (before - length), length

@@ -1,0 +1,86 @@
+"""A rate that wanders between two bounds, with outages, or goes through places: for publications that give a range.
+
+An autoregression of first order around a mean, reflected at the bounds, on ticks of 20 ms; outages begin at random and
+last exponentially long. It is the process of the examples (after Winstein, Sivaraman, Balakrishnan, Stochastic
+Forecasts Achieve High Throughput and Low Delay over Cellular Networks, NSDI 2013, §3.1), for any rate and as arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cellbed.archive.generation.capacity import Capacity
+from cellbed.archive.generation.randomness import Stream, reflected
+
+TICK_NS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wander:
+    """One direction.
+
+    mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns:
+    time constant with which the rate forgets. outages: per second. outage_ns: their mean length.
+    """
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    memory_ns: int
+    outages: float = 0.0
+    outage_ns: int = 0
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        """A course of it."""
+        import numpy as np
+
+        count = -(-duration_ns // TICK_NS)
+        rates = np.array(self._rates(count, stream)).astype(np.int64)
+        chance = self.outages * (TICK_NS * 1e-9)
+        for tick in np.nonzero(stream.uniforms(count) < chance)[0].tolist():
+            length = round(stream.exponential() * self.outage_ns / TICK_NS)
+            rates[tick : tick + max(1, length)] = 0
+        return Capacity(np.arange(count, dtype=np.int64) * TICK_NS, rates, duration_ns)
+
+    def _rates(self, count: int, stream: Stream) -> list[float]:
+        step = min(1.0, TICK_NS / self.memory_ns)
+        kept = 1.0 - step
+        noise = math.sqrt(1.0 - kept * kept) * self.deviation
+        normals = stream.normals(count + 1).tolist()
+        rates = [self._within(self.mean + self.deviation * normals[0])]
+        for normal in normals[1:-1]:
+            rates.append(self._within(self.mean + kept * (rates[-1] - self.mean) + noise * normal))
+        return rates
+
+    def _within(self, rate: float) -> float:
+        # Far beyond one bound, what is thrown back would cross the other.
+        return min(max(reflected(rate, self.low, self.high), self.low), self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """One direction on a tour of places whose rates cover a range evenly, in random order.
+
+    low, high: bit/s, the rates of the poorest and the best place. count: of places; each lasts as long as the others.
+    spread: standard deviation of the rate in a place, in parts of it. memory_ns: time constant with which it forgets.
+    """
+
+    low: float
+    high: float
+    count: int = 24
+    spread: float = 0.05
+    memory_ns: int = 500_000_000
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        """One tour."""
+        import numpy as np
+
+        ticks = -(-duration_ns // TICK_NS)
+        order = np.argsort(stream.uniforms(self.count), kind="stable")
+        means = self.low + (self.high - self.low) * order / (self.count - 1)
+        of_tick = means[np.arange(ticks) * self.count // ticks]
+        wander = Wander(1.0, self.spread, 1.0 - 3.0 * self.spread, 1.0 + 3.0 * self.spread, self.memory_ns)
+        rates = (of_tick * np.array(wander._rates(ticks, stream))).astype(np.int64)
+        return Capacity(np.arange(ticks, dtype=np.int64) * TICK_NS, rates, duration_ns)

@@ -1,0 +1,78 @@
+"""What a format of recordings is to the archive."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from cellbed.archive.draft import Draft
+from cellbed.archive.errors import TraceError
+from cellbed.archive.importers.header import dated
+from cellbed.archive.importers.options import Options
+from cellbed.archive.series import Content, Part, Series
+
+Tell = Callable[[int], None]
+"""Called every few MiB with how many bytes were read since."""
+
+_DIRECTIONS: dict[Part, re.Pattern[str]] = {
+    "uplink": re.compile(r"(^|[^a-z])(up|uplink|upload|ul)([^a-z]|$)", re.IGNORECASE),
+    "downlink": re.compile(r"(^|[^a-z])(down|downlink|download|dl)([^a-z]|$)", re.IGNORECASE),
+}
+
+
+class Format(Protocol):
+    """A kind of file that recordings come in."""
+
+    @property
+    def name(self) -> str:
+        """What it is called after ``--as``."""
+
+    @property
+    def title(self) -> str:
+        """What it is, with an article."""
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Names of the options that concern it."""
+
+    @property
+    def passes(self) -> int:
+        """How often a file is read."""
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Why the files may be of this format; null if they are not. head: first bytes of a single file, else none."""
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Write what the files hold into the draft. Raises TraceError."""
+
+
+def direction_of(path: Path) -> Part | None:
+    """The direction that a file's name tells: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
+    told = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
+    return told[0] if len(told) == 1 else None
+
+
+def read_by_core(path: Path, draft: Draft, request: dict[str, Any], tell: Tell | None) -> None:
+    """Have the core read a file into the draft. Raises TraceError."""
+    from cellbed._core import TraceFormatError, import_series
+
+    try:
+        done = import_series(path, draft.folder, json.dumps(request), tell)
+    except TraceFormatError as error:
+        raise TraceError(str(error)) from None
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror or error}") from None
+    take_over(json.loads(done), draft)
+
+
+def take_over(done: dict[str, Any], draft: Draft) -> None:
+    """Put what the core has written into the draft."""
+    for written in done["parts"]:
+        part: Part = written["part"]
+        path = draft.folder / f"{part}.parquet"
+        draft.parts[part] = Series(Content(written["content"]), path, written["duration_ns"])
+    draft.notes.extend(done["notes"])
+    dated(draft, done["begun_ns"])

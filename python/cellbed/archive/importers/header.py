@@ -1,0 +1,65 @@
+"""What recordings say of themselves beside their values: when they were begun, and what was asked."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cellbed.archive.describing import is_date
+from cellbed.archive.draft import Draft
+
+_HEAD = 1 << 14
+_LINE = re.compile(r"#\s*(started|date|place|host|address|by|interval_s)\s*:\s*(\S.{0,199})")
+_PING = re.compile(r"^PING (\S{1,200}) ?\((?:\S{1,100}? \()?([0-9A-Fa-f.:]{2,45})\)", re.MULTILINE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def dated(draft: Draft, begun_ns: int | None) -> None:
+    """Say when the recording was begun, ns since 1970, where nobody has said it."""
+    if begun_ns is not None:
+        moment = _EPOCH + timedelta(seconds=begun_ns // 10**9)
+        _date(draft, moment.isoformat().replace("+00:00", "Z"))
+
+
+def told_by_comments(draft: Draft, path: Path) -> None:
+    """Take over ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
+    lines = map(_LINE.fullmatch, _head(path).splitlines())
+    said = {found[1]: found[2].strip() for found in lines if found}
+    began = said.get("started", said.get("date"))
+    if began is not None and is_date(began):
+        _date(draft, began)
+    if "place" in said:
+        _say(draft, place=said["place"])
+    if "host" in said:
+        address = f" ({said['address']})" if said.get("address", said["host"]) != said["host"] else ""
+        by = f" by {said['by']}" if "by" in said else ""
+        apart = f", every {said['interval_s']} s" if "interval_s" in said else ""
+        _say(draft, method=f"round trips to {said['host']}{address}{by}{apart}")
+
+
+def told_by_ping(draft: Draft, path: Path) -> None:
+    """Take over the host from the first line of what ping printed."""
+    found = _PING.search(_head(path))
+    if found:
+        host, address = found.groups()
+        _say(draft, method=f"ping of {host}" if host == address else f"ping of {host} ({address})")
+
+
+def _date(draft: Draft, date: str) -> None:
+    if draft.about.date is None:
+        if draft.about.begins is not None:
+            # Who says the time of day knows it better.
+            date = date[: len("2021-04-30")]
+        _say(draft, date=date)
+        draft.notes.append(f"started {date} according to the file; correct with --date")
+
+
+def _say(draft: Draft, **values: str) -> None:
+    new = {name: value for name, value in values.items() if getattr(draft.about, name) is None}
+    draft.about = draft.about.model_copy(update=new)
+
+
+def _head(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")

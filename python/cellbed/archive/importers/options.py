@@ -1,0 +1,57 @@
+"""What a user says of a recording that the file does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cellbed.archive.series import Part
+
+Direction = Literal["uplink", "downlink", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the file does not say; null is not said. Each importer takes what concerns it and refuses the rest.
+
+    direction: which direction a file is of, or which of its directions to keep.
+    device: who is the mobile device: in a capture its address, in a report of iperf3 ``client`` or ``server``.
+    flow: words that the flow of a capture has to have: a protocol, an address, ``:PORT``, ``ADDRESS:PORT``. The largest
+        is taken. all_flows: all of them together. each_packet: an opportunity for each packet instead of for each
+        1500 bytes.
+    interval_ns: how far apart the probes of a ping without stamps were.
+    delays: what delays of a file are: ``one-way`` of each direction, or ``round-trip``.
+    columns: by what it is (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
+        ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
+    duration_ns: how long a table lasts.
+    idle_ns: F of uplink and downlink of CellReplay. latency_offset: its files of latency offsets.
+    """
+
+    direction: Direction | None = None
+    device: str | None = None
+    flow: str | None = None
+    all_flows: bool = False
+    each_packet: bool = False
+    interval_ns: int | None = None
+    delays: Literal["one-way", "round-trip"] | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    missing: Literal["zero", "hold"] | None = None
+    duration_ns: int | None = None
+    idle_ns: tuple[int, int] | None = None
+    latency_offset: tuple[Path, Path] | None = None
+
+    def said(self) -> dict[str, Any]:
+        """Those that were said."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in found.items() if value not in (None, False, {})}
+
+    def part(self) -> Part | None:
+        """The one direction that was said."""
+        return None if self.direction == "both" else self.direction
+
+    def towards(self, part: Part | None) -> Options:
+        """The same, of a file whose name tells its direction, unless it was said."""
+        if self.direction is not None or part is None or part == "round-trip":
+            return self
+        return replace(self, direction=part)

@@ -1,0 +1,188 @@
+"""What files are: by their first bytes, their names, or what the user says."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import cellbed
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Step
+from cellbed.archive.errors import TraceError
+from cellbed.archive.files import kind_of
+from cellbed.archive.importers.captures import CAPTURE
+from cellbed.archive.importers.files import scratch, settle
+from cellbed.archive.importers.format import Format, Tell
+from cellbed.archive.importers.mahimahi import MAHIMAHI
+from cellbed.archive.importers.nearest import nearest
+from cellbed.archive.importers.options import Options
+from cellbed.archive.importers.ping import PING
+from cellbed.archive.importers.reports import IPERF3, NETEM_TRACE
+from cellbed.archive.importers.tables import CSV, PARQUET
+
+FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, NETEM_TRACE, PING, CSV, PARQUET)
+"""The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""
+
+_HEAD = 1 << 16
+_PACKED = {
+    b"\x1f\x8b": "gzip: gunzip it",
+    b"\x28\xb5\x2f\xfd": "zstd: unzstd it",
+    b"\xfd7zXZ": "xz: unxz it",
+    b"BZh": "bzip2: bunzip2 it",
+    b"PK\x03\x04": "zip: unzip it",
+}
+_OPTION_NAMES = {"interval_ns": "--interval", "duration_ns": "--duration", "idle_ns": "--idle"}
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How files that were recognised are read. why: what they were recognised by."""
+
+    paths: tuple[Path, ...]
+    format: Format
+    why: str
+
+    @property
+    def what(self) -> str:
+        """What the files were taken for, and why."""
+        return f"{_named(self.paths)}: {self.format.title}, as {self.why}"
+
+    @property
+    def work(self) -> int:
+        """How many bytes `read` will tell of, about."""
+        return self.format.passes * sum(path.stat().st_size for path in self.paths if path.is_file())
+
+    def read(
+        self, paths: Sequence[Path], draft: Draft, options: Options | None = None, tell: Tell | None = None
+    ) -> None:
+        """Write the series of files into the draft, with a step of its history and notes of what was taken for what.
+
+        paths: those that were recognised. tell: hears how many bytes were read.
+
+        Raises TraceError, with nothing in the draft that was not there before.
+        """
+        options = options or Options()
+        self._require_concern(paths, options)
+        with ThreadPoolExecutor(1) as aside, scratch(draft) as own:
+            digests = aside.submit(lambda: {path.name: digest for path in paths for digest in _digests(path)})
+            self.format.read(paths, own, options, tell)
+            history = _step(self.format, options, digests.result())
+            settle(own, draft)
+        draft.history.append(history)
+
+    def _require_concern(self, paths: Sequence[Path], options: Options) -> None:
+        for name in options.said():
+            if name not in self.format.options:
+                shown = _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
+                raise TraceError(f"{_named(paths)}: {shown} does not apply to {self.format.title}: omit it")
+
+
+def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
+    """The importer for files that belong to one recording: one file, or one for each direction.
+
+    as_format: the name of their format; left out, it is told by what is in them.
+
+    Raises TraceError for what is no readable file, what is like nothing that is known, and what may be several things.
+    """
+    if not paths:
+        raise TraceError("no file was named")
+    paths = tuple(paths)
+    for path in paths:
+        _require_readable(path, allow_folder=len(paths) == 1)
+    if as_format is not None:
+        return Importer(paths, _called(as_format, formats), f"--as {as_format} says")
+    found = [(format, why) for format in formats if (why := _evidence(format, paths)) is not None]
+    if len(found) == 1:
+        return Importer(paths, *found[0])
+    if not found:
+        raise TraceError(f"{_named(paths)}: {_unknown(paths, formats)}")
+    guesses = " or ".join(f"{format.title} ({why}; --as {format.name})" for format, why in found)
+    raise TraceError(f"{_named(paths)}: ambiguous format: {guesses}: choose one with --as FORMAT")
+
+
+def _evidence(format: Format, paths: tuple[Path, ...]) -> str | None:
+    if len(paths) == 1:
+        return format.evidence(paths, _head(paths[0]))
+    whole = format.evidence(paths, b"")
+    if whole is not None:
+        return whole
+    each = [format.evidence((path,), _head(path)) for path in paths]
+    return None if None in each else each[0]
+
+
+def _called(name: str, formats: Sequence[Format]) -> Format:
+    known = {format.name: format for format in formats}
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise TraceError(f"unknown format '{name:.40}': {hint}formats: {', '.join(known)}")
+
+
+def _require_readable(path: Path, *, allow_folder: bool) -> None:
+    try:
+        if path.is_dir() and allow_folder:
+            return
+        if not path.is_file():
+            mode = path.stat().st_mode
+            raise TraceError(f"{path}: it is a {kind_of(mode)}, not a file")
+        head = _head(path)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not head:
+        raise TraceError(f"{path}: it is empty")
+    for magic, remedy in _PACKED.items():
+        if head.startswith(magic):
+            raise TraceError(f"{path}: it is compressed by {remedy} first")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise TraceError(
+            f"{path}: it is UTF-16 text, as PowerShell writes it: `iconv -f UTF-16 -t UTF-8` makes it readable"
+        )
+
+
+def _head(path: Path) -> bytes:
+    if path.is_dir():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_HEAD)
+
+
+def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
+    advice = f": if it is one of {', '.join(format.name for format in formats)}, write --as FORMAT"
+    if len(paths) > 1:
+        return "the files are not all of one known format" + advice
+    if paths[0].is_dir():
+        return "no recording in this folder"
+    head = _head(paths[0])
+    if head.lstrip()[:1] in (b"{", b"["):
+        return "its JSON is neither a report of iperf3 nor a configuration of netem-trace" + advice
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1] or head
+    return nearest(head) or "unknown format" + advice
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return ", ".join(str(path) for path in paths)
+
+
+def _digests(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            yield hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _step(format: Format, options: Options, digests: dict[str, str]) -> Step:
+    how = {name: _plain(value) for name, value in options.said().items()}
+    return Step(what="imported", how={"format": format.name, **how}, of=digests, tool=f"cellbed {cellbed.__version__}")
+
+
+def _plain(value: object) -> object:
+    return [str(each) if isinstance(each, Path) else each for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,69 @@
+"""What comes from a pipe, kept as a file while it is read: importers read twice, and look at a beginning first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from cellbed.archive.errors import TraceError
+
+_STDIN = "-"
+
+
+@contextmanager
+def kept(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Callable[[str], str]]]:
+    """The same files, with copies in place of pipes and of ``-`` (standard input), and what puts the names that were
+    given back into a message. Raises TraceError.
+    """
+    piped = {path for path in paths if is_stream(path)}
+    if not piped:
+        yield list(paths), str
+        return
+    if len(piped) < sum(path in piped for path in paths):
+        raise TraceError(f"{min(piped)}: named twice, but can be read only once")
+    with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
+        copies = {path: _copied(path, Path(folder) / str(number)) for number, path in enumerate(sorted(piped))}
+
+        def named(text: str) -> str:
+            for path, copy in copies.items():
+                text = text.replace(str(copy), "standard input" if str(path) == _STDIN else str(path))
+            return text
+
+        yield [copies.get(path, path) for path in paths], named
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is a pipe or ``-``, which has no name to call an entry after."""
+    if str(path) == _STDIN:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    folder.mkdir()
+    copy = folder / ("stdin" if str(path) == _STDIN else path.name)
+    try:
+        with _open(path) as source, copy.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    return copy
+
+
+def _open(path: Path) -> BinaryIO:
+    if str(path) != _STDIN:
+        return path.open("rb")
+    if sys.stdin is None or os.isatty(0):
+        raise TraceError("-: standard input is not a pipe")
+    return os.fdopen(os.dup(0), "rb")

@@ -1,0 +1,130 @@
+"""Entries of the archive that are made of others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
+from typing import TYPE_CHECKING
+
+from cellbed.archive.catalogue import entry_and_part
+from cellbed.archive.errors import TraceError
+from cellbed.archive.operations.apply import Bundle, apply_steps, bundle_of
+from cellbed.archive.operations.beginning import begun
+from cellbed.archive.operations.pairing import Pairing, pairing
+from cellbed.archive.operations.steps import Step, StepError
+from cellbed.archive.operations.timeline import Timeline, timeline
+from cellbed.archive.series import PARTS, Part, Series
+from cellbed.parquet_stream import write_rows
+
+if TYPE_CHECKING:
+    from cellbed.archive.draft import Draft
+    from cellbed.archive.entry import Entry
+    from cellbed.archive.store import Archive
+
+_STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
+"""Steps after which a recording is still one: what they leave was measured."""
+
+
+Told = Callable[[str, float], None]
+"""Told which part is written, and which share of all parts is done."""
+
+
+def edit(
+    archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False, told: Told | None = None
+) -> tuple[Entry, list[str]]:
+    """Make the entry `new` of the entry `name`, and what the steps found, in sentences. Raises TraceError.
+
+    A recording that was scaled, stretched, shared, added to or given an outage is synthetic from then on.
+    """
+    from cellbed.archive import entry as entries
+
+    source = archive.entry(name)
+    used: dict[str, Entry] = {}
+
+    def lookup(other: str) -> Bundle:
+        used[other] = archive.entry(other)
+        return bundle_of(_series(archive, used[other]))
+
+    if not source.parts:
+        raise StepError(f"'{name}' contains no series: nothing to edit")
+    bundle = apply_steps(bundle_of(_series(archive, source)), steps, lookup)
+    recorded = all(step.kind in _STILL_RECORDED for step in steps)
+    recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
+    about = begun(source.about, steps).model_copy(update={"origin": "recorded" if recorded else "synthetic"})
+    with archive.draft(about) as draft:
+        _write(draft, bundle.parts, told)
+        kept = [(name, part) for part in bundle.parts]
+        how = {"name": name}
+        draft.history = [*source.history, entries.Step(what="edited", how=how, of=_hashes({name: source}, kept))]
+        for step in steps:
+            of = _hashes(used, [(step.told.get("name", ""), part) for part in bundle.parts])
+            draft.history.append(entries.Step(what=step.kind, how={"step": step.text}, of=of))
+        return archive.keep(draft, new, replace), bundle.notes
+
+
+def check(archive: Archive, uplink: str, downlink: str | None = None) -> Pairing:
+    """Hold the uplink of one entry against the downlink of another, or of the same. Raises TraceError.
+
+    uplink, downlink: an entry, or a direction of one (`walk.up`), which takes that place whatever it was recorded as.
+    """
+    up, down = _ends(archive, uplink, downlink)
+    found = pairing(timeline(archive.series(*up)), timeline(archive.series(*down)))
+    exchanged = [
+        f"'{name}': its {part} takes the place of the {place}"
+        for (name, part), place in ((up, "uplink"), (down, "downlink"))
+        if part != place
+    ]
+    return replace_fields(found, doubts=[*exchanged, *found.doubts])
+
+
+def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: bool = False) -> Entry:
+    """Make the entry `new` of the uplink of one entry and the downlink of another. Arguments and errors as of check."""
+    from cellbed.archive import entry as entries
+
+    ends = _ends(archive, uplink, downlink)
+    sources = {name: archive.entry(name) for name, _ in ends}
+    places: tuple[Part, ...] = ("uplink", "downlink")
+    parts = {place: timeline(archive.series(*end)) for place, end in zip(places, ends, strict=True)}
+    recorded = all(each.about.origin == "recorded" for each in sources.values())
+    # What the two do not say alike is not known of the pair.
+    first, second = (sources[name].about.model_dump() for name, _ in ends)
+    alike = {key: value for key, value in first.items() if second.get(key) == value}
+    about = entries.About.model_validate({**alike, "origin": "recorded" if recorded else "synthetic"})
+    with archive.draft(about) as draft:
+        _write(draft, parts, None)
+        how = {"uplink": uplink, "downlink": downlink}
+        draft.history = [entries.Step(what="paired", how=how, of=_hashes(sources, ends))]
+        return archive.keep(draft, new, replace)
+
+
+def _ends(archive: Archive, uplink: str, downlink: str | None) -> tuple[tuple[str, Part], tuple[str, Part]]:
+    """Entry and part of both places."""
+    first, of = entry_and_part(archive, uplink)
+    if downlink is None and of == "downlink":
+        raise TraceError(f"'{uplink}' is a downlink: write the uplink before it, or '{first}' for both")
+    second, by = entry_and_part(archive, first if downlink is None else downlink)
+    return (first, of or "uplink"), (second, by or "downlink")
+
+
+def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:
+    return {part: archive.series(entry.name, part) for part in PARTS if part in entry.parts}
+
+
+def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> None:
+    import polars as pl
+
+    for number, (part, line) in enumerate(parts.items()):
+        path = draft.folder / f"{part}.parquet"
+        tick = functools.partial(told, part, number / len(parts)) if told is not None else None
+        try:
+            write_rows(line.rows, path, "zstd", tick)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            raise TraceError(f"{part}: {str(error).splitlines()[0]}") from error
+        draft.parts[part] = Series(line.content, path, line.duration)
+
+
+def _hashes(sources: Mapping[str, Entry], used: Iterable[tuple[str, Part]]) -> dict[str, str]:
+    """SHA-256 of the parts that were used of entries, by ``NAME uplink`` and so on; of those that there are."""
+    found = ((name, part, sources[name].parts.get(part)) for name, part in used if name in sources)
+    return {f"{name} {part}": held.sha256 for name, part, held in found if held is not None}

@@ -1,0 +1,76 @@
+"""Files of a CellReplay recording beside its heavy trace: light rows, and latency offsets by packet size."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.files import find_file, obstacle
+from cellbed.archive.soundness import sha256
+
+Rows = list[tuple[int, int, list[int]]]
+"""Time, base delay and delivery opportunities of each packet train, ns (Sentosa et al., NSDI 2025, §4.2)."""
+Offsets = list[tuple[int, int]]
+"""Packet size in bytes, and how much later than a packet of the recorder's size it arrives, ns (§4.4)."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RecordedFile(Generic[T]):
+    """A file of a recording, parsed and hashed when somebody asks.
+
+    name: what the user wrote. path: absolute. parse: reads it; :class:`cellbed._core.TraceFormatError` if malformed.
+    """
+
+    name: str
+    path: Path
+    parse: Callable[[Path], T]
+
+    @cached_property
+    def content(self) -> T:
+        """What the file says. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
+        from cellbed._core import TraceFormatError
+
+        try:
+            return self.parse(self.path)
+        except TraceFormatError as error:
+            raise TraceError(str(error)) from error
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot read this file: {error.strerror}") from error
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal digest of the file's bytes."""
+        return sha256(self.path)
+
+
+def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:
+    """The light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is none."""
+    return RecordedFile(text, _found(text, folder, "file of light rows"), _parse_rows)
+
+
+def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
+    """The latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is none."""
+    return RecordedFile(text, _found(text, folder, "file of latency offsets"), _parse_offsets)
+
+
+def _parse_rows(path: Path) -> Rows:
+    from cellbed._core import parse_light_rows
+
+    return parse_light_rows(path)
+
+
+def _parse_offsets(path: Path) -> Offsets:
+    from cellbed._core import parse_latency_offsets
+
+    return parse_latency_offsets(path)
+
+
+def _found(text: str, folder: Path, what: str) -> Path:
+    path = find_file(text, folder)
+    if path is None:
+        raise TraceError(f"{obstacle(text, folder, what)}: write the path of a {what}")
+    return path

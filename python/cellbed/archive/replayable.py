@@ -1,0 +1,154 @@
+"""A series as the text that the engine reads: a whole millisecond a line, one opportunity of 1500 bytes each.
+
+Times are rounded up, so that no opportunity is early. A rate becomes evenly spaced opportunities: each stands where the
+rate has offered its bytes. Where a series lasts longer than its last opportunity, one more stands at its end, because
+a text's last line is the period of its loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cellbed import user_folders
+from cellbed.archive.errors import TraceError
+from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+
+_REVISION: Final = 1
+"""To be raised when the same series gives another text."""
+_MS: Final = 1_000_000
+_BITS: Final = 8 * OPPORTUNITY_BYTES
+_MOST: Final = 500_000_000
+"""Opportunities of a text: 5 GB of it."""
+_BLOCK: Final = 1_000_000
+
+
+def replayable(series: Series, digest: str) -> Path:
+    """The text of a series of opportunities or rates; made when it is first asked for, and kept in the user's cache.
+
+    digest: SHA-256 that the series' file is to have. Raises TraceError for a file that has another, for a series that
+    cannot be replayed, and where the cache cannot be written.
+    """
+    made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
+    folder = user_folders.cache_folder() / "traces"
+    path = folder / f"{hashlib.sha256(made_of.encode()).hexdigest()}.trace"
+    if path.exists():
+        return path
+    temporary = folder / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _unchanged(series, digest) as same:
+            write_text(same, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise TraceError(
+            f"{folder}: cannot write the trace there: {error.strerror}; "
+            "make room, or set XDG_CACHE_HOME to another folder"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    return path
+
+
+@contextlib.contextmanager
+def _unchanged(series: Series, digest: str) -> Iterator[Series]:
+    """The series in its file as it was opened, whatever takes that one's name meanwhile."""
+    try:
+        file = series.path.open("rb")
+    except OSError as error:
+        raise TraceError(f"{series.path}: cannot be read: {error.strerror}") from None
+    with file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise TraceError(
+                f"{series.path}: not the file that was added: damaged or just replaced: "
+                "check with `cellbed traces verify`"
+            )
+        opened = Path(f"/proc/self/fd/{file.fileno()}")
+        try:
+            yield replace(series, path=opened)
+        except TraceError as error:
+            raise TraceError(str(error).replace(str(opened), str(series.path))) from None
+
+
+def write_text(series: Series, path: Path) -> None:
+    """Write a series as text. Raises TraceError, OSError."""
+    import polars as pl
+
+    if series.content is Content.ROUND_TRIP:
+        raise TraceError(
+            f"{series.path}: contains round-trip times, not delivery opportunities: no rate can be replayed from it"
+        )
+    end = -(-series.duration_ns // _MS)
+    try:
+        last = (
+            _write_opportunities(series, path) if series.content is Content.OPPORTUNITIES else _write_rate(series, path)
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise TraceError(f"{series.path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
+    if last < end:
+        with path.open("ab") as file:
+            file.write(f"{end}\n".encode())
+
+
+def _write_opportunities(series: Series, path: Path) -> int:
+    """Write the opportunities that a series has, and return the last, ms."""
+    import polars as pl
+
+    stamps = series.scan().select((pl.col("at_ns") + (_MS - 1)) // _MS)
+    stamps.sink_csv(path, include_header=False)
+    return int(stamps.max().collect(engine="streaming").item())
+
+
+def _write_rate(series: Series, path: Path) -> int:
+    """Write the opportunities of a rate, a block at a time, and return the last, ms."""
+    last = -1
+    with path.open("wb") as file:
+        for stamps in _spaced(series):
+            stamps.write_csv(file, include_header=False)
+            last = stamps.item(-1, 0)
+    return last
+
+
+def _spaced(series: Series) -> Iterator[pl.DataFrame]:
+    """Opportunities of a rate, a block at a time."""
+    import numpy as np
+    import polars as pl
+
+    table = series.scan().select("at_ns", "bit_s").collect()
+    begins = np.append(table["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
+    rates = table["bit_s"].to_numpy()
+    # What has been offered by the beginning of each step, and by the end.
+    offered = np.concatenate(([0.0], np.cumsum(rates * np.diff(begins) / 1e9)))
+    count = int(offered[-1] // _BITS)
+    if count > _MOST:
+        raise TraceError(f"{series.path}: makes {count} opportunities, more than {_MOST}: cut a shorter piece of it")
+    for first in range(1, count + 1, _BLOCK):
+        at = _reached(
+            np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS, begins, rates, offered
+        )
+        # A time that comes out whole must not be rounded up for the last bit of a quotient: 1 ns is left to that.
+        yield pl.DataFrame({"at": np.ceil(at / _MS - 1e-6).astype(np.int64)})
+
+
+def _reached(
+    bits: npt.NDArray[np.float64],
+    begins: npt.NDArray[np.float64],
+    rates: npt.NDArray[np.float64],
+    offered: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """When a link has offered so many bits, ns: the first such instant, where it then stands still."""
+    import numpy as np
+
+    step = np.searchsorted(offered, bits, side="left") - 1
+    return begins[step] + (bits - offered[step]) * 1e9 / rates[step]

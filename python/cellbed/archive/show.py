@@ -1,0 +1,175 @@
+"""What the archive knows of an entry, for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cellbed.archive.entry import Entry, Held
+from cellbed.archive.series import Content, Part
+from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
+
+_ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
+_TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
+
+_Values = Sequence[float | None]
+"""One figure at least; ``None`` for one that its sample is too small for."""
+
+_Row = tuple[str, tuple[str, ...], Callable[[_Values], str]]
+"""Heading, keys of its figures, and how these are written."""
+
+
+def _rates(values: _Values) -> str:
+    unit = rate_unit(_most(values))
+    return f"{_numbers(values, unit.factor)} {unit.name}"
+
+
+def _times(values_ms: _Values) -> str:
+    unit = duration_unit(_most(values_ms) / 1e3)
+    return f"{_numbers(values_ms, unit.factor / 1e3)} {unit.name}"
+
+
+def _seconds(values: _Values) -> str:
+    unit = duration_unit(_most(values))
+    return f"{_numbers(values, unit.factor)} {unit.name}"
+
+
+def _shares(values: _Values) -> str:
+    return f"{_numbers(values, 100)} %"
+
+
+def _numbers(values: _Values, factor: float = 1) -> str:
+    return "  ".join("–" if value is None else significant(value * factor) for value in values)
+
+
+def _count(values: _Values) -> str:
+    return "  ".join("–" if value is None else f"{value:,.0f}" for value in values)
+
+
+def _most(values: _Values) -> float:
+    return max(value for value in values if value is not None)
+
+
+_CAPACITY: Final[tuple[_Row, ...]] = (
+    ("mean", ("mean_bit_s",), _rates),
+    ("P5, P50, P95 over 1 s", ("p5_bit_s_1s", "p50_bit_s_1s", "p95_bit_s_1s"), _rates),
+    ("P5, P50, P95 over 100 ms", ("p5_bit_s_100ms", "p50_bit_s_100ms", "p95_bit_s_100ms"), _rates),
+    ("longest silence", ("longest_silence_ms",), _times),
+    ("outages", ("outages",), _count),
+    ("time in outages", ("outage_share",), _shares),
+    ("variation over 100 ms", ("cv_100ms",), _numbers),
+    ("correlated for", ("correlation_time_s",), _seconds),
+    ("opportunities in a ms, P99", ("burst_p99",), _count),
+)
+_ROUND_TRIPS: Final[tuple[_Row, ...]] = (
+    ("mean", ("mean_ms",), _times),
+    ("least, most", ("least_ms", "most_ms"), _times),
+    ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), _times),
+    ("lost", ("loss",), _shares),
+    ("modes", ("modes_ms",), _times),
+)
+
+
+def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") -> RenderableType:
+    """An entry as lines and tables: where it is from, what it amounts to, what to know of it, how to use it.
+
+    picture: what is drawn below its figures.
+    """
+    shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
+    ways = [part for part in _ENDINGS if part in entry.parts]
+    if ways:
+        shown.append(_figures(entry, ways, _CAPACITY))
+    if "round-trip" in entry.parts:
+        shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
+    shown.append(picture)
+    shown.append(Text("\n".join(_closing(entry, warnings))))
+    return Group(*shown)
+
+
+def uses(entry: Entry) -> list[str]:
+    """What a scenario says to replay an entry, a line for each kind of link."""
+    mobile = [f'{ending} = "{entry.name}.{ending}"' for part, ending in _ENDINGS.items() if part in entry.parts]
+    if entry.recording is not None:
+        mobile.append(f'kind = "recording", path = "{entry.name}"')
+    core = f'cloud = {{ kind = "round-trips", record = "{entry.name}" }}'
+    return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else [])]
+
+
+def _opening(entry: Entry) -> Iterator[str]:
+    told = entry.about.model_dump(exclude_none=True)
+    if "date" in told:
+        told["date"] = date_words(told["date"])
+    yield f"{entry.name}: " + ", ".join(str(told.pop(key)) for key in _TOLD_ABOVE if key in told)
+    for key, value in told.items():
+        yield f"{key}: {value}"
+    for step in entry.history:
+        how = ", ".join(f"{key} {_said(value)}" for key, value in step.how.items())
+        of = " and ".join(f"{name} ({digest[:12]}…)" for name, digest in step.of.items())
+        yield " ".join(["history:", step.what, *([how] if how else []), *(["of " + of] if of else [])])
+
+
+def _said(value: Any) -> str:
+    """An argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes them."""
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{key} {_said(each)}" for key, each in value.items()) + ")"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_said, value)) + ")"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    return f"{text[:12]}…" if re.fullmatch("[0-9a-f]{64}", text) else text
+
+
+def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for part in parts:
+        table.add_column(part, justify="right", no_wrap=True)
+    held = [entry.parts[part] for part in parts]
+    table.add_row("holds", *(f"{each.rows:,} {rows_word(each)}" for each in held))
+    table.add_row("duration", *(_lasting(each.duration_ns / 1e9) for each in held))
+    for heading, keys, written in rows:
+        cells = [_cell(each.statistics or {}, keys, written) for each in held]
+        if any(cells):
+            table.add_row(heading, *cells)
+    return table
+
+
+def _lasting(seconds: float) -> str:
+    """A duration, in seconds too, in which cuts and starts are written."""
+    words = duration_words(seconds)
+    return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
+
+
+def rows_word(held: Held) -> str:
+    """What its rows are: ``"opportunities"``, ``"rate"``, ``"probes"``."""
+    words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
+    word = words[held.content]
+    return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")
+
+
+def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[_Values], str]) -> str:
+    values = [figures.get(key) for key in keys]
+    if isinstance(values[0], list):
+        values = values[0]
+    return "" if all(value is None for value in values) else written(values)
+
+
+def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
+    if warnings:
+        yield ""
+    for warning in warnings:
+        yield f"note: {warning}"
+    use = uses(entry)
+    if use:
+        yield ""
+    for line in use:
+        yield f"in a scenario: {line}"
+    for part, held in entry.parts.items():
+        yield f"SHA-256 of {part}: {held.sha256}"

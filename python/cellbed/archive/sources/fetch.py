@@ -1,0 +1,311 @@
+"""From a public data set to entries of the archive: download, unpack, convert, keep."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cellbed import __version__
+from cellbed.archive.errors import TraceError
+from cellbed.archive.sources.checksum import digest
+from cellbed.archive.sources.download import GoneError, Patience, download
+from cellbed.archive.sources.folder import downloads_folder
+from cellbed.archive.sources.listing import listed
+from cellbed.archive.sources.reading import reading
+from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source
+from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
+from cellbed.archive.unfinished import unfinished
+from cellbed.errors import CellbedError
+
+if TYPE_CHECKING:
+    from cellbed.archive.draft import Draft
+    from cellbed.archive.entry import Step
+    from cellbed.archive.importers import Importer
+    from cellbed.archive.series import Part
+    from cellbed.archive.store import Archive
+
+Recognise = Callable[[Sequence[Path], str | None], "Importer"]
+"""Finds what reads files, of all formats or of the one that is named."""
+
+
+class Listener(Protocol):
+    """Who is told how far it is."""
+
+    def tells(self, text: str) -> None:
+        """Something to know at once: what is tried, why it is waited."""
+
+    def downloading(self, name: str, done: int, total: int | None) -> None:
+        """A file has so many bytes of so many, if that is known."""
+
+    def unpacking(self, name: str) -> None:
+        """A file is being taken out of an archive."""
+
+    def kept(self, count: int) -> None:
+        """There are so many entries now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of a data set.
+
+    given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
+    it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
+    to take the rates for where nobody says it. most_…: limits in place of the source's.
+    """
+
+    given: Sequence[Path] = ()
+    address: str | None = None
+    everything: bool = False
+    only: str = "*"
+    way: Part | None = None
+    replace: bool = False
+    keep_download: bool = False
+    most_entries: int | None = None
+    most_bytes: int | None = None
+    most_unpacked_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What came of it.
+
+    kept, there: names of entries that are new, and that were there. left_out: files that could not be converted, and
+    why. unwanted: how many more entries there could be. notes: what there is to say of an entry, by its name.
+    """
+
+    kept: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unwanted: int = 0
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def fetch(
+    source: Source,
+    archive: Archive,
+    wish: Wish,
+    listener: Listener,
+    recognise: Recognise,
+    patience: Patience | None = None,
+) -> Fetched:
+    """Make a data set's files entries of an archive.
+
+    Entries appear one after the other, each whole; after whatever stops it the same call goes on where it was. Raises
+    TraceError when nothing could be had.
+    """
+    if source.direction_unknown and wish.way is None and not wish.given:
+        raise TraceError(_unknown_direction(source))
+    folder = downloads_folder()
+    work = _Fetching(source, archive, wish, listener, recognise, patience, folder / source.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished(folder) as unpacked:
+            work.convert(list(work.roots(unpacked)))
+    except OSError as error:
+        raise TraceError(
+            f"{folder}: cannot write there: {error.strerror or error}; "
+            "make room, or set XDG_CACHE_HOME to another folder"
+        ) from error
+    if not wish.given and not wish.keep_download:
+        shutil.rmtree(folder / source.name, ignore_errors=True)
+    return work.fetched
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A folder to convert. of: the archive that it came out of, or its files, with SHA-256; {} for a user's folder."""
+
+    folder: Path
+    of: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    source: Source
+    archive: Archive
+    wish: Wish
+    listener: Listener
+    recognise: Recognise
+    patience: Patience | None
+    downloads: Path
+    fetched: Fetched = field(default_factory=Fetched)
+    passed: list[str] = field(default_factory=list)
+
+    def roots(self, unpacked: Path) -> Iterator[_Root]:
+        """The data set's files, those of archives unpacked into folders of their own in ``unpacked``."""
+        given = [_existing(path) for path in self.wish.given]
+        plain = unpacked / "files"
+        hashes = {}
+        most = self.wish.most_unpacked_bytes or self.source.most_unpacked_bytes
+        for number, path in enumerate(given or self._downloaded()):
+            if path.is_dir():
+                yield _Root(path, {})
+            elif is_archive(path):
+                into = unpacked / str(number)
+                into.mkdir()
+                # The limit is of all archives together.
+                try:
+                    most -= unpack(path, into, self.source.unpacked, most, self.listener.unpacking)
+                except DamagedError:
+                    if not given:
+                        # It would be found damaged in every later call.
+                        path.unlink()
+                    raise
+                yield _Root(into, {path.name: digest(path, "sha256")})
+            else:
+                name = path.name if given else path.relative_to(self.downloads).as_posix()
+                if name in hashes:
+                    raise TraceError(f"{path}: two of the files are called {name}: give their folder instead")
+                hashes[name] = digest(path, "sha256")
+                (plain / name).parent.mkdir(parents=True, exist_ok=True)
+                (plain / name).symlink_to(path)
+        if hashes:
+            yield _Root(plain, hashes)
+
+    def convert(self, roots: Sequence[_Root]) -> None:
+        """Make entries of what is wanted. Raises TraceError when there is none."""
+        wish, fetched = self.wish, self.fetched
+        most = wish.most_entries or self.source.most_entries
+        for root in roots:
+            for recording in self.source.convert(root.folder, wish.way or "downlink"):
+                if self.source.direction_unknown and wish.way is None:
+                    raise TraceError(_unknown_direction(self.source))
+                if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
+                    fetched.unwanted += 1
+                    self.passed.append(recording.name)
+                elif self.archive.has(recording.name) and not wish.replace:
+                    if self._is_ours(recording.name):
+                        fetched.there.append(recording.name)
+                    else:
+                        fetched.left_out[recording.of] = (
+                            f"the archive has a '{recording.name}' that is not of this data set: rename it "
+                            f"(`cellbed traces rename`), or put this one in its place (--replace)"
+                        )
+                else:
+                    self._keep(root, recording)
+                    self.listener.kept(len(fetched.kept))
+        if not fetched.kept and not fetched.there:
+            raise TraceError(self._nothing())
+
+    def _downloaded(self) -> Iterator[Path]:
+        """The files of a data set. Of several those that are gone are left out."""
+        if isinstance(self.source.remote, Listing):
+            self.listener.tells(f"reading the list of files at {self.wish.address or self.source.remote.address}")
+        for remote in _remote(self.source, self.wish):
+            most = self.wish.most_bytes or self.source.most_bytes
+            try:
+                yield download(
+                    remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.tells
+                )
+            except GoneError as error:
+                self.fetched.left_out[remote.path] = str(error)
+
+    def _wanted(self, recording: Recording) -> bool:
+        usual = self.wish.everything or bool(self.wish.given) or bool(re.search(self.source.usual, recording.of))
+        return usual and fnmatch.fnmatchcase(recording.name, self.wish.only)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether an entry was made of this data set, whatever was done to it since; a damaged one may have been."""
+        try:
+            history = self.archive.entry(name).history
+        except TraceError:
+            return True
+        return any(step.what == "fetched" and step.how.get("source") == self.source.name for step in history)
+
+    def _keep(self, root: _Root, recording: Recording) -> None:
+        with self.archive.draft(recording.about) as draft:
+            try:
+                self._fill(draft, recording)
+                draft.history.append(self._step(root, recording))
+                self.archive.keep(draft, recording.name, replace=self.wish.replace)
+            except CellbedError as error:
+                # Without the hidden folders that its files are in.
+                why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
+                self.fetched.left_out[recording.of] = _without_file(why.partition("\n")[0], recording.of)
+                return
+        self.fetched.kept.append(recording.name)
+        if draft.notes:
+            self.fetched.notes[recording.name] = draft.notes
+
+    def _fill(self, draft: Draft, recording: Recording) -> None:
+        if isinstance(recording.fill, Imported):
+            from cellbed.archive.importers import Options
+
+            paths = recording.fill.files
+            said = Options(direction=recording.fill.direction)
+            self.recognise(paths, recording.fill.format).read(paths, draft, said)
+        else:
+            with reading(recording.of):
+                recording.fill(draft)
+
+    def _step(self, root: _Root, recording: Recording) -> Step:
+        from cellbed.archive.entry import Step
+
+        how = {"source": self.source.name, "file": recording.of}
+        return Step(what="fetched", how=how, of=_made_of(root, recording), tool=f"cellbed {__version__}")
+
+    def _nothing(self) -> str:
+        fetched, name = self.fetched, self.source.name
+        if fetched.left_out:
+            of, why = next(iter(fetched.left_out.items()))
+            more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
+            return f"{name}: there is nothing to convert{more}: {of}: {why}"
+        if unusual := [each for each in self.passed if fnmatch.fnmatchcase(each, self.wish.only)]:
+            return f"{name}: '{unusual[0]}' and its like ({len(unusual)} in all) are only taken with --all"
+        if self.passed:
+            such = f"they have names such as '{self.passed[0]}'"
+            return f"{name}: none of its entries is called '{self.wish.only}' (--only): {such}"
+        return (
+            f"{name}: there is no file of the documented layout in it: {self.source.layout} "
+            "If the data set has changed, import its files one by one with `cellbed traces add`"
+        )
+
+
+def _unknown_direction(source: Source) -> str:
+    return (
+        f"{source.name}: nobody says whether uplink or downlink was measured: say which you take it for, --as uplink "
+        f"or --as downlink (what is known: `cellbed traces fetch {source.name} --about`)"
+    )
+
+
+def _without_file(why: str, of: str) -> str:
+    """A refusal without the name of the file at its beginning."""
+    if line := re.match(rf"{re.escape(of)}:(\d+): ", why):
+        return f"line {line[1]}: {why[line.end() :]}"
+    return why.removeprefix(f"{of}: ")
+
+
+def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
+    """Of what is in a folder, the archive or the files that a recording is made of."""
+    if len(root.of) == 1:
+        return root.of
+    if isinstance(recording.fill, Imported):
+        parts = [path.relative_to(root.folder) for path in recording.fill.files]
+        return {name: hash for name, hash in root.of.items() if any(Path(name).is_relative_to(part) for part in parts)}
+    return {name: hash for name, hash in root.of.items() if f"{recording.of} ".startswith(f"{name} ")}
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise TraceError(f"there is no file or folder {path}")
+    return path.absolute()
+
+
+def _remote(source: Source, wish: Wish) -> Sequence[RemoteFile]:
+    if source.remote is None:
+        raise TraceError(f"{source.name} cannot be downloaded by itself: {source.doubt}")
+    if isinstance(source.remote, Listing):
+        return listed(replace(source.remote, address=wish.address) if wish.address else source.remote)
+    if wish.address is None:
+        return source.remote
+    if len(source.remote) > 1:
+        # Several files side by side: the address is that of their folder.
+        return [replace(each, address=f"{wish.address.rstrip('/')}/{each.path}") for each in source.remote]
+    name = wish.address.partition("?")[0].rpartition("/")[2]
+    safe = re.fullmatch(r"[\w.%+-]*\w[\w.%+-]*", name) is not None
+    return [replace(source.remote[0], address=wish.address, path=name if safe else source.remote[0].path)]

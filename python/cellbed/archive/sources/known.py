@@ -1,0 +1,51 @@
+"""The data sets that `cellbed traces fetch` knows."""
+
+from __future__ import annotations
+
+import difflib
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.sources.by_hand import AWS, EDGE_STUDY
+from cellbed.archive.sources.cellreplay import CELLREPLAY
+from cellbed.archive.sources.commute_logs import BELGIUM, NORWAY
+from cellbed.archive.sources.cork import CORK_4G, CORK_5G
+from cellbed.archive.sources.fcc import FCC
+from cellbed.archive.sources.in_the_wild import IN_THE_WILD
+from cellbed.archive.sources.lumos5g import LUMOS5G
+from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
+from cellbed.archive.sources.monroe import MONROE
+from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
+from cellbed.archive.sources.nyu import NYU
+from cellbed.archive.sources.source import Source
+from cellbed.archive.sources.us_drives import US_DRIVES
+
+SOURCES: tuple[Source, ...] = (
+    MAHIMAHI,
+    CELLREPLAY,
+    KPN,
+    LUMOS5G,
+    IN_THE_WILD,
+    US_DRIVES,
+    CORK_4G,
+    CORK_5G,
+    NORWAY,
+    BELGIUM,
+    NYU,
+    NYC_2018,
+    NYC_2019,
+    FCC,
+    MONROE,
+    EDGE_STUDY,
+    AWS,
+)
+
+
+def find_source(name: str) -> Source:
+    """The data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
+    for source in SOURCES:
+        if source.name == name.lower():
+            return source
+    names = [source.name for source in SOURCES]
+    near = [each for each in names if name.lower() in each] or difflib.get_close_matches(name.lower(), names, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    raise TraceError(f"no data set is called '{name[:60]}': {hint}")

@@ -1,0 +1,161 @@
+"""The recordings that come with Mahimahi, and the 5G recordings of the thesis, which are of the same format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cellbed.archive.entry import About
+from cellbed.archive.series import Part
+from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named
+
+_COMMIT = "ae477d437615b972217498ba52be07db17a15618"
+_BLOBS = {
+    "ATT-LTE-driving-2016.down": "f57f4396e4275669239a288e72e4a1ed8390a5d6",
+    "ATT-LTE-driving-2016.up": "337710b61831358605e61bb61729f62452704e19",
+    "ATT-LTE-driving.down": "99ef0cf178a7fa97b69e5d6cbfb69b8c5d8e3472",
+    "ATT-LTE-driving.up": "65ed203dd5c348e3f9ffe1c050b760ed1749553b",
+    "TMobile-LTE-driving.down": "de1945c7da85c2f4cf367f7f943397c2693247d7",
+    "TMobile-LTE-driving.up": "08944aed62004a240f0c8ca4f5e730207442f83c",
+    "TMobile-LTE-short.down": "31d6252e0512be5fb32cbb8bade22cef1de6ca98",
+    "TMobile-LTE-short.up": "1c69367c8b5c768748dccd2b665a6343d4fcc5ee",
+    "TMobile-UMTS-driving.down": "95c6eb3a50e2f01398a6f589c5ecaf4ab3fb3b18",
+    "TMobile-UMTS-driving.up": "bd96a982ef72c89d0bbca47d9cdbf6e078a14195",
+    "Verizon-EVDO-driving.down": "70cd57af93235f1794a1fbabfedde0927f4cccf1",
+    "Verizon-EVDO-driving.up": "643259c9cab1954a135503bc1e4faa1152fb29b9",
+    "Verizon-LTE-driving.down": "d431ad4a5ed9811588256bae5b14025cbdffd7fd",
+    "Verizon-LTE-driving.up": "b4ca49ef2a5a8d2e21162aaaf02b12d80f0f17e0",
+    "Verizon-LTE-short.down": "61e788d333ded5cb46ee26598870c9f1683f4a75",
+    "Verizon-LTE-short.up": "5a76951f4dffe10cee55380ad227f705cf61723f",
+}
+_OPERATORS = {"ATT": "AT&T", "TMobile": "T-Mobile", "Verizon": "Verizon"}
+_GENERATIONS = {"LTE": "4g", "UMTS": "3g", "EVDO": "3g"}
+_CITATION = (
+    "K. Winstein, A. Sivaraman, H. Balakrishnan. Stochastic Forecasts Achieve High Throughput and Low Delay over "
+    "Cellular Networks. USENIX NSDI 2013"
+)
+
+
+def _mahimahi(folder: Path, _way: Part) -> Iterator[Recording]:
+    for stem, files in pairs(folder):
+        operator, standard, *how = [*stem.split("-"), ""]
+        if operator not in _OPERATORS or standard not in _GENERATIONS:
+            continue
+        year = next((word for word in how if word.isdecimal()), None)
+        about = About(
+            origin="recorded",
+            technology=_GENERATIONS[standard],
+            operator=_OPERATORS[operator],
+            place="United States",
+            date=year,
+            mobility="driving" if "driving" in how else None,
+            method=f"Saturator (delivery opportunities in whole milliseconds), {standard}",
+            licence=MAHIMAHI.licence,
+            source=MAHIMAHI.page,
+            citation=MAHIMAHI.citation,
+        )
+        yield _of_pair(named(stem), about, files)
+
+
+def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
+    """The files that end in ``.up`` and ``.down``, put together by what is before that."""
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix in (".up", ".down"):
+            found.setdefault(path.stem, {})[path.suffix] = path
+    yield from found.items()
+
+
+def _of_pair(name: str, about: About, files: dict[str, Path]) -> Recording:
+    paths = tuple(files.values())
+    return Recording(name, paths[0].name, about, Imported(paths, "mahimahi"))
+
+
+MAHIMAHI = Source(
+    name="mahimahi",
+    title="Mahimahi's recordings: LTE, UMTS and EV-DO of three operators in the United States, both directions",
+    status="documented",
+    page="https://github.com/ravinet/mahimahi/tree/master/traces",
+    licence="GPL-3.0-or-later",
+    terms="The licence is the repository's; nothing separate is said of the recordings. Cite the paper.",
+    citation=_CITATION,
+    layout=(
+        "OPERATOR-STANDARD-HOW.up and .down: a whole number of milliseconds a line, each one opportunity to send 1500 "
+        "bytes (traces/README)."
+    ),
+    checked="the repository's README, and 13 of the 16 files themselves",
+    convert=_mahimahi,
+    remote=git_files("ravinet/mahimahi", _COMMIT, dict(sorted(_BLOBS.items())), "traces/"),
+)
+
+_THESIS = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"
+_SETTINGS = {
+    "KPN_5G": ("kpn-5g", "5g", None),
+    "KPN_5G_low_band": ("kpn-5g-window", "5g", "window"),
+    "KPN_4G": ("kpn-lte", "4g", None),
+}
+"""Of each preset of the thesis (appendix A.5) the files that the testbed's code names for it."""
+
+
+def _kpn(folder: Path, _way: Part) -> Iterator[Recording]:
+    for stem, files in pairs(folder):
+        if stem not in _SETTINGS:
+            continue
+        name, technology, obstacle = _SETTINGS[stem]
+        about = About(
+            origin="recorded",
+            technology=technology,
+            operator="KPN",
+            place="Amsterdam, The Netherlands (52.320949, 4.875078), 230 m from the cell tower",
+            date=None,
+            mobility="stationary",
+            obstacle=obstacle,
+            method="saturatr with a feedback device (delivery opportunities in whole milliseconds)",
+            licence=KPN.licence,
+            source=KPN.page,
+            citation=KPN.citation,
+            note=(
+                "The thesis (table 5.1) dates its recordings 17 June and traces of up to 120 s; the repository has "
+                "this file since 8 June 2025 and it is longer, so it need not be the one that was evaluated."
+                if stem == "KPN_5G"
+                else None
+            ),
+        )
+        yield _of_pair(name, about, files)
+
+
+KPN = Source(
+    name="kpn",
+    title="KPN's 5G in Amsterdam, of the thesis that cellbed began with",
+    status="documented",
+    page=f"https://github.com/atlarge-research/continuum/tree/{_THESIS}/mahimahi/traces",
+    licence="not stated",
+    terms=(
+        "The repository is under the MIT licence, the copy of Mahimahi around the recordings under GPL-3.0; of them "
+        "nothing is said: ask the authors before passing them on."
+    ),
+    citation=(
+        "G. Mishchenko. Network Simulation for AI in the Digital Continuum. "
+        "Bachelor thesis, Vrije Universiteit Amsterdam, 2025, chapter 5"
+    ),
+    layout=(
+        "KPN_5G.up and .down (no obstacle), KPN_5G_low_band.up and .down (behind a window), KPN_4G.up and .down, each "
+        "in Mahimahi's format."
+    ),
+    checked="the testbed's code, which names the files, and KPN_5G.up itself",
+    convert=_kpn,
+    doubt=(
+        "Only KPN_5G.up and .down have a public address that is known. The LTE recording and that behind a window are "
+        "on Google Drive according to the thesis, whose text does not have the link: get them from the authors and "
+        "give the files, under their names, to --from."
+    ),
+    remote=git_files(
+        "atlarge-research/continuum",
+        _THESIS,
+        {
+            "KPN_5G.down": "2c65bb67f64e5852d4d497b1b6c9396c97b76f39",
+            "KPN_5G.up": "683824c8790ca6c108a6eef5d4540d045e736125",
+        },
+        "mahimahi/traces/",
+    ),
+)

@@ -1,0 +1,206 @@
+"""What an experimenter should know of a trace before results are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cellbed.readable import duration_words, rate_words
+from cellbed.units import DURATION
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import Entry
+    from cellbed.archive.series import Part
+
+EMULATED_BIT_S: Final = 10e9
+"""The highest rate that cellbed has been shown to give a TCP flow, on a machine of two cores (docs/performance.md)."""
+
+DECIDING_SHARE: Final = 0.01
+"""An outage that takes this share of the time meets this share of requests, and so decides their P99."""
+
+PAUSE_INTERVALS: Final = 10
+"""A pause is so many times as long as the usual time between probes, or longer."""
+
+BATCHED_SHARE: Final = 0.2
+"""Of the opportunities in bursts after 5 ms of silence or more, from which on batching is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What an experiment replays of a trace, ns. start: where its workload begins. loop: whether it starts again."""
+
+    workload: int
+    start: int = 0
+    loop: bool = True
+
+    def _whole(self, duration: int) -> bool:
+        return self.loop and self.workload >= duration
+
+    def looked_at(self, duration: int) -> int:
+        """How much of a trace of this duration it meets, nothing twice."""
+        return duration if self._whole(duration) else self.workload
+
+    def met(self, begin: int, length: int, duration: int) -> int:
+        """How long it is in the span of that beginning and length, in one round of a trace of this duration."""
+        if self._whole(duration):
+            return length
+        return sum(end - start for start, end in self.spans(begin, length, duration))
+
+    def spans(self, begin: int, length: int, duration: int) -> list[tuple[int, int]]:
+        """When it enters and leaves that span, ns of the workload, which is shorter than a round."""
+        start = self.start % duration if self.loop else self.start
+        end = start + self.workload
+        rounds = (-duration, 0, duration) if self.loop else (0,)
+        both = [(max(start, begin + by) - start, min(end, begin + by + length) - start) for by in rounds]
+        return [(enters, leaves) for enters, leaves in both if enters < leaves]
+
+
+def warnings(
+    entry: Entry,
+    replayed: Replayed | None = None,
+    most_bit_s: float = EMULATED_BIT_S,
+    parts: Collection[Part] | None = None,
+) -> list[str]:
+    """Sentences, none if there is nothing to say.
+
+    parts: which of it are used; left out: all. replayed: what an experiment meets of it; left out: all. most_bit_s:
+    what the machine can emulate. A series without statistics is judged by its duration alone.
+    """
+    used = [part for part in entry.parts if parts is None or part in parts]
+    return [
+        *_of_entry(entry, used, replayed),
+        *(each for part in used for each in _of_part(entry, part, replayed, most_bit_s)),
+    ]
+
+
+def drift(uplink_ns: int, downlink_ns: int) -> str | None:
+    """A sentence on directions whose durations differ by more than 1 s and 1 %."""
+    shorter, longer = sorted((uplink_ns, downlink_ns))
+    if longer - shorter <= max(10**9, longer // 100):
+        return None
+    return (
+        f"the uplink lasts {DURATION.format(uplink_ns)}, the downlink {DURATION.format(downlink_ns)}: "
+        "looped, they drift apart"
+    )
+
+
+def drift_of(entry: Entry) -> str | None:
+    """What `drift` says of an entry's two directions, if it has both."""
+    ways = [entry.parts.get("uplink"), entry.parts.get("downlink")]
+    durations = [held.duration_ns for held in ways if held is not None]
+    return drift(*durations) if len(durations) == 2 else None
+
+
+def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -> Iterator[str]:
+    if entry.about.origin == "synthetic":
+        yield "synthetic: made by a model, not recorded on any network"
+    has = [part for part in ("uplink", "downlink") if part in entry.parts]
+    if len(has) == 1:
+        other = "downlink" if has == ["uplink"] else "uplink"
+        yield f"no {other}: a direction of another recording is from another moment"
+    if {"uplink", "downlink"} <= set(used) and (apart := _paired(entry)) is not None:
+        yield apart
+    if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
+        shorter = min(entry.parts["uplink"].duration_ns, entry.parts["downlink"].duration_ns)
+        if replayed is None or (replayed.loop and replayed.start + replayed.workload > shorter):
+            yield apart
+
+
+def _paired(entry: Entry) -> str | None:
+    """What there is to say of directions that were put together from two entries."""
+    for step in entry.history:
+        ends = [str(step.how.get(place, "")) for place in ("uplink", "downlink")]
+        if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
+            return f"a pair of {ends[0]} and {ends[1]}: the correlation of the two directions was not measured"
+    return None
+
+
+def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:
+    held = entry.parts[part]
+    figures = held.statistics or {}
+    if replayed is not None:
+        yield from of_length(part, held.duration_ns, replayed)
+    yield from _of_outages(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
+    yield from _of_pause(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
+    batched = figures.get("batched_share_5ms", 0.0)
+    if batched >= BATCHED_SHARE:
+        yield (
+            f"{part}: {batched * 100:.0f} % of the opportunities came in bursts after 5 ms of silence or more: a "
+            "receiver or scheduler gathered them, and delays below that are not the link's"
+        )
+    peak = max((figures.get(key, 0.0) for key in ("p99_bit_s_10ms", "p99_bit_s_100ms", "p99_bit_s_1s")), default=0.0)
+    if peak > most_bit_s:
+        yield (
+            f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(most_bit_s)} is "
+            "the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
+        )
+    spacing_ms = figures.get("spacing_ms", 0.0)
+    # One row is a constant rate: there is no in between.
+    if spacing_ms > 100 and held.rows > 1:
+        yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart say nothing of what happens in between"
+
+
+def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
+    """Sentences on what is replayed more than once, not at all, or from elsewhere than was written."""
+    if replayed.loop and replayed.start >= duration:
+        yield (
+            f"{part}: the start at {duration_words(replayed.start / 1e9)} lies beyond its end, for it lasts "
+            f"{duration_words(duration / 1e9)}: it goes round, and begins at "
+            f"{duration_words(replayed.start % duration / 1e9)}"
+        )
+    if replayed.loop and duration < replayed.workload:
+        yield (
+            f"{part}: {duration / 1e9:.4g} s is shorter than the workload of {replayed.workload / 1e9:.4g} s, which "
+            f"meets the same {replayed.workload / duration:.2g} times over"
+        )
+    elif not replayed.loop and duration < replayed.start + replayed.workload:
+        yield (
+            f"{part}: it is over after {(duration - replayed.start) / 1e9:.4g} s of the workload of "
+            f"{replayed.workload / 1e9:.4g} s, and offers nothing from then on"
+        )
+
+
+def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+    """On the outage of which the experiment meets most, of those whose places are known."""
+    if "outage_longest_ms" not in figures:
+        return
+    begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
+    lengths = figures.get("outage_lengths_s", [figures["outage_longest_ms"] / 1e3])
+    spans = [(round(begin * 1e9), round(length * 1e9)) for begin, length in zip(begins, lengths, strict=True)]
+    met, begin, length = max((replayed.met(*span, duration), *span) for span in spans)
+    looked_at = replayed.looked_at(duration)
+    if met < DECIDING_SHARE * looked_at:
+        return
+    of_it = "" if met == length else f", of which {_met_words(met, replayed.spans(begin, length, duration))} are met,"
+    yield (
+        f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
+        f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and decides the P99 by itself: "
+        "repeat with other starts"
+    )
+
+
+def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
+    """``"0.829 s (from 0 s of the run on)"``."""
+    enters = " and ".join(f"{begin / 1e9:.4g} s" for begin, _ in sorted(spans))
+    return f"{met / 1e9:.3g} s (from {enters} of the run on)"
+
+
+def pause_of(entry: Entry) -> str | None:
+    """What there is to say of the longest pause of an entry's probes, if there is something."""
+    held = entry.parts.get("round-trip")
+    if held is None:
+        return None
+    return next(_of_pause("round-trip", held.duration_ns, held.statistics or {}, Replayed(held.duration_ns)), None)
+
+
+def _of_pause(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+    pause_ms, interval_ms = figures.get("pause_longest_ms", 0.0), figures.get("interval_ms", 0.0)
+    begin_s = figures.get("pause_longest_at_s", 0.0)
+    met = replayed.met(round(begin_s * 1e9), round(pause_ms * 1e6), duration)
+    if pause_ms < PAUSE_INTERVALS * interval_ms or met < DECIDING_SHARE * replayed.looked_at(duration) or not met:
+        return
+    yield (
+        f"{part}: nothing was sent for {duration_words(pause_ms / 1e3)} from {duration_words(begin_s)} on, where "
+        f"probes are {duration_words(interval_ms / 1e3)} apart otherwise: a replay holds one value for so long"
+    )

@@ -1,0 +1,183 @@
+"""`cellbed evaluate replay` behind its command line: options to plan, the loop, the table."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+
+from cellbed.errors import CellbedError
+from cellbed.experiments.evaluation import pace, site
+from cellbed.experiments.evaluation.applications import APPLICATIONS, Application, quick
+from cellbed.experiments.evaluation.evaluate import Evaluation, Plan, tools
+from cellbed.experiments.evaluation.methods import METHODS
+from cellbed.experiments.evaluation.network import ITSELF
+from cellbed.experiments.evaluation.order import Step
+from cellbed.experiments.evaluation.results import Results, write_json
+from cellbed.experiments.evaluation.show import show
+from cellbed.scenario.radio import PROFILES
+from cellbed.testbed.clean import clean
+from cellbed.testbed.signals import Interruption
+from cellbed.units import DURATION
+
+QUICK_PROFILES = ("midband-good", "lowband-driving")
+QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
+RECORDINGS = 5
+"""Of each condition, where they are made in virtual time; over sockets each takes minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; lists as texts with commas, ``None`` for all; budget: ``None`` for no end."""
+
+    profiles: str | None
+    applications: str | None
+    methods: str | None
+    trials: int | None
+    recordings: int | None
+    length: str
+    seed: int
+    virtual: bool
+    record_virtually: bool
+    quick: bool
+    conditions: bool
+    jobs: int
+    budget: str | None
+    results: Path | None
+    as_json: bool
+
+    def plan(self) -> Plan:
+        """Errors: :class:`CellbedError` that names the option and what there is."""
+        chosen = _chosen("--applications", self.applications, APPLICATIONS)
+        made = [quick(APPLICATIONS[name]) if self.quick else APPLICATIONS[name]() for name in chosen]
+        course = _duration("--length", self.length)
+        virtually = self.virtual or self.record_virtually or self.quick
+        return Plan(
+            profiles=_chosen("--profiles", self.profiles, QUICK_PROFILES if self.quick else PROFILES, PROFILES),
+            methods=_chosen("--methods", self.methods, (*METHODS, ITSELF)),
+            applications=tuple(_possible(made, self.virtual)),
+            trials=self.trials or (QUICK_TRIALS if self.quick else VIRTUAL_TRIALS if self.virtual else REAL_TRIALS),
+            recordings=self.recordings or (RECORDINGS if virtually and not self.quick else 1),
+            course_ns=course,
+            seed=self.seed,
+            virtual=self.virtual,
+            recorded_virtually=virtually,
+        )
+
+
+def run(options: Options, output: TextIO) -> int:
+    """Run or go on with an evaluation and print its table.
+
+    Returns the exit status: 1 if steps failed, 130 after Ctrl-C.
+
+    Errors: :class:`CellbedError`.
+    """
+    plan = options.plan()
+    until = time.monotonic() + _duration("--budget", options.budget) / 1e9 if options.budget else math.inf
+    cores = len(os.sched_getaffinity(0))
+    if not plan.virtual and options.jobs > max(1, cores // 2):
+        print(f"--jobs {options.jobs} on {cores} cores: programs of different steps compete for cores", file=sys.stderr)
+    kind = "virtual" if plan.virtual else "real"
+    folder = options.results or Path(f"evaluation-{kind}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
+    clean()
+    results = Results(folder, plan.settings())
+    evaluation = Evaluation(plan, results, _Lines())
+    interrupted = False
+    with Interruption() as interruption:
+        try:
+            with tools(plan) as (recorder, perform):
+                evaluation.prepare(recorder)
+                evaluation.run(perform, options.jobs, until)
+        except KeyboardInterrupt:
+            interrupted = True
+        interruption.shield()
+        results.export()
+        table = evaluation.table()
+        write_json(folder / "table.json", table.json())
+    if options.as_json:
+        print(json.dumps(table.json(), indent=1), file=output)
+    else:
+        show(table, plan.methods, conditions=options.conditions, console=Console(file=output, highlight=False))
+    if interrupted or evaluation.failed:
+        what = "interrupted" if interrupted else f"{evaluation.failed} steps failed"
+        print(f"{what}; resume with --results {folder} and the same options", file=sys.stderr)
+        return 130 if interrupted else 1
+    if left := len(evaluation.missing()):
+        print(f"{left} steps are left; resume with --results {folder} and the same options", file=sys.stderr)
+    print(folder.absolute(), file=sys.stderr)
+    return 0
+
+
+class _Lines:
+    """Progress: one line that is redrawn on a terminal, else a line for each trial and condition."""
+
+    def __init__(self) -> None:
+        self._redrawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._open = False
+        self._before: tuple[str, int] | None = None
+
+    def phase(self, text: str) -> None:
+        self._say(text)
+
+    def note(self, text: str) -> None:
+        self._say(f"  {text}")
+
+    def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
+        ahead = "" if left_s is None else f", {pace.words(left_s)} left"
+        where = f"{begun} of {total} steps{ahead}: trial {step.trial + 1}, {step.profile}"
+        if self._redrawn:
+            print(f"\r\x1b[K{where}, {step.application.name} on {step.network}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        elif self._before != (step.profile, step.trial):
+            self._say(where)
+        self._before = step.profile, step.trial
+
+    def _say(self, text: str) -> None:
+        if self._open:
+            print("\r\x1b[K", end="", file=sys.stderr)
+            self._open = False
+        print(text, file=sys.stderr, flush=True)
+
+
+def _duration(option: str, text: str) -> int:
+    try:
+        return int(DURATION.parse(text))
+    except ValueError as error:
+        raise CellbedError(f"{option}: {error}") from None
+
+
+def _possible(applications: Iterable[Application], virtual: bool) -> Iterable[Application]:
+    """The applications that this machine can run; what the others lack is told."""
+    for each in applications:
+        missing = None if virtual else site.needs(each)
+        if missing is None:
+            yield each
+        else:
+            print(f"{each.name} are left out: {missing}", file=sys.stderr)
+
+
+def _chosen(
+    option: str, text: str | None, default: Iterable[str], known: Iterable[str] | None = None
+) -> tuple[str, ...]:
+    if text is None:
+        return tuple(default)
+    there = tuple(known if known is not None else default)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise CellbedError(f"{option}: '{name}' is not known: {hint}there is {', '.join(there)}")
+    if not names:
+        raise CellbedError(f"{option}: names nothing: there is {', '.join(there)}")
+    return tuple(dict.fromkeys(names))

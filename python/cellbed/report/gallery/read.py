@@ -1,0 +1,44 @@
+"""What pictures need of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cellbed.archive.catalogue import entry_and_part
+from cellbed.archive.entry import Entry
+from cellbed.archive.errors import TraceError
+from cellbed.archive.series import PARTS, Part
+from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
+from cellbed.archive.statistics.clock import second_of_day
+from cellbed.archive.store import Archive
+
+
+def analysed(
+    archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
+) -> dict[Part, Analysis]:
+    """The parts of an entry, or the direction of one that `name` says, read whole.
+
+    Raises TraceError, also where it has none of them.
+    """
+    text, asked = name, tuple(parts)
+    name, only = entry_and_part(archive, text)
+    entry = archive.entry(name)
+    starts = second_of_day(entry.about)
+    wanted = [part for part in asked if part in entry.parts and only in (None, part)]
+    if not wanted:
+        has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"
+        has = has if only is None or only in asked else f"only the {only}"
+        lacks = only if only in asked else " or ".join(asked)
+        raise TraceError(f"'{text}' has no {lacks}: it has {has}")
+    return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}
+
+
+def readable(archive: Archive, names: Iterable[str]) -> tuple[list[Entry], list[str]]:
+    """The entries that can be read, and what is wrong with the others."""
+    entries, problems = [], []
+    for name in names:
+        try:
+            entries.append(archive.entry(name))
+        except TraceError as error:
+            problems.append(str(error))
+    return entries, problems

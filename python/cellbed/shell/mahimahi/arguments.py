@@ -1,0 +1,94 @@
+"""Parsing of command lines as Mahimahi's commands parse them, with the options of cellbed."""
+
+from __future__ import annotations
+
+import getopt
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from cellbed.shell.mahimahi.errors import UsageError
+
+OURS = ("publish=", "seed=", "help")
+"""Options that the originals do not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A parsed command line. options: value by name without dashes, the last one of an option that is given twice.
+
+    words: arguments of the shell itself. command: the command to run; empty for the user's shell.
+    """
+
+    words: tuple[str, ...]
+    command: tuple[str, ...]
+    options: dict[str, str] = field(default_factory=dict)
+    publish: tuple[str, ...] = ()
+
+    def chosen(self, *names: str) -> bool:
+        """Whether any of these options was given."""
+        return any(name in self.options for name in names)
+
+
+def read(
+    arguments: Sequence[str],
+    usage: str,
+    words: int,
+    *,
+    long: Sequence[str] = (),
+    short: Mapping[str, str] = MappingProxyType({}),
+    anywhere: bool = False,
+) -> CommandLine:
+    """Parse the arguments of a command (getopt_long(3): unambiguous abbreviations of options are accepted).
+
+    words: number of words before the command. long: names of options, as for :func:`getopt.getopt`. short: the long
+    name of each option of one letter. anywhere: options may follow words, up to a ``--``, as with mm-link; otherwise
+    the first word ends the options.
+    Errors: :class:`UsageError`; its text is empty where help was requested.
+    """
+    parse = _permuting if anywhere else getopt.getopt
+    letters = {letter: f"{letter}:" if f"{name}=" in long else letter for letter, name in short.items()}
+    try:
+        found, rest = parse(list(arguments), "".join(letters.values()), [*long, *OURS])
+    except getopt.GetoptError as error:
+        raise UsageError(str(error), usage) from None
+    options, publish = {}, []
+    for name, value in found:
+        name = short.get(name.removeprefix("-"), name.removeprefix("--"))
+        if name == "help":
+            raise UsageError("", usage)
+        if name == "publish":
+            publish.append(value)
+        else:
+            options[name] = value
+    if len(rest) < words:
+        raise UsageError("", usage)
+    command = rest[words:]
+    # "--" before the command ends the options; commands without options accept it, too.
+    if command[:1] == ["--"]:
+        command = command[1:]
+    return CommandLine(tuple(rest[:words]), tuple(command), options, tuple(publish))
+
+
+def _permuting(arguments: list[str], letters: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """:func:`getopt.gnu_getopt` without POSIXLY_CORRECT: the original clears its environment before it parses."""
+    before = os.environ.pop("POSIXLY_CORRECT", None)
+    try:
+        return getopt.gnu_getopt(arguments, letters, long)
+    finally:
+        if before is not None:
+            os.environ["POSIXLY_CORRECT"] = before
+
+
+def number(text: str, what: str, usage: str, *, most: float = math.inf) -> float:
+    """A number from 0 to `most`. what: name of the argument, for the message. Errors: :class:`UsageError`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most or math.isinf(value):
+        bound = f"from 0 to {most:g}" if most < math.inf else "of 0 or more"
+        raise UsageError(f"invalid {what} '{text}': write a number {bound}", usage)
+    return value

@@ -1,0 +1,102 @@
+"""Launchers with the names of Mahimahi's commands, in a folder chosen by the user."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+from cellbed.shell.mahimahi.main import COMMANDS
+
+_MARK = "# Made by: cellbed mahimahi install"
+
+
+class InstallError(CellbedError):
+    """Launchers cannot be installed or removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A command and its file. state: ``"installed"``, ``"other"`` (a foreign program, or a launcher of another
+    installation of cellbed) or ``"absent"``."""
+
+    name: str
+    path: Path
+    state: str
+
+
+def launchers(prefix: Path) -> list[Launcher]:
+    """The state of each command in ``PREFIX/bin``."""
+    return [Launcher(name, path, _state(path, name)) for name, path in _paths(prefix)]
+
+
+def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
+    """Install a launcher of each command in ``PREFIX/bin``; each runs this installation of cellbed.
+
+    force: replace foreign programs with the same names. Errors: :class:`InstallError`, and nothing is changed.
+    """
+    foreign = [path for _, path in _paths(prefix) if os.path.lexists(path) and not _is_ours(path)]
+    if foreign and not force:
+        raise InstallError(
+            f"{foreign[0]} exists and was not installed by cellbed: choose another --prefix, or replace it with --force"
+        )
+    folder = prefix / "bin"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, path in _paths(prefix):
+            temporary = path.with_name(f".{name}.{os.getpid()}.tmp")
+            temporary.write_text(_script(name), encoding="utf-8")
+            temporary.chmod(0o755)
+            temporary.replace(path)
+    except OSError as error:
+        raise InstallError(f"{error.filename}: cannot write: {error.strerror}; choose another --prefix") from error
+    return launchers(prefix)
+
+
+def uninstall(prefix: Path) -> list[Path]:
+    """Remove the launchers that `install` installed; foreign programs stay. Returns the removed files.
+
+    Errors: :class:`InstallError`.
+    """
+    removed = []
+    for _, path in _paths(prefix):
+        if _is_ours(path):
+            try:
+                path.unlink()
+            except OSError as error:
+                raise InstallError(f"{path}: cannot remove: {error.strerror}") from error
+            removed.append(path)
+    return removed
+
+
+def is_on_path(prefix: Path) -> bool:
+    """Whether ``PREFIX/bin`` is on the PATH."""
+    folder = (prefix / "bin").resolve()
+    return any(Path(entry).resolve() == folder for entry in os.environ.get("PATH", "").split(":") if entry)
+
+
+def _paths(prefix: Path) -> list[tuple[str, Path]]:
+    return [(name, prefix.absolute() / "bin" / name) for name in COMMANDS]
+
+
+def _script(name: str) -> str:
+    # -I: no modules from the caller's folder or from PYTHONPATH.
+    command = shlex.join((sys.executable, "-I", "-m", "cellbed.shell.mahimahi", name))
+    return f'#!/bin/sh\n{_MARK}\nexec {command} "$@"\n'
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return _MARK in path.read_text(errors="replace", encoding="utf-8").splitlines()[1:2]
+    except OSError:
+        return False
+
+
+def _state(path: Path, name: str) -> str:
+    try:
+        return "installed" if path.read_text(errors="replace", encoding="utf-8") == _script(name) else "other"
+    except OSError:
+        return "other" if os.path.lexists(path) else "absent"

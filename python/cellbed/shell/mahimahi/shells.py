@@ -1,0 +1,289 @@
+"""Mahimahi's shells: each parses the original's command line and runs a shell behind a link of cellbed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cellbed.shell.link import ShellDirection, ShellLink, Stage
+from cellbed.shell.mahimahi.arguments import CommandLine, number, read
+from cellbed.shell.mahimahi.errors import MahimahiError, UsageError
+from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
+from cellbed.shell.mahimahi.traces import Replayed, replayed
+from cellbed.shell.meter import ShellMeter
+from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
+
+BASE_VARIABLE = "MAHIMAHI_BASE"
+"""In the command's environment: the address of the outermost gateway, where the host is reached."""
+PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
+"""In the command's environment: descriptions of the shells around it, the beginning of the prompt."""
+
+# Runs before each prompt of bash; the caller's PROMPT_COMMAND follows it.
+_PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
+_SECOND = 1e9
+_MILLISECOND = 1e6
+_MOST_LINKS = 40
+"""Symbolic links that the kernel follows in one path (path_resolution(7))."""
+_WAYS = ("uplink", "downlink")
+_METERS = {
+    "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
+    "downlink": ("meter-downlink", "meter-downlink-delay", "meter-all"),
+}
+_LINK_USAGE = """\
+Usage: mm-link UPLINK DOWNLINK [OPTION]... [COMMAND]
+
+Run COMMAND (default: the user's shell) behind a link.
+
+UPLINK, DOWNLINK: trace file (one packet delivery opportunity per line, in ms), or a constant rate such as 12mbit.
+
+  --once                                     stop when both traces have ended
+  --uplink-log=FILE --downlink-log=FILE      log every packet and every opportunity
+  --uplink-queue=TYPE --downlink-queue=TYPE  infinite (default), droptail, drophead, codel or pie
+  --uplink-queue-args=ARGS --downlink-queue-args=ARGS
+                                             "NAME=NUMBER, ...": packets, bytes; target, interval (codel) and
+                                             qdelay_ref, max_burst (pie) in ms
+  --meter-uplink --meter-uplink-delay --meter-downlink --meter-downlink-delay --meter-all
+                                             show rate, queue and delay in the terminal"""
+_OURS_USAGE = """
+  --publish=[ADDRESS:]PORT[:INSIDE][/udp]    make a server inside reachable at a port outside
+  --seed=NUMBER                              seed of random decisions (default: a new one in each run)"""
+
+
+def link(arguments: Sequence[str]) -> int:
+    """``mm-link``: deliver packets at the opportunities of a trace."""
+    line = read(
+        arguments,
+        _LINK_USAGE + _OURS_USAGE,
+        2,
+        short={"u": "uplink-log", "d": "downlink-log"},
+        long=(
+            "uplink-log=", "downlink-log=", "once", "uplink-queue=", "downlink-queue=", "uplink-queue-args=",
+            "downlink-queue-args=", "meter-uplink", "meter-downlink", "meter-uplink-delay", "meter-downlink-delay",
+            "meter-all",
+        ),
+        anywhere=True,
+    )  # fmt: skip
+    once = line.chosen("once")
+    traces = [replayed(name) for name in line.words]
+    seed = _seed(line)
+    queues = [
+        parse_queue(
+            line.options.get(f"{way}-queue", "infinite"),
+            line.options.get(f"{way}-queue-args", ""),
+            f"--{way}-queue",
+            seed,
+        )
+        for way in _WAYS
+    ]
+    for remark in dict.fromkeys(remark for queue in queues for remark in queue.remarks):
+        print(f"mm-link: {remark}", file=sys.stderr)
+    command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
+    directions = []
+    for way, trace, queue in zip(_WAYS, traces, queues, strict=True):
+        stage = {
+            "kind": "bottleneck",
+            "schedule": {"kind": "trace", "path": trace.path, "looped": not once},
+            "queue": dict(queue.config),
+            "mahimahi": True,
+        }
+        log = _log(line.options.get(f"{way}-log"), way.capitalize(), trace, queue, command_line)
+        descriptors = (trace.descriptor, None if log is None else log["descriptor"])
+        directions.append(
+            ShellDirection(
+                (stage,),
+                f"{trace.name}, {queue.words}",
+                mahimahi_log=log,
+                descriptors=tuple(it for it in descriptors if it is not None),
+            )
+        )
+    return _run(line, ShellLink(*directions), "[link] ", seconds=max(it.duration_s for it in traces) if once else None)
+
+
+def delay(arguments: Sequence[str]) -> int:
+    """``mm-delay``: delay every packet, in each direction."""
+    usage = (
+        "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]\n\nDelay every packet, in each direction.\n\n"
+        f"FILE: CSV file with the columns time_s,delay_ms\n{_OURS_USAGE}"
+    )
+    line = read(arguments, usage, 1)
+    (text,) = line.words
+    if Path(text).is_file() and not text.isdecimal():
+        from cellbed.shell.options import EachWay, parse_link
+
+        return _run(line, parse_link(delay=EachWay(text), folder=Path.cwd()), f"[delay {text}] ")
+    milliseconds = number(text, "delay (ms)", usage)
+    stage = {"kind": "delay", "fixed_ns": round(milliseconds * _MILLISECOND)}
+    direction = ShellDirection((stage,), f"{text} ms")
+    return _run(line, ShellLink(direction, direction), f"[delay {text} ms] ")
+
+
+def loss(arguments: Sequence[str]) -> int:
+    """``mm-loss``: lose packets of one direction, each with the same probability."""
+    usage = (
+        "Usage: mm-loss uplink|downlink RATE [COMMAND...]\n\n"
+        f"Lose each packet of one direction with probability RATE (0 to 1).\n{_OURS_USAGE}"
+    )
+    line = read(arguments, usage, 2)
+    way, text = line.words
+    probability = number(text, "loss rate", usage, most=1)
+    stage = {"kind": "loss", "probability": probability, "seed": _seed(line)}
+    return _run(line, _one_way(way, [stage], f"loss {text}", usage), f"[loss {_short(way)}={text}] ")
+
+
+def onoff(arguments: Sequence[str]) -> int:
+    """``mm-onoff``: deliver and lose packets of one direction in turn, for exponentially distributed times."""
+    return _by_turns("onoff", arguments, exponential=True)
+
+
+def intermittent(arguments: Sequence[str]) -> int:
+    """``mm-intermittent``: deliver and lose packets of one direction in turn, for fixed times."""
+    return _by_turns("intermittent", arguments, exponential=False)
+
+
+def meter(arguments: Sequence[str]) -> int:
+    """``mm-meter``: deliver packets at once and show them."""
+    usage = (
+        "Usage: mm-meter [--meter-uplink] [--meter-downlink] [COMMAND...]\n\n"
+        f"Show rate, queue and delay of the packets in the terminal.\n{_OURS_USAGE}"
+    )
+    short = {"u": "meter-uplink", "d": "meter-downlink"}
+    line = read(arguments, usage, 0, short=short, long=tuple(short.values()))
+    return _run(line, ShellLink(), "[meter] ")
+
+
+def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
+    """A direction that is on and off in turn. exponential: whether the times are means of exponential distributions."""
+    mean, words, drawn = ("MEAN-", " on average", ", exponentially distributed") if exponential else ("", "", "")
+    usage = (
+        f"Usage: mm-{name} uplink|downlink {mean}ON-TIME {mean}OFF-TIME [COMMAND...]\n\n"
+        f"Deliver and lose the packets of one direction in turn; times in s{drawn}.\n{_OURS_USAGE}"
+    )
+    line = read(arguments, usage, 3)
+    way, on_text, off_text = line.words
+    on, off = number(on_text, "on-time", usage), number(off_text, "off-time", usage)
+    if on == off == 0:
+        raise UsageError("on-time and off-time cannot both be 0", usage)
+    seed = _seed(line)
+    stage: Stage = {"kind": "loss", "probability": 1.0 if on == 0 else 0.0, "seed": seed}
+    if on and off:
+        spells = {"on_ns": round(on * _SECOND), "off_ns": round(off * _SECOND)}
+        stage = {"kind": "on-off", **spells, "exponential": exponential, "seed": seed}
+    shell = _one_way(way, [stage], f"on for {on_text} s, off for {off_text} s{words}", usage)
+    return _run(line, shell, f"[{name} ({_short(way)}) on={on_text}s off={off_text}s] ")
+
+
+def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
+    if way not in _WAYS:
+        raise UsageError(f"invalid direction '{way}': write uplink or downlink", usage)
+    direction = ShellDirection(tuple(stages), description)
+    return ShellLink(uplink=direction) if way == "uplink" else ShellLink(downlink=direction)
+
+
+def _short(way: str) -> str:
+    return way.removesuffix("link")
+
+
+def _seed(line: CommandLine) -> int:
+    text = line.options.get("seed")
+    if text is None:
+        return random.SystemRandom().getrandbits(32)
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise MahimahiError(f"--seed: invalid seed '{text}': write a whole number below 2^64")
+    return int(text)
+
+
+def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_line: str) -> Mapping[str, Any] | None:
+    """A log for the emulator to write. Errors: :class:`MahimahiError` where it cannot be written."""
+    if not name:
+        return None
+    try:
+        descriptor = _opened(Path(name))
+    except OSError as error:
+        raise MahimahiError(f"{name}: cannot write the log: {error.strerror}; name another file") from None
+    around = os.environ.get(PREFIX_VARIABLE)
+    return {
+        "path": str(Path(name).absolute()),
+        "descriptor": descriptor,
+        "heading": [
+            f"mahimahi mm-link ({way}) [{trace.name}] > {name}",
+            f"command line: {command_line}",
+            f"queue: {queue.words}",
+        ],
+        "remarks": [f"mahimahi config: {around}"] if around else [],
+    }
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
+
+    /dev/stdout and the like are descriptors of this process, a device may be open to its user alone. Opening a FIFO
+    would wait for its reader, which may be started by the command. Errors: ``OSError``.
+    """
+    own = _own_descriptor(path)
+    if own is not None:
+        return os.dup(own)
+    if path.is_fifo():
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return None
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/63 leads to."""
+    descriptors = Path("/proc/self/fd").resolve()
+    for _ in range(_MOST_LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        if path.parent == descriptors and path.name.isdecimal():
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+def _quoted(word: str) -> str:
+    """The word quoted for a shell, without a line break: the log has one line for the whole command."""
+    return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
+
+
+def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:
+    """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``."""
+    shown = tuple(way for way in _WAYS if line.chosen(*_METERS[way]))
+    published = []
+    if line.publish:
+        from cellbed.shell.publish import parse
+
+        published = [parse(text) for text in line.publish]
+
+    # The caller's PROMPT_COMMAND, without the part of cellbed's shell.
+    before = os.environ.get("PROMPT_COMMAND", "")
+
+    def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+        return {
+            BASE_VARIABLE: inherited.get(BASE_VARIABLE) or inherited[GATEWAY_VARIABLE],
+            PREFIX_VARIABLE: inherited.get(PREFIX_VARIABLE, "") + prefix,
+            "PROMPT_COMMAND": before if _PROMPT in before else f"{_PROMPT}; {before}" if before else _PROMPT,
+        }
+
+    return run_shell(
+        replace(shell, prefix=prefix.strip("[] ").split()[0], mahimahi=True),
+        line.command,
+        publish=published,
+        meter=ShellMeter(directions=shown) if shown else None,
+        environment=environment,
+        seconds=seconds,
+        hanging_up=True,
+        program=f"mm-{prefix.strip('[] ').split()[0]}",
+    )

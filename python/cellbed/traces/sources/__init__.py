@@ -1,7 +1,0 @@
-"""Public data sets: where they are, how they are downloaded, and how their files become entries of the archive."""
-
-from cellbed.traces.sources.fetch import Fetched, Listener, Wish, fetch
-from cellbed.traces.sources.known import SOURCES, find_source
-from cellbed.traces.sources.source import Source
-
-__all__ = ["SOURCES", "Fetched", "Listener", "Source", "Wish", "fetch", "find_source"]

@@ -1,7 +1,0 @@
-"""Statistics of a series in one pass over its rows, with memory that does not grow with them."""
-
-from cellbed.traces.statistics.analysis import Analysis, Statistics, analyse, statistics
-from cellbed.traces.statistics.definition import DEFAULT, Definition
-from cellbed.traces.statistics.figures import FIGURES, Figure
-
-__all__ = ["DEFAULT", "FIGURES", "Analysis", "Definition", "Figure", "Statistics", "analyse", "statistics"]
