@@ -45,6 +45,7 @@ lint-python:
 	$(VENV)/ruff format --check --quiet .
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy
+	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	shellcheck scripts/*.sh .ci/run
 
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour

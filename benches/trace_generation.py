@@ -13,9 +13,9 @@ import polars as pl
 
 from cellbed.archive.generation.capacity import Grain
 from cellbed.archive.generation.radio import RadioLink
-from cellbed.archive.generation.randomness import Stream
 from cellbed.archive.generation.series import Generated, of_capacity, write
 from cellbed.archive.generation.wander import Wander
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content
 
 SECOND = 1_000_000_000

@@ -26,7 +26,7 @@ from cellbed._core import toml_values
 from cellbed.archive import Archive, TraceError, archive_folder, open_archive, resolve
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
-from cellbed.archive.generation.examples import MODELS
+from cellbed.archive.examples import MODELS
 from cellbed.archive.replayable import write_text
 from cellbed.archive.series import Content, Series
 from cellbed.archive.store import valid_name

@@ -22,17 +22,17 @@ from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.closeness import closeness
 from cellbed.archive.generation.generate import compare, nanoseconds
-from cellbed.archive.generation.like import like
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.model import Model, Order
 from cellbed.archive.generation.models import GENERATORS, PROFILES
 from cellbed.archive.generation.presets import PRESETS, cellreplay, study_moving
 from cellbed.archive.generation.presets.study_moving import DRIVING_NS, SUBWAY_NS
 from cellbed.archive.generation.radio import Handover, RadioLink
-from cellbed.archive.generation.randomness import Stream
 from cellbed.archive.generation.recorded import Recorded
 from cellbed.archive.generation.series import Generated, Written, write
 from cellbed.archive.generation.wander import Wander
+from cellbed.archive.like import like
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 from cellbed.cli.traces import app
 from in_process import completions

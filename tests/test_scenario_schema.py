@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cellbed.archive import ARCHIVE, resolve
-from cellbed.archive.generation.examples import MODELS
+from cellbed.archive.examples import MODELS
 from cellbed.archive.summary import summarise
 from cellbed.scenario import load
 from cellbed.scenario.json_schema import json_schema

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cellbed.archive import ARCHIVE, TraceError, archive_folder, files, resolve
-from cellbed.archive.generation.examples import MODELS, PDO_BYTES, Model
+from cellbed.archive.examples import MODELS, PDO_BYTES, Model
 
 MODEL_LIST = list(MODELS.values())
 

@@ -1,6 +1,6 @@
 """Where traces are found: names of the archive, and files by path.
 
-The archive's traces are synthetic and made by `cellbed.archive.generation.examples` when first asked for; they are kept
+The archive's traces are synthetic and made by `cellbed.archive.examples` when first asked for; they are kept
 in the user's data folder. The generator is deterministic, so two processes that make the same file at once write the
 same bytes, and the rename that ends the writing makes either of them the winner.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.archive.errors import TraceError
+from cellbed.archive.examples import MODELS, Model
 from cellbed.archive.files import find_file, find_pipe, obstacle
-from cellbed.archive.generation.examples import MODELS, Model
 from cellbed.archive.series import Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, archive_folder, open_archive

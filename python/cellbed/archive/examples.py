@@ -1,15 +1,193 @@
-"""cellbed's own synthetic traces as entries of the archive; they are made when the archive is first looked into."""
+"""The synthetic traces that every archive has, generated from published statistics of cellular links on first use.
+
+The model is the doubly stochastic one of Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013, §3.1): deliveries are
+a Poisson process whose rate wanders as Brownian motion, and now and then the link falls into an outage that it leaves
+at a constant escape rate. Two things are added. The rate is pulled back to a mean and reflected at two bounds
+(an Ornstein-Uhlenbeck process between walls), because a motion without a pull keeps neither the mean nor the range
+that a publication gives; and an outage may be placed at a given time, so that an example shows one for certain.
+
+A file must come out the same, byte for byte, on every machine and with every version of Python. Hence `random.Random`,
+whose ``random()`` is promised to stay as it is, and only operations that IEEE 754 rounds exactly (no logarithm, whose
+last bit depends on the C library): normal variates as sums of uniforms, exponential ones by comparing uniforms.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Final
 
-from cellbed.archive.generation.examples import MODELS, Model
+from cellbed.archive.randomness import exponential, reflected
 from cellbed.archive.series import Content, Part, Series
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
     from cellbed.archive.entry import About, Entry
+
+PDO_BYTES = 1500
+"""Bytes that one delivery opportunity carries."""
+
+TICK = 0.02
+"""Seconds between two steps of the rate, as in Sprout (§3.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One direction of a synthetic link.
+
+    mean, deviation, low, high: bit/s, of the rate over time outside outages; the rate stays within low and high.
+    reversion: seconds in which the rate forgets where it was (time constant).
+    outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
+    placed_outage: (start, duration) in seconds of an outage that is certain, or None.
+    duration: seconds. source: where the range is published; the other figures are chosen to fit it. sha256: of the
+    file that `text` gives.
+    """
+
+    name: str
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    reversion: float
+    outage_rate: float
+    escape_rate: float
+    placed_outage: tuple[float, float] | None
+    seed: int
+    source: str
+    sha256: str
+    duration: int = 120
+
+    def text(self) -> str:
+        """The trace in Mahimahi's format, one integer millisecond per opportunity, under a header of comments.
+
+        The last opportunity is at the very end, so that the period of the looped trace is `duration`.
+        """
+        return self._header() + "\n".join(map(str, self.stamps())) + "\n"
+
+    def stamps(self) -> list[int]:
+        """The opportunities of the trace, milliseconds."""
+        stamps = [math.ceil(time * 1000) for time in _deliveries(self, Random(self.seed).random)]
+        end = self.duration * 1000
+        if not stamps or stamps[-1] != end:
+            stamps.append(end)
+        return stamps
+
+    def _header(self) -> str:
+        outages = f"outages: {self.outage_rate:g} /s, escape rate {self.escape_rate:g} /s"
+        if self.placed_outage is not None:
+            start, duration = self.placed_outage
+            outages += f"; one placed at {start:g} s for {duration:g} s"
+        lines = (
+            f"synthetic: {self.name}, made by cellbed, not recorded on any network",
+            "model: Poisson deliveries, rate an Ornstein-Uhlenbeck process reflected at two bounds, outages; after",
+            "  Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts Achieve High Throughput and Low Delay over",
+            "  Cellular Networks, NSDI 2013, section 3.1",
+            f"rate: mean {self.mean / 1e6:g} Mbit/s, deviation {self.deviation / 1e6:g} Mbit/s, "
+            f"bounds {self.low / 1e6:g} and {self.high / 1e6:g} Mbit/s, time constant {self.reversion:g} s",
+            outages,
+            f"duration: {self.duration} s; seed: {self.seed}",
+            f"range after: {self.source}",
+            "mean, deviation, time constant and outages: chosen by cellbed to fit that range, not published",
+            f"format: one delivery opportunity of {PDO_BYTES} bytes a line, in milliseconds",
+        )
+        return "".join(f"# {line}\n" for line in lines)
+
+
+_THESIS = (
+    "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
+    "2025, section 5.3: "
+)
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            name="lte-suburban.up",
+            mean=15e6,
+            deviation=3e6,
+            low=6e6,
+            high=21e6,
+            reversion=2.0,
+            outage_rate=0.04,
+            escape_rate=8.0,
+            placed_outage=(30.0, 1.2),
+            seed=1,
+            source=_THESIS + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
+            sha256="52c13cbc30755b1bb3c9feb5ee807a1c4a8f5aee9d20d4e2750bb3b7c2e47999",
+        ),
+        Model(
+            name="lte-suburban.down",
+            mean=45e6,
+            deviation=14e6,
+            low=8e6,
+            high=80e6,
+            reversion=2.0,
+            outage_rate=0.03,
+            escape_rate=8.0,
+            placed_outage=None,
+            seed=2,
+            source=_THESIS + "LTE downlink up to 80 Mbit/s",
+            sha256="641fb0d53e8e5048eeb38ff2adc9d20def1a857b4d793862e6f349945df2d191",
+        ),
+        Model(
+            name="5g-midband.up",
+            mean=44e6,
+            deviation=16e6,
+            low=8e6,
+            high=75e6,
+            reversion=2.5,
+            outage_rate=0.03,
+            escape_rate=8.0,
+            placed_outage=None,
+            seed=5,
+            source=_THESIS + "5G uplink up to 75 Mbit/s",
+            sha256="a610597d2c25654c8afc278e56eca32be10460e4fe27dc3a9594bf354429b95c",
+        ),
+        Model(
+            name="5g-midband.down",
+            mean=120e6,
+            deviation=42e6,
+            low=20e6,
+            high=200e6,
+            reversion=2.5,
+            outage_rate=0.02,
+            escape_rate=10.0,
+            placed_outage=None,
+            seed=4,
+            source=_THESIS + "5G downlink up to 200 Mbit/s",
+            sha256="135bae794ac7dfc2091baa1b744441484a328f503687fa00c87d43fba8354b1c",
+        ),
+    )
+}
+
+
+def _deliveries(model: Model, uniform: Callable[[], float]) -> Iterator[float]:
+    """Times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
+    # The stationary deviation of an Ornstein-Uhlenbeck process is volatility * sqrt(reversion / 2).
+    volatility = model.deviation / math.sqrt(model.reversion / 2)
+    rate = model.mean
+    outage_ends = 0.0
+    for tick in range(round(model.duration / TICK)):
+        start, end = tick * TICK, (tick + 1) * TICK
+        if uniform() < model.outage_rate * TICK:
+            outage_ends = max(outage_ends, start + exponential(uniform) / model.escape_rate)
+        if model.placed_outage is not None and start >= model.placed_outage[0] > start - TICK:
+            outage_ends = max(outage_ends, sum(model.placed_outage))
+        # Opportunities of an exponential process need no memory of the tick before.
+        opportunities_per_second = rate / (8 * PDO_BYTES)
+        time = max(start, outage_ends)
+        while (time := time + exponential(uniform) / opportunities_per_second) <= end:
+            yield time
+        step = (model.mean - rate) * TICK / model.reversion + volatility * math.sqrt(TICK) * _normal(uniform)
+        rate = reflected(rate + step, model.low, model.high)
+
+
+def _normal(uniform: Callable[[], float]) -> float:
+    """A standard normal variate to the accuracy that is needed here: twelve uniforms less six (Irwin-Hall)."""
+    return sum(uniform() for _ in range(12)) - 6.0
+
 
 _ENDINGS: Final[dict[str, Part]] = {"up": "uplink", "down": "downlink"}
 _TECHNOLOGY: Final = {"lte-suburban": ("4g", None), "5g-midband": ("5g", "mid")}

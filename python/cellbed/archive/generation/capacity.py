@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.randomness import Stream
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import OPPORTUNITY_BYTES
 
 if TYPE_CHECKING:
-    from cellbed.archive.generation.randomness import Int64
+    from cellbed.archive.randomness import Int64
 
 OPPORTUNITY_BITS = 8 * OPPORTUNITY_BYTES
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from cellbed.archive.generation.randomness import Float64
+    from cellbed.archive.randomness import Float64
 
 LAGS_NS = 10_000_000_000
 """Up to which lag autocorrelations are compared."""

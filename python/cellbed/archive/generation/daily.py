@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cellbed.archive.generation.capacity import Capacity
-from cellbed.archive.generation.randomness import Stream
+from cellbed.archive.randomness import Stream
 
 if TYPE_CHECKING:
-    from cellbed.archive.generation.randomness import Float64
+    from cellbed.archive.randomness import Float64
 
 DAY_NS = 86_400_000_000_000
 TICK_NS = 1_000_000_000

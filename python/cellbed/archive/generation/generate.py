@@ -13,10 +13,9 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About, Entry, Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.closeness import Closeness, closeness
-from cellbed.archive.generation.like import Like, times
 from cellbed.archive.generation.model import LONGEST_NS, SECOND_NS, Figure, Model, Order
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.archive.generation.recorded import Recorded
+from cellbed.archive.generation.recorded import Like, Recorded, times
 from cellbed.archive.generation.series import Progress, Written, write
 from cellbed.archive.series import Part, Series
 from cellbed.archive.statistics.clock import time_words

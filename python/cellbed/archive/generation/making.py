@@ -8,9 +8,9 @@ from typing import Protocol
 from cellbed.archive.generation.capacity import Capacity, Grain
 from cellbed.archive.generation.model import Order
 from cellbed.archive.generation.radio import RadioLink
-from cellbed.archive.generation.randomness import Stream
 from cellbed.archive.generation.round_trips import RoundTrips
 from cellbed.archive.generation.series import Generated, binned, of_capacity
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 
 Make = Callable[[Order], dict[Part, Generated]]

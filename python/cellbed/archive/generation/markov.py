@@ -21,8 +21,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
-from cellbed.archive.generation.randomness import Stream, interpolated
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
+from cellbed.archive.randomness import Stream, interpolated
 
 if TYPE_CHECKING:
     import numpy as np

@@ -45,8 +45,8 @@ OBSTACLES: Final = {
 
 
 def _markov(order: Order) -> dict[Part, Generated]:
-    from cellbed.archive.generation.like import Like
     from cellbed.archive.generation.markov import fit
+    from cellbed.archive.generation.recorded import Like
 
     like, outage_ns = order.values["like"], order.values["outage"]
     assert isinstance(like, Like)

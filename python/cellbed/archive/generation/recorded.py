@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import OPPORTUNITY_BITS
+from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
+from cellbed.archive.randomness import Stream
+from cellbed.archive.series import Content, Part, Series
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from cellbed.archive.generation.randomness import Float64, Int64
+    from cellbed.archive.randomness import Float64, Int64
 
 TICK_NS = 100_000_000
 """Over how long a rate is taken."""
@@ -79,3 +81,27 @@ def between_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.i
     ticks = np.maximum(clock - 1, 0) // TICK_NS
     counts = np.bincount(ticks[ticks < count], minlength=count)[:count]
     return counts, start - (before - length), length
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A recording by name. parts: its directions. sha256: of what was read, by name."""
+
+    name: str
+    parts: dict[Part, Recorded]
+    sha256: dict[str, str]
+
+
+def times(series: Series, until_ns: int | None = None) -> Int64:
+    """Opportunities of a series of opportunities or rates, ns, up to a time."""
+    import numpy as np
+    import polars as pl
+
+    end_ns = series.duration_ns if until_ns is None else min(series.duration_ns, until_ns)
+    table = series.scan().filter(pl.col("at_ns") <= end_ns).collect()
+    if series.content is Content.OPPORTUNITIES:
+        return np.asarray(table["at_ns"].to_numpy())
+    rates = table["bit_s"].to_numpy().astype(np.int64)
+    capacity = Capacity(np.asarray(table["at_ns"].to_numpy()), rates, end_ns)
+    chunks = list(opportunities(capacity, Grain(scattered=False), Stream(0, "")))
+    return np.concatenate(chunks) if chunks else np.empty(0, np.int64)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.randomness import Stream
 from cellbed.archive.generation.series import Generated
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content
 
 if TYPE_CHECKING:

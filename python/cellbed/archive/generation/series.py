@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
-from cellbed.archive.generation.randomness import Stream
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part, Series
 from cellbed.parquet_stream import write_frames
 

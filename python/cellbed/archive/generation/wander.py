@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from cellbed.archive.generation.capacity import Capacity
-from cellbed.archive.generation.randomness import Stream, reflected
+from cellbed.archive.randomness import Stream, reflected
 
 TICK_NS = 20_000_000
 

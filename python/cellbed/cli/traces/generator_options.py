@@ -16,7 +16,7 @@ from cellbed.archive.series import Content
 from cellbed.cli.traces.options import AS_JSON, bit_rate, duration, entries_and_files
 
 if TYPE_CHECKING:
-    from cellbed.archive.generation.like import Like
+    from cellbed.archive.generation.recorded import Like
 
 
 _LONGEST_SEED = 18
@@ -56,7 +56,7 @@ def order(model: Model, values: Mapping[str, Any], folder: Path) -> Order:
     own = {parameter.name: _plain(values[_identifier(parameter.name)]) for parameter in model.parameters}
     lasts = values["lasts"]
     if "like" in own:
-        from cellbed.archive.generation.like import like
+        from cellbed.archive.like import like
 
         own["like"] = like(own["like"], folder)
         lasts = _longest(own["like"]) if lasts is None else lasts

@@ -8,9 +8,9 @@ from cellbed.archive.generation.capacity import Capacity
 from cellbed.archive.generation.making import each_way
 from cellbed.archive.generation.measures import highest, mean, round_trip_deviation, round_trip_mean, share_between
 from cellbed.archive.generation.model import MBIT, MS, SHARE, SLOT_LTE, SLOT_MIDBAND, Figure, Model, about
-from cellbed.archive.generation.randomness import Stream
 from cellbed.archive.generation.round_trips import RoundTrips
 from cellbed.archive.generation.wander import Wander
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 
 CITATION = (
