@@ -11,11 +11,16 @@ from xml.etree import ElementTree
 import pytest
 
 from cellbed import Link
-from cellbed.report.calibration import Calibration, CalibrationError, calibrate_virtually, parse
-from cellbed.report.calibration.figures import figures
-from cellbed.report.calibration.page import write
-from cellbed.report.calibration.radio import calibrate_radio
-from cellbed.report.calibration.table import rows
+from cellbed.report.calibration import (
+    Calibration,
+    CalibrationError,
+    calibrate_radio,
+    calibrate_virtually,
+    figures,
+    parse,
+    rows,
+    write,
+)
 from emulator_process import EDGE
 from in_process import cellbed
 from test_recorder import network, secret, serving

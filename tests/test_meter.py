@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from cellbed.measure.meter import Meter, Reading
-from cellbed.measure.meter.display import Below, Lines, display
-from cellbed.measure.meter.reading import INTERVAL_NS, WINDOW_NS
+from cellbed.measure.meter import INTERVAL_NS, WINDOW_NS, Below, Lines, Meter, Reading, display
 from emulator_process import constant, delay, line_of_two
 from shell_world import ORDINARY_USER, World, cellbed, missing, python, without_remark
 

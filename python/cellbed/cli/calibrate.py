@@ -49,10 +49,7 @@ def calibrate(
     """
     from rich.console import Console
 
-    from cellbed.report.calibration.live import calibrate_live
-    from cellbed.report.calibration.page import write
-    from cellbed.report.calibration.radio import calibrate_radio
-    from cellbed.report.calibration.table import show
+    from cellbed.report.calibration import calibrate_live, calibrate_radio, show, write
 
     if virtual is not None and server is None:
         name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)

@@ -24,8 +24,7 @@ def meter(
     import shutil
     import sys
 
-    from cellbed.measure.meter.rows import table
-    from cellbed.measure.meter.watch import glance, watch
+    from cellbed.measure.meter import glance, table, watch
 
     if once:
         readings = glance(name)

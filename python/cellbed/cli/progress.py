@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cellbed.experiments.run import Listener
-from cellbed.measure.meter.rows import sentence, table
+from cellbed.measure.meter import sentence, table
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Reading

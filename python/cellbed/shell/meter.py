@@ -75,8 +75,7 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
 def main() -> None:
     """Show the meter on standard error until standard input ends, or what it needs."""
     # Only this process draws: a shell without a meter does not wait for what that takes.
-    from cellbed.measure.meter import Meter
-    from cellbed.measure.meter.display import REDRAW_S, display
+    from cellbed.measure.meter import REDRAW_S, Meter, display
 
     task = servant.read_task()
     descriptor = sys.stderr.fileno()

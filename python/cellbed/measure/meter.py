@@ -1,0 +1,343 @@
+"""What links do at this moment: read from a running emulator, drawn in a terminal (``cellbed meter``)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+INTERVAL_NS = 100_000_000
+WINDOW_NS = 1_000_000_000
+
+Status = dict[str, Any]
+"""The emulator's answer to ``{"do":"status"}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One direction.
+
+    bit_rate: of the IP packets delivered in the last second. queue_bytes, queue_packets: what waits in the bottleneck.
+    delay_ms, longest_ms: mean and longest one-way delay of the packets of the last tenth of a second that had any;
+    ``None`` where the last second had none. dropped: packets by reason; marked: packets marked instead (ECN, RFC 3168).
+    """
+
+    direction: str
+    bit_rate: float
+    queue_bytes: int
+    queue_packets: int
+    delay_ms: float | None
+    longest_ms: float | None
+    dropped: dict[str, int]
+    marked: int = 0
+
+
+class Meter:
+    """Reads the links of a running emulator.
+
+    status: asks the emulator. directions: names of those to read, in this order; none: all.
+    since_now: count drops from now on instead of from the emulator's beginning.
+    """
+
+    def __init__(
+        self, status: Callable[[], Status], directions: Sequence[str] = (), *, since_now: bool = False
+    ) -> None:
+        self._ask = status
+        self._directions = directions
+        first = status()
+        self._before = _by_name(first) if since_now else {}
+        self._history = deque([(int(first["time_ns"]), _delivered(first))])
+        self._next_ns = 0
+
+    def read(self, now_ns: int) -> list[Reading] | None:
+        """The readings at monotonic time `now_ns`; `None` within 100 ms of the last ones.
+
+        Errors: those of asking the emulator.
+        """
+        if now_ns < self._next_ns:
+            return None
+        self._next_ns = now_ns + INTERVAL_NS
+        status = self._ask()
+        time_ns = int(status["time_ns"])
+        self._history.append((time_ns, _delivered(status)))
+        # What is kept begins with the youngest that is at least a window old.
+        while len(self._history) > 2 and self._history[1][0] <= time_ns - WINDOW_NS:
+            self._history.popleft()
+        found = _by_name(status)
+        return [self._reading(found[name]) for name in self._directions or found]
+
+    def _reading(self, now: dict[str, Any]) -> Reading:
+        name = now["name"]
+        before = self._before.get(name, {})
+        dropped_before = before.get("dropped", {})
+        (begin_ns, first), (end_ns, last) = self._history[0], self._history[-1]
+        delay = now["delay_ns"]
+        return Reading(
+            name,
+            (last[name] - first[name]) * 8e9 / max(1, end_ns - begin_ns),
+            now["queue_bytes"],
+            now["queue_packets"],
+            delay["mean"] / 1e6 if delay else None,
+            delay["max"] / 1e6 if delay else None,
+            {why: n for why, total in now["dropped"].items() if (n := total - dropped_before.get(why, 0)) > 0},
+            now["marked"] - before.get("marked", 0),
+        )
+
+
+def _by_name(status: Status) -> dict[str, dict[str, Any]]:
+    return {str(direction["name"]): direction for direction in status["directions"]}
+
+
+def _delivered(status: Status) -> dict[str, int]:
+    return {str(direction["name"]): int(direction["delivered_bytes"]) for direction in status["directions"]}
+
+
+_HEADING = "  Mbit/s  queue kB  packets  delay ms  longest  dropped"
+
+
+def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = "") -> list[str]:
+    """A heading and a row per direction, in at most `rows` lines of less than `columns` characters."""
+    width = max((len(reading.direction) for reading in readings), default=0)
+    lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in readings)]
+    if len(lines) > rows:
+        lines = [*lines[: max(0, rows - 1)], f"{indent}… {len(readings)} directions"][: max(0, rows)]
+    return [line[: columns - 1] for line in lines]
+
+
+def sentence(readings: Sequence[Reading]) -> str:
+    """All directions in one line."""
+    return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in readings)
+
+
+def _row(reading: Reading, width: int) -> str:
+    delay = "—" if reading.delay_ms is None else f"{reading.delay_ms:.1f}"
+    longest = "—" if reading.longest_ms is None else f"{reading.longest_ms:.1f}"
+    return (
+        f"{reading.direction:{width}}{reading.bit_rate / 1e6:8.2f}  {reading.queue_bytes / 1e3:8.1f}"
+        f"  {reading.queue_packets:7d}  {delay:>8}  {longest:>7}  {_lost(reading)}"
+    )
+
+
+def _fields(reading: Reading) -> list[str]:
+    fields = [
+        f"{reading.bit_rate / 1e6:.2f} Mbit/s",
+        f"queue {reading.queue_bytes / 1e3:.1f} kB in {reading.queue_packets} packets",
+    ]
+    if reading.delay_ms is not None and reading.longest_ms is not None:
+        fields.append(f"delay {reading.delay_ms:.1f} ms, at most {reading.longest_ms:.1f} ms")
+    return [*fields, f"dropped {_lost(reading)}"]
+
+
+def _lost(reading: Reading) -> str:
+    dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
+    return f"{dropped}, {reading.marked} marked" if reading.marked else dropped
+
+
+REDRAW_S = 0.2
+"""How often a display is given news."""
+
+_LEAST_LINES = 4
+"""What a command keeps of the terminal, at least."""
+
+
+class Display(Protocol):
+    """What shows readings."""
+
+    def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
+        """Show them. elapsed_s: since the meter began."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+def display(descriptor: int, *, below: bool = False) -> Display:
+    """The display that suits a file descriptor.
+
+    below: a command has this terminal; the last lines are kept for the meter.
+    """
+    if not os.isatty(descriptor) or os.environ.get("TERM") == "dumb":
+        return Lines(descriptor)
+    return Below(descriptor) if below else InPlace(descriptor)
+
+
+class Lines:
+    """One line a second, for files and pipes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._next_s = 1.0
+
+    def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
+        """Write a line once a second."""
+        if elapsed_s >= self._next_s:
+            self._next_s = int(elapsed_s) + 1.0
+            _write(self._descriptor, f"{elapsed_s:.0f} s: {sentence(readings)}\n")
+
+    def close(self) -> None:
+        """Nothing is to be done."""
+
+
+class InPlace:
+    """A table that is drawn over itself, in a terminal of its own."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._drawn = 0
+
+    def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
+        """Draw the table anew."""
+        lines, columns = _size(self._descriptor)[:2]
+        rows = table(readings, columns, lines - 1)
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        _write(self._descriptor, f"\r{up}\x1b[J" + "".join(f"{row}\r\n" for row in rows))
+        self._drawn = len(rows)
+
+    def close(self) -> None:
+        """The last table stays to be read."""
+
+
+class Below:
+    """The last lines of a terminal in which a command runs.
+
+    The command is kept out of them twice: the terminal scrolls only what is above (DECSTBM, ECMA-48's private
+    extension of the VT100), and the terminal's size is given without them (TIOCSWINSZ), so that full-screen programs do
+    not draw there. Everything is set again with each drawing, because programs reset it. Not to be had by two at once.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines = 0
+        """Of the whole terminal; 0 while no lines are kept."""
+        self._given: tuple[int, ...] = ()
+        self._kept = 0
+
+    def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
+        """Draw the table into the last lines."""
+        self._fit(len(readings) + 1)
+        if not self._kept:
+            return
+        columns = self._given[1]
+        rows = table(readings, columns, self._kept)
+        first = self._lines - self._kept + 1
+        # The terminal's save and restore of the cursor include colours, character set and origin mode (DECSC, DECRC).
+        drawn = "".join(f"\x1b[{first + index};1H\x1b[2K{row}" for index, row in enumerate(rows))
+        _write(self._descriptor, f"\x1b7\x1b[1;{first - 1}r\x1b[m\x0f\x1b(B{drawn}\x1b8")
+
+    def close(self) -> None:
+        """Give the lines back."""
+        if not self._kept:
+            return
+        first = self._lines - self._kept + 1
+        _write(self._descriptor, f"\x1b7\x1b[r\x1b[{first};1H\x1b[m\x1b[J\x1b8")
+        if _size(self._descriptor) == self._given:
+            _resize(self._descriptor, (self._lines, *self._given[1:]))
+        self._kept = 0
+
+    def _fit(self, wanted: int) -> None:
+        """Keep `wanted` lines of the terminal, which has another size than the one we gave it when it was resized."""
+        now = _size(self._descriptor)
+        if self._kept and now == self._given:
+            return
+        self._lines = now[0]
+        self._kept = wanted if self._lines - wanted >= _LEAST_LINES else 0
+        if self._kept:
+            self._given = (self._lines - self._kept, *now[1:])
+            # Whatever stands in the last lines is scrolled up to where it may stay, and the cursor with it (IND, CUU).
+            _write(self._descriptor, "\x1b7\x1b[r\x1b8" + "\x1bD" * self._kept + f"\x1b[{self._kept}A")
+            _resize(self._descriptor, self._given)
+
+
+def _size(descriptor: int) -> tuple[int, ...]:
+    """Lines, columns and the same in pixels."""
+    try:
+        size = struct.unpack("HHHH", fcntl.ioctl(descriptor, termios.TIOCGWINSZ, bytes(8)))
+    except OSError:
+        return (24, 80, 0, 0)
+    return size if size[0] and size[1] else (24, 80, *size[2:])
+
+
+def _resize(descriptor: int, size: tuple[int, ...]) -> None:
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", *size))
+
+
+def _write(descriptor: int, text: str) -> None:
+    """In one piece, so that nothing of others comes between. Errors: ``OSError``, as when the terminal is gone."""
+    data = text.encode()
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def watch(name: str | None, descriptor: int) -> None:
+    """Show the live run or shell called `name`, or all, also those that begin meanwhile, until none is left.
+
+    Errors: :class:`LiveError`.
+    """
+    with ExitStack() as stack:
+        watched = _Watched(name, stack)
+        shown = display(descriptor)
+        begin = time.monotonic()
+        while readings := watched.read():
+            shown.show(time.monotonic() - begin, readings)
+            time.sleep(REDRAW_S)
+
+
+def glance(name: str | None) -> list[Reading]:
+    """What their links do, of one second.
+
+    Errors: :class:`LiveError`.
+    """
+    with ExitStack() as stack:
+        watched = _Watched(name, stack)
+        time.sleep(WINDOW_NS / 1e9)
+        return watched.read()
+
+
+class _Watched:
+    """Meters of what is live. Imports what finds it only here: every shell with a meter imports this module."""
+
+    def __init__(self, name: str | None, stack: ExitStack) -> None:
+        from cellbed.testbed.live import LiveError, find
+
+        self._only = find(name).identifier if name is not None else None
+        self._stack = stack
+        self._meters: dict[str, tuple[str, Meter]] = {}
+        self._look()
+        if not self._meters:
+            raise LiveError("nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`")
+
+    def read(self) -> list[Reading]:
+        """Readings of all directions; none when nothing is live any more."""
+        from cellbed.testbed.control import ControlError
+
+        self._look()
+        readings: list[Reading] = []
+        for identifier, (name, meter) in list(self._meters.items()):
+            try:
+                some = meter.read(time.monotonic_ns()) or []
+            except ControlError:
+                del self._meters[identifier]
+                continue
+            readings += [replace(one, direction=f"{name} {one.direction}") for one in some]
+        return readings
+
+    def _look(self) -> None:
+        from cellbed.testbed.control import ControlError
+        from cellbed.testbed.live import connect, label, live
+
+        for record in live():
+            if self._only in (None, record.identifier) and record.identifier not in self._meters:
+                try:
+                    control = self._stack.enter_context(connect(record))
+                    self._meters[record.identifier] = label(record), Meter(control.status)
+                except ControlError:
+                    # It is about to begin, or has just ended.
+                    continue

@@ -1,0 +1,338 @@
+"""Calibration: what a network does to packet trains and under saturation (CellReplay, NSDI 2025, §4.4).
+
+The experiments and estimates are the recorder's (``crates/recorder/src/calibration``). This module requests
+calibrations of live networks and of links in virtual time, and writes them as a table, a page and figures (after
+figures 4, 5 and 8 of the paper).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cellbed import _core
+from cellbed.errors import CellbedError
+from cellbed.link import Link
+from cellbed.measure.run_folder import replace
+from cellbed.recordings.description import WAYS, CalibratedDirection, Calibration, Length, Way
+from cellbed.report.palette import ALARM, INK, MUTED, of_place
+from cellbed.report.plot import Plot, Style
+from cellbed.scenario.radio import PROFILES
+
+
+class CalibrationError(CellbedError):
+    """A network that cannot be calibrated, or a calibration that cannot be read."""
+
+
+def calibrate_virtually(uplink: Link, downlink: Link, seed: int = 0) -> Calibration:
+    """Calibrate a network of two links in virtual time.
+
+    uplink, downlink: as they were made; what has been sent through them does not matter, nor do later changes of them.
+    seed: of the order of trains.
+
+    Raises CalibrationError where nothing or too little comes through.
+    """
+    try:
+        text = _core.calibrate_virtually(json.dumps(uplink.stages), json.dumps(downlink.stages), seed)
+    except ValueError as error:
+        raise CalibrationError(str(error)) from None
+    return parse(text)
+
+
+def parse(text: str) -> Calibration:
+    """The calibration that a JSON text tells, such as ``calibration.json``.
+
+    Raises CalibrationError for anything else.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return Calibration.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the text"
+        raise CalibrationError(f"this is no calibration: {where}: {first['msg']}") from None
+
+
+def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
+    """Calibrate both directions of a profile (docs/radio.md) in virtual time.
+
+    Raises CalibrationError for a name that no profile has.
+    """
+    if profile not in PROFILES:
+        near = difflib.get_close_matches(profile, PROFILES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
+    uplink, downlink = (
+        Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in ("uplink", "downlink")
+    )
+    return calibrate_virtually(uplink, downlink, seed)
+
+
+def calibrate_live(server: str, secret: Path, interface: str | None = None, seed: int = 0) -> Calibration:
+    """Calibrate the network between here and a recorder's server, telling on standard error how far it is.
+
+    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the network interface to
+    use. seed: of the order of trains. To be called on the main thread.
+
+    Raises CalibrationError that says what was wrong and what to do.
+    """
+    try:
+        return parse(_core.calibrate(server, secret, interface, seed))
+    except ValueError as error:
+        raise CalibrationError(str(error)) from None
+
+
+HEADINGS = ("", *WAYS)
+
+
+def show(title: str, calibration: Calibration) -> RenderableType:
+    """The parameters as a table, the verdict below. title: of what network."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for row in rows(calibration):
+        table.add_row(*row)
+    return Group(table, Text("\n".join(calibration.verdict)))
+
+
+def rows(calibration: Calibration) -> Iterator[tuple[str, str, str]]:
+    """What is found, uplink, downlink."""
+    sides = [getattr(calibration.directions, way) for way in WAYS]
+
+    def row(name: str, cell: object) -> tuple[str, str, str]:
+        one, other = ("–" if side is None else cell(side) for side in sides)  # type: ignore[operator]
+        return name, one, other
+
+    yield row("saturated rate, Mbit/s", _rate)
+    yield row("train (U, D), packets", lambda side: str(side.train))
+    yield row("  error of its predictions", _error)
+    yield row("least gap (G_min), ms", lambda side: _millis(side.least_gap_ns))
+    yield row("cold after (F), ms", lambda side: _millis(side.idle_ns))
+    yield row("bottleneck queue (B), KB", _queue)
+    offsets = [dict(getattr(calibration.compensation, way)) for way in WAYS]
+    one, other = (f"{offset[100] / 1e6:+.1f}" if 100 in offset else "–" for offset in offsets)
+    yield "100 bytes, later than 1400, ms", one, other
+
+
+def _rate(side: CalibratedDirection) -> str:
+    if side.saturated_bps is None:
+        return "–"
+    error = "" if side.saturated_error_bps is None else f" ± {side.saturated_error_bps / 1e6:.1f}"
+    return f"{side.saturated_bps / 1e6:.1f}{error}"
+
+
+def _error(side: CalibratedDirection) -> str:
+    errors = [error.mean_error for error in side.errors if error.length == side.train]
+    return f"{100 * errors[0]:.0f} %" if errors else "–"
+
+
+def _queue(side: CalibratedDirection) -> str:
+    if side.queue_bytes is not None:
+        return f"{side.queue_bytes / 1e3:.0f}"
+    return "–" if side.queue_at_least_bytes is None else f"≥ {side.queue_at_least_bytes / 1e3:.0f}"
+
+
+def _millis(nanos: int | None) -> str:
+    return "–" if nanos is None else f"{nanos / 1e6:.0f}"
+
+
+PACKET_BITS = 8 * 1400
+"""Of the packets of a calibration, IP length."""
+
+TOLERANCE = 0.2
+"""r_last of a gap that is long enough (§4.4)."""
+
+_MILLI = 1e-6
+"""Nanoseconds to milliseconds."""
+
+_LINE = Style(of_place("uplink")[1], width=2.5)
+_DOT = Style(of_place("uplink")[0], width=7)
+_ERROR_BAR = Style(INK, width=1.5)
+_SATURATION = Style(INK, width=2, dashes="7 5")
+_WRONG = Style(ALARM, width=3)
+_BAND = Style(MUTED, width=1.5, dashes="2 4")
+_LEAST = Style(of_place("downlink")[1], width=2, dashes="7 5")
+
+
+def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """All figures that the calibration has data for: a name for a file without its ending, and the picture."""
+    for way in WAYS:
+        direction: CalibratedDirection | None = getattr(calibration.directions, way)
+        if direction is None:
+            continue
+        if direction.lengths and direction.saturated_bps:
+            yield f"completion-{way}", completion(direction, way)
+            yield f"arrivals-{way}", arrivals(direction, way)
+            yield f"prediction-{way}", prediction(direction, way)
+        if direction.gaps:
+            yield f"gaps-{way}", gaps(direction, way)
+
+
+def completion(direction: CalibratedDirection, way: Way) -> str:
+    """Mean completion of trains by their length, beside what the saturated rate makes of it (figure 4)."""
+    lengths = [profile.length for profile in direction.lengths]
+    lasts = [_last(profile) for profile in direction.lengths]
+    most = max(*lasts, _heavy(direction, lengths[-1] - 1))
+    plot = _plot(f"Trains {way} by length", "packets of a train", "last packet after the first (ms)", lengths[-1], most)
+    plot.line((1, lengths[-1]), (0, _heavy(direction, lengths[-1] - 1)), _SATURATION, _saturated(direction))
+    plot.line(lengths, lasts, _LINE, "mean of trains, with its standard error")
+    for profile, last in zip(direction.lengths, lasts, strict=True):
+        _error_bar(plot, profile.length, last, profile.last_error_ns)
+    plot.dots(np.array(lengths), np.array(lasts), _DOT)
+    return plot.svg()
+
+
+def arrivals(direction: CalibratedDirection, way: Way) -> str:
+    """Mean arrival of each packet, a line for each length of trains (figure 5)."""
+    longest = direction.lengths[-1].length
+    most = max(_heavy(direction, longest - 1), *(_last(profile) for profile in direction.lengths))
+    plot = _plot(f"Arrivals within trains {way}", "packet of the train", "after the first packet (ms)", longest, most)
+    plot.line((1, longest), (0, _heavy(direction, longest - 1)), _SATURATION, _saturated(direction))
+    for place, profile in enumerate(direction.lengths):
+        share = place / max(1, len(direction.lengths) - 1)
+        style = Style(_between("#8fbbe8", "#12305a", share), width=2)
+        means = [arrival * _MILLI for arrival in profile.mean_arrival_ns]
+        plot.line(range(1, len(means) + 1), means, style, f"{profile.length} packets")
+    return plot.svg()
+
+
+def prediction(direction: CalibratedDirection, way: Way) -> str:
+    """What trains of the chosen length, and saturation from there on, predict of the others (figure 8a)."""
+    chosen = next((it for it in direction.lengths if it.length == direction.train), direction.lengths[0])
+    longest = direction.lengths[-1].length
+    predicted = [arrival * _MILLI for arrival in chosen.mean_arrival_ns]
+    predicted += [predicted[-1] + _heavy(direction, more) for more in range(1, longest - chosen.length + 1)]
+    most = max(*predicted, *(_last(profile) for profile in direction.lengths))
+    title = f"Trains {way} as predicted from {chosen.length} packets"
+    plot = _plot(title, "packets of a train", "last packet after the first (ms)", longest, most)
+    plot.line(range(1, longest + 1), predicted, _LINE, f"predicted from trains of {chosen.length} packets, R*")
+    name = "error of the prediction"
+    for profile in direction.lengths:
+        plot.line([profile.length] * 2, (_last(profile), predicted[profile.length - 1]), _WRONG, name)
+        name = ""
+    lengths = np.array([profile.length for profile in direction.lengths])
+    plot.dots(lengths, np.array([_last(profile) for profile in direction.lengths]), _DOT, "mean of trains")
+    return plot.svg()
+
+
+def gaps(direction: CalibratedDirection, way: Way) -> str:
+    """Completion of the chosen trains by the gap between them, and the least gap that is long enough (figure 8b)."""
+    cold = direction.gaps[0].last_ns * _MILLI
+    longest = direction.gaps[0].gap_ns * _MILLI
+    lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
+    most = max(*lasts, (1 + TOLERANCE) * cold)
+    title = f"Trains of {direction.train} packets {way} by gap"
+    plot = _plot(title, "gap between the starts of trains (ms)", "last packet after the first (ms)", longest, most)
+    for limit, name in ((1 - TOLERANCE, f"within 20 % of that at {longest:.0f} ms"), (1 + TOLERANCE, "")):
+        plot.line((0, longest), (limit * cold, limit * cold), _BAND, name)
+    if direction.least_gap_ns is not None:
+        least = direction.least_gap_ns * _MILLI
+        plot.line((least, least), (0, 1.05 * most), _LEAST, f"least gap that is long enough: {least:.0f} ms")
+    spans = [gap.gap_ns * _MILLI for gap in direction.gaps]
+    plot.line(spans, lasts, _LINE, "mean of trains, with its standard error")
+    for gap, span, last in zip(direction.gaps, spans, lasts, strict=True):
+        _error_bar(plot, span, last, gap.last_error_ns)
+    plot.dots(np.array(spans), np.array(lasts), _DOT)
+    return plot.svg()
+
+
+def _plot(title: str, x_label: str, y_label: str, x: float, y: float) -> Plot:
+    return Plot(title, x_label, y_label, (0.0, 1.02 * x), (0.0, 1.05 * max(y, 1e-3)))
+
+
+def _last(profile: Length) -> float:
+    return profile.mean_arrival_ns[-1] * _MILLI
+
+
+def _heavy(direction: CalibratedDirection, packets: int) -> float:
+    return 1e3 * packets * PACKET_BITS / (direction.saturated_bps or 1)
+
+
+def _saturated(direction: CalibratedDirection) -> str:
+    return f"at the saturated rate, {(direction.saturated_bps or 0) / 1e6:.1f} Mbit/s"
+
+
+def _error_bar(plot: Plot, x: float, y: float, error_ns: float | None) -> None:
+    if error_ns:
+        error = error_ns * _MILLI
+        plot.line((x, x), (y - error, y + error), _ERROR_BAR)
+
+
+def _between(light: str, dark: str, share: float) -> str:
+    parts = ((int(light[at : at + 2], 16), int(dark[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(one + (other - one) * share):02x}" for one, other in parts)
+
+
+PAGE = "calibration.html"
+RESULT = "calibration.json"
+
+_STYLE = """
+body { font: 15px/1.5 Arial, Helvetica, sans-serif; color: #1d2129 }
+body { margin: 2em auto; max-width: 1060px; padding: 0 1em }
+table { border-collapse: collapse }
+th, td { padding: 2px 18px 2px 0; text-align: right }
+th:first-child, td:first-child { text-align: left }
+th { border-bottom: 1px solid #5b6472 }
+svg { max-width: 100%; height: auto }
+figure { margin: 2em 0 }
+figcaption { font-weight: bold; text-align: center }
+"""
+
+
+def write(folder: Path, title: str, calibration: Calibration) -> Path:
+    """Write ``calibration.json``, an SVG for each figure and ``calibration.html``; returns the page's path.
+
+    folder: is made if need be. title: of what network.
+
+    Raises CalibrationError if the folder cannot be made, MeasureError if a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CalibrationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    pictures = dict(figures(calibration))
+    files = {f"{name}.svg": picture for name, picture in pictures.items()}
+    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page(title, calibration, pictures)}
+    for name, text in files.items():
+        _write(folder / name, text)
+    return folder / PAGE
+
+
+def page(title: str, calibration: Calibration, pictures: dict[str, str]) -> str:
+    """The page as text."""
+    heads = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows(calibration))
+    table = f"<table><tr>{heads}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    verdict = "".join(f"<li>{escape(sentence)}</li>" for sentence in calibration.verdict)
+    drawn = "".join(f"<figure><figcaption>{_caption(name)}</figcaption>{it}</figure>" for name, it in pictures.items())
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+        f"<h1>{escape(title)}</h1><ul>{verdict}</ul>{table}{drawn}</html>\n"
+    )
+
+
+_CAPTIONS = {
+    "completion": "Completion of trains by their length, {}",
+    "arrivals": "Arrivals within trains, {}",
+    "prediction": "What trains of the chosen length predict of the others, {}",
+    "gaps": "Completion by the gap between trains, {}",
+}
+
+
+def _caption(name: str) -> str:
+    figure, way = name.rsplit("-", 1)
+    return escape(_CAPTIONS[figure].format(way))
+
+
+def _write(path: Path, text: str) -> None:
+    replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
