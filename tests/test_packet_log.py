@@ -20,12 +20,10 @@ from hypothesis import strategies as st
 
 from cellbed._core import parse_trace
 from cellbed.measure.packetlog import log as log_module
-from cellbed.measure.packetlog.figures import figures
-from cellbed.measure.packetlog.log import open_log, reason
+from cellbed.measure.packetlog.convert import COLUMNS, write_csv, write_parquet
+from cellbed.measure.packetlog.log import ENTERS, figures, in_order, open_log, reason
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
-from cellbed.measure.packetlog.order import ENTERS, in_order
 from cellbed.measure.packetlog.pcapng import write_pcapng
-from cellbed.measure.packetlog.tables import COLUMNS, write_csv, write_parquet
 from cellbed.measure.packets import MAGIC, RECORD
 from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
 from in_process import cellbed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cellbed.measure.packetlog.figures import DirectionFigures
+    from cellbed.measure.packetlog.log import DirectionFigures
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or convert the packet log of a run.")
 
@@ -62,8 +62,7 @@ def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Pr
       cellbed log show runs/offload-lte-20250101-120000
       cellbed log show shell.log --json
     """
-    from cellbed.measure.packetlog.figures import figures
-    from cellbed.measure.packetlog.log import open_log
+    from cellbed.measure.packetlog.log import figures, open_log
 
     opened = open_log(log)
     rows = figures(opened)

@@ -1,8 +1,15 @@
-"""A packet log with what is known about it: names, addresses, the start of the schedule."""
+"""A packet log with what is known about it: names, the start of the schedule, figures; its events in order of time.
+
+The log is in the order in which packets left. A packet that waited long arrived before many that are written earlier,
+so arrivals cannot simply be taken as they come. A first pass notes the earliest arrival in each chunk and all later
+ones; what lies before that can be given out. In memory is then what was under way at one moment, and a chunk.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,3 +169,114 @@ def _opened(path: Path) -> Any:
         raise LogError(f"{path}: there is no such file; give a run's folder or a packet log") from None
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+ENTERS, LEAVES = 0, 1
+FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of a stretch of time that follows the one before.
+
+    time: ns, ascending; where equal, what enters comes first. point: ENTERS or LEAVES (or dropped).
+    records: the packet of each. until: every event before this time has been given.
+    """
+
+    time: NDArray[np.int64]
+    point: NDArray[np.uint8]
+    records: Records
+    until: int
+
+
+def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
+    """The chunks of a log, each with a time before which no packet of a later one arrived; at the end `FOREVER`."""
+    earliest = [
+        int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
+    ]
+    for at in range(len(earliest) - 2, -1, -1):
+        earliest[at] = min(earliest[at], earliest[at + 1])
+    for at, records in enumerate(log.chunks(direction, since_ns)):
+        yield records, earliest[at + 1] if at + 1 < len(earliest) else FOREVER
+
+
+def in_order(
+    log: PacketLog, *, leaves: str = "departed", direction: int | None = None, since_ns: int | None = None
+) -> Iterator[Events]:
+    """The events of a log, ascending in time; arguments as for :meth:`PacketLog.chunks`.
+
+    leaves: the field that says when a packet leaves (``released`` or ``departed``); for a dropped one it is the drop.
+    """
+    time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
+    waiting: Records | None = None
+    for records, until in settled(log, direction, since_ns):
+        left = np.where(records["drop"] != 0, records["departed"], records[leaves])
+        time = np.concatenate([time, records["arrived"], left])
+        points = np.repeat(np.array([ENTERS, LEAVES], np.uint8), len(records))
+        point = np.concatenate([point, points])
+        waiting = np.concatenate([*([] if waiting is None else [waiting]), records, records])
+        order = np.lexsort((point, time))
+        time, point, waiting = time[order], point[order], waiting[order]
+        ready = int(np.searchsorted(time, until))
+        if ready:
+            yield Events(time[:ready], point[:ready], waiting[:ready], until)
+        time, point, waiting = time[ready:], point[ready:], waiting[ready:]
+
+
+PERCENTILES = (0.5, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionFigures:
+    """One direction from the start of the schedule on.
+
+    packets, bytes: delivered. dropped: packets by reason. delay_ms: one-way delay of delivered packets in the
+    direction (departed − arrived, to the µs) at :data:`PERCENTILES`; `None` where none was delivered. A percentile q
+    of n is the value of rank ⌈n q⌉.
+    """
+
+    name: str
+    packets: int
+    bytes: int
+    dropped: dict[str, int]
+    delay_ms: tuple[float, ...] | None
+
+
+@dataclass(slots=True)
+class _Sums:
+    packets: int = 0
+    bytes: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    delays_us: list[NDArray[np.uint32]] = field(default_factory=list)
+
+
+def figures(log: PacketLog) -> list[DirectionFigures]:
+    """Figures of every direction, in their order; those of a run that carried nothing too."""
+    sums = {index: _Sums() for index in log.directions}
+    for records in log.chunks(since_ns=log.t0_ns):
+        for index in np.unique(records["direction"]).tolist():
+            of = records[records["direction"] == index]
+            total = sums.setdefault(index, _Sums())
+            delivered = of[of["drop"] == 0]
+            total.packets += len(delivered)
+            total.bytes += int(delivered["bytes"].sum(dtype=np.int64))
+            delay = (delivered["departed"] - delivered["arrived"]) // 1000
+            total.delays_us.append(np.minimum(delay, 2**32 - 1).astype(np.uint32))
+            codes, counts = np.unique(of["drop"][of["drop"] != 0], return_counts=True)
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+                total.dropped[reason(code)] += count
+    return [
+        DirectionFigures(
+            log.direction_name(index), total.packets, total.bytes, dict(total.dropped), _percentiles(total.delays_us)
+        )
+        for index, total in sorted(sums.items())
+    ]
+
+
+def _percentiles(parts: list[NDArray[np.uint32]]) -> tuple[float, ...] | None:
+    delays = np.concatenate(parts) if parts else np.empty(0, np.uint32)
+    if not len(delays):
+        return None
+    ranks = [math.ceil(q * len(delays)) - 1 for q in PERCENTILES]
+    delays.partition(ranks)
+    return tuple(float(delays[rank]) / 1e3 for rank in ranks)
