@@ -26,15 +26,11 @@ from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
-from cellbed.report.gallery.drawing import draw, fill
-from cellbed.report.gallery.figures import beside, words
+from cellbed.report.gallery.drawing import PictureError, draw, fill
 from cellbed.report.gallery.page import gallery_page, picture_page
-from cellbed.report.gallery.panel import Curve, Panel, Picture
-from cellbed.report.gallery.panels import comparison, portrait, sentence
-from cellbed.report.gallery.read import analysed
-from cellbed.report.gallery.stored import stored
-from cellbed.report.gallery.terminal import WIDTH, sketch
-from cellbed.report.gallery.write import PictureError
+from cellbed.report.gallery.pictures import Curve, Panel, Picture, comparison, portrait, sentence
+from cellbed.report.gallery.read import analysed, stored
+from cellbed.report.gallery.terminal import WIDTH, beside, sketch, words
 from cellbed.report.palette import of_place
 from in_process import cellbed
 

@@ -55,9 +55,9 @@ def compare(
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.report.gallery.panels import comparison
+    from cellbed.report.gallery.drawing import require_ending, write_picture
+    from cellbed.report.gallery.pictures import comparison
     from cellbed.report.gallery.read import analysed
-    from cellbed.report.gallery.write import require_ending, write_picture
 
     if out is not None:
         require_ending(out)
@@ -74,7 +74,7 @@ def compare(
     from rich.console import Console
 
     from cellbed.cli.width import table_width
-    from cellbed.report.gallery.figures import beside
+    from cellbed.report.gallery.terminal import beside
 
     width = table_width()
     Console(highlight=False, width=width).print(beside(figures, directions, width))

@@ -29,9 +29,9 @@ def gallery(
     """
     from cellbed.archive import open_archive
     from cellbed.cli.traces.surveying import waiting
+    from cellbed.report.gallery.drawing import write_content
     from cellbed.report.gallery.page import gallery_page
     from cellbed.report.gallery.read import readable
-    from cellbed.report.gallery.write import write_content
 
     archive = open_archive()
     for name in names or ():

@@ -42,9 +42,9 @@ def plot(
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
     from cellbed.cli.traces.surveying import waiting
-    from cellbed.report.gallery.panels import portrait
+    from cellbed.report.gallery.drawing import require_ending, write_picture
+    from cellbed.report.gallery.pictures import portrait
     from cellbed.report.gallery.read import analysed
-    from cellbed.report.gallery.write import require_ending, write_picture
 
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)

@@ -65,7 +65,7 @@ def stats(
     from rich.console import Console
 
     from cellbed.cli.width import table_width
-    from cellbed.report.gallery.figures import of_one
+    from cellbed.report.gallery.terminal import of_one
 
     width = table_width()
     console = Console(highlight=False, width=width)

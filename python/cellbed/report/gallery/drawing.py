@@ -1,20 +1,24 @@
-"""Pictures as PNG and SVG, by matplotlib."""
+"""Pictures as files: PNG and SVG by matplotlib, or a page."""
 
 from __future__ import annotations
 
 import io
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.report.gallery.panel import Floats, Panel, Picture
+from cellbed.errors import CellbedError
+from cellbed.report.gallery.pictures import Floats, Panel, Picture
 from cellbed.report.palette import INK, MUTED, RULE
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
 
 _HEIGHTS = {"time": 2.7, "distribution": 3.1, "scatter": 3.1, "hours": 3.1}
 _NOTE_WIDTH = 165
@@ -237,3 +241,38 @@ def _steps(least: float, most: float) -> tuple[float, ...]:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+ENDINGS = (".png", ".svg", ".html")
+
+
+class PictureError(CellbedError):
+    """A picture cannot be written where it was asked for."""
+
+
+def require_ending(path: Path) -> str:
+    """The ending of a picture's file. Raises PictureError for one that nobody can draw."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise PictureError(f"{path}: a picture's name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    return ending
+
+
+def write_picture(picture: Picture, path: Path) -> None:
+    """Write a picture whole or not at all. Raises PictureError, and AssetError for HTML without the chart library."""
+    ending = require_ending(path)
+    if ending == ".html":
+        from cellbed.report.gallery.page import picture_page
+
+        content = picture_page(picture).encode()
+    else:
+        content = draw(picture, "png" if ending == ".png" else "svg")
+    write_content(content, path)
+
+
+def write_content(content: bytes, path: Path) -> None:
+    """Write a file whole or not at all. Raises PictureError."""
+    try:
+        write_whole(path, lambda file: file.write_bytes(content))
+    except OSError as error:
+        raise PictureError(f"{path}: cannot be written: {error.strerror}") from None

@@ -11,9 +11,8 @@ from cellbed.archive.entry import Entry
 from cellbed.archive.warnings import warnings
 from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import chart_library, embedded, style
-from cellbed.report.gallery.panel import Picture, as_json
-from cellbed.report.gallery.panels import portrait, typical_and_high
-from cellbed.report.gallery.stored import stored
+from cellbed.report.gallery.pictures import Picture, as_json, portrait, typical_and_high
+from cellbed.report.gallery.read import stored
 
 PAGE = Path(__file__).parent / "page"
 

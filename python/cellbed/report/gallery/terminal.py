@@ -1,18 +1,155 @@
-"""A small plot of an entry for a terminal, from the statistics that it keeps."""
+"""Entries on a terminal: statistics as tables, of one entry and of several beside each other, and a small plot."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from cellbed.archive.entry import Entry
-from cellbed.archive.series import Content
-from cellbed.archive.statistics import Analysis
-from cellbed.readable import duration_words, rate_words
-from cellbed.report.gallery.panels import COLOURS
-from cellbed.report.gallery.stored import stored
+from cellbed.archive.series import Content, Part
+from cellbed.archive.statistics import FIGURES, Analysis, Statistics
+from cellbed.readable import duration_unit, duration_words, rate_unit, rate_words, significant
+from cellbed.report.gallery.pictures import COLOURS
+from cellbed.report.gallery.read import stored
+
+_UNTOLD = {"definition"}
+BESIDE: Final = {
+    "mean_bit_s": "mean",
+    "p5_bit_s_100ms": "P5 over 100 ms",
+    "p50_bit_s_100ms": "P50 over 100 ms",
+    "p95_bit_s_100ms": "P95 over 100 ms",
+    "cv_1s": "variation over 1 s",
+    "p50_ms": "P50",
+    "p95_ms": "P95",
+    "p99_ms": "P99",
+    "loss": "lost",
+    "modes": "modes",
+    "outages": "outages",
+    "outage_share": "time in outages",
+    "outage_longest_ms": "longest outage",
+    "stationary": "stationary",
+    "correlation_time_s": "correlated for",
+    "batched_share_5ms": "in bursts after 5 ms",
+}
+"""What a comparison tells of each entry, and what it calls it."""
+_LEAST_MEANING: Final = 40
+"""Letters for what a figure means beside its values; where fewer have room it stands below them."""
+
+
+def of_one(parts: Mapping[Part, Statistics], width: int) -> RenderableType:
+    """Every figure of an entry with what it means, in lines of `width` letters; lists are left to ``--json``."""
+    rows = []
+    for key, figure in FIGURES.items():
+        values = [found.get(key) for found in parts.values()]
+        if key not in _UNTOLD and any(value is not None and not isinstance(value, list) for value in values):
+            rows.append(([key, *(words(key, value) for value in values)], figure.about))
+    heads = ["figure", *parts]
+    taken = _width([max(map(len, column)) for column in zip(heads, *(cells for cells, _ in rows), strict=True)])
+    beside = width - taken >= _LEAST_MEANING
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("figure", no_wrap=True)
+    for part in parts:
+        table.add_column(part, justify="right", no_wrap=True)
+    if beside:
+        table.add_column("meaning", style="dim")
+    for cells, about in rows:
+        table.add_row(*cells, *([about] if beside else []))
+    meanings = [] if beside else [_meanings([(cells[0], about) for cells, about in rows])]
+    places = [
+        Text(f"{part}: modes at {', '.join(duration_words(place / 1e3) for place in found['modes_ms'])}")
+        for part, found in parts.items()
+        if found.get("modes", 1) > 1
+    ]
+    return Group(table, *meanings, *places)
+
+
+def _meanings(told: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for key, about in told:
+        table.add_row(key, about)
+    return table
+
+
+def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part], width: int) -> RenderableType:
+    """Several entries beside each other, a table for each direction that one of them has, `width` letters wide.
+
+    Where their names have no room they are numbers, and a list says whose. A figure has one unit for all of them.
+    """
+    tables: list[RenderableType] = []
+    for part in directions:
+        having = {name: parts[part] for name, parts in entries.items() if part in parts}
+        if not having:
+            continue
+        rows = [
+            [label, *_in_one_unit(key, [found.get(key) for found in having.values()])]
+            for key, label in BESIDE.items()
+            if any(key in found for found in having.values())
+        ]
+        names = list(having)
+        columns = list(zip(*([row[0], row[-1], *row[1:-1]] for row in rows), strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        whole = [*widths[:2], *(max(len(name), size) for name, size in zip(names, widths[2:], strict=False))]
+        numbered = _width(whole) > width
+        heads = [str(number) for number, _ in enumerate(names, 1)] if numbered else names
+        table = Table(box=box.SIMPLE_HEAD, title=part, title_justify="left", title_style="bold")
+        table.add_column("figure", no_wrap=True)
+        for head in heads:
+            table.add_column(head, justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        tables.append(table)
+        if numbered:
+            tables.append(Text("".join(f"{head}: {name}\n" for head, name in zip(heads, names, strict=True))))
+    return Group(*tables)
+
+
+def _width(columns: Iterable[int]) -> int:
+    """Of a table with columns that are so wide: each has a space on either side, and so has the whole."""
+    return sum(size + 2 for size in columns) + 2
+
+
+def _in_one_unit(key: str, values: list[Any]) -> list[str]:
+    """Each value as a number, and last the unit of all."""
+    known = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    unit = FIGURES[key].unit
+    if not known or unit not in ("bit/s", "ms", "s"):
+        written = [words(key, value) for value in values]
+        return [text.removesuffix(" %") for text in written] + ["%" if any(" %" in text for text in written) else ""]
+    factor = 1e-3 if unit == "ms" else 1.0
+    # That of one in the middle: neither the least nor the most has many digits before or behind its point.
+    positive = [value * factor for value in known if value > 0] or [1.0]
+    middle = (min(positive) * max(positive)) ** 0.5
+    of_all = rate_unit(middle) if unit == "bit/s" else duration_unit(middle)
+    numbers = ["–" if value is None else significant(value * factor * of_all.factor) for value in values]
+    return [*numbers, of_all.name]
+
+
+def words(key: str, value: Any) -> str:
+    """A figure with its unit: ``"16.7 Mbit/s"``, ``"yes"``, ``"–"`` for one that is not there."""
+    if value is None or isinstance(value, list):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key.endswith("share") or key in ("loss", "batched_share_5ms"):
+        return f"{value * 100:.3g} %"
+    unit = FIGURES[key].unit
+    if unit == "bit/s":
+        return rate_words(value)
+    if unit in ("ms", "s"):
+        return duration_words(value / 1e3 if unit == "ms" else value)
+    number = f"{value:,}" if isinstance(value, int) else significant(value)
+    return f"{number} {unit}".rstrip()
+
 
 WIDTH = 54
 """With what stands before it, 80 columns are enough."""
