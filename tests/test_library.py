@@ -149,6 +149,17 @@ def test_changes_known_beforehand_and_asked_for_are_the_same() -> None:
     assert Fate.QUEUE_FULL in whole.fate[41:]
 
 
+def test_red_set_on_a_running_link_knows_its_mean_rate() -> None:
+    rate = {"kind": "series", "steps": [["0 s", "100 Mbit/s"], ["1 s", "1 Mbit/s"]], "period": "100 s"}
+    begun = Link(rate=rate, queue="red adaptive=true minimum=3000B maximum=9000B")
+    changed = Link(rate=rate, queue="red minimum=4000B maximum=8000B")
+    changed.change(0, queue="red adaptive=true minimum=3000B maximum=9000B")
+    times = arrivals([1_000 * MS] + [5 * MS] * 4000)  # above the rate of 1 Mbit/s
+    parts = [[link.send(times, 1500), link.drain()] for link in (begun, changed)]
+    assert by_packet(parts[0]) == by_packet(parts[1])
+    assert sum(part.dropped.sum() for part in parts[0]) > 100
+
+
 def test_a_link_does_what_the_emulator_is_told_for_a_scenario() -> None:
     scenario = load_text(
         """

@@ -106,12 +106,6 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
     assert list(up(plan).recordings()) == ["d.csv"]
 
 
-def test_red_knows_how_long_a_packet_takes() -> None:
-    queue = up(planned(GOOD.replace('"droptail", limit = "1 MB"', '"red", adaptive = true'))).stages[1]["queue"]
-    assert queue["service_ns"] == MS  # 1500 bytes at 12 Mbit/s
-    assert queue["adaptive"]
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [

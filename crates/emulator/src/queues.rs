@@ -3,7 +3,7 @@
 //! What is left out takes the default of the path model, which is that of the discipline's RFC.
 
 use cellbed_link::{
-    Adaptation, Bytes, CoDelConfig, Discipline, DualPi2Config, Duration, FqCoDelConfig, Limit,
+    Bytes, CoDelConfig, Discipline, DualPi2Config, Duration, FqCoDelConfig, Limit,
     MahimahiCoDelConfig, MahimahiPieConfig, Packets, PieConfig, RedConfig, Seed,
 };
 use serde::Deserialize;
@@ -186,8 +186,8 @@ impl Pie {
 pub struct Red {
     minimum_bytes: u64,
     maximum_bytes: u64,
-    /// How long a typical packet takes to send.
-    service_ns: u64,
+    /// How long a typical packet takes to send; left out: by the mean rate of the link.
+    service_ns: Option<u64>,
     probability: Option<f64>,
     weight: Option<f64>,
     gentle: Option<bool>,
@@ -207,21 +207,18 @@ impl Red {
         if minimum >= maximum {
             return Err("the lower threshold of RED must lie below the upper one".to_owned());
         }
-        let service = Duration::from_nanos(self.service_ns);
-        let default = if self.adaptive {
-            RedConfig::adaptive(minimum, maximum, service)
-        } else {
-            RedConfig::new(minimum, maximum, service)
-        };
+        let default = RedConfig::new(minimum, maximum);
         Ok(Discipline::Red(RedConfig {
             probability: self.probability.unwrap_or(default.probability),
-            weight: self.weight.unwrap_or(default.weight),
+            weight: self.weight,
+            service: self.service_ns.map(Duration::from_nanos),
             gentle: self.gentle.unwrap_or(default.gentle),
-            adaptation: self.adaptive.then(Adaptation::default),
+            adaptive: self.adaptive,
             ecn: self.ecn,
             limit: limit(self.packets, self.bytes, default.limit),
             seed: Seed(self.seed),
-            ..default
+            minimum,
+            maximum,
         }))
     }
 }

@@ -117,7 +117,7 @@ fn red() {
             "dropped by the curve",
         ],
     );
-    let queue = RedConfig::new(Bytes(15_000), Bytes(45_000), Duration::from_micros(1200));
+    let queue = RedConfig::new(Bytes(15_000), Bytes(45_000));
     for load in [1.02, 1.05, 1.1, 1.18, 1.4, 2.0] {
         let sender = Flow::new(Control::Constant(BitRate((load * 10e6) as u64)), 0);
         let run = run(
@@ -153,9 +153,12 @@ fn adaptive_red() {
             "used",
         ],
     );
-    let (minimum, maximum, packet) = (Bytes(18_750), Bytes(56_250), Duration::from_micros(800));
-    let plain = RedConfig::new(minimum, maximum, packet);
-    let adaptive = RedConfig::adaptive(minimum, maximum, packet);
+    let (minimum, maximum) = (Bytes(18_750), Bytes(56_250));
+    let plain = RedConfig::new(minimum, maximum);
+    let adaptive = RedConfig {
+        adaptive: true,
+        ..plain.clone()
+    };
     for flows in [4, 8, 20, 50, 80] {
         let [plain, adaptive] = [&plain, &adaptive].map(|queue| {
             let flows = vec![Flow::new(Control::RENO, 50); flows];

@@ -52,7 +52,7 @@ pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};
 pub use packet::{Ecn, Tag};
 pub use queue::{
-    Adaptation, CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
+    CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
     MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
 };
 pub use radio::{Profile, RadioConfig, Way};

@@ -20,7 +20,6 @@ from cellbed.testbed.stages import (
     delay_stage,
     derived_seed,
     loss_stage,
-    mean_rate,
     queue_config,
     schedule,
     slot_of,
@@ -82,28 +81,8 @@ def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
         now["schedule"] = schedule(capacity, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
     if settings.queue is not None:
         seed = int((stage.get("queue") or {}).get("seed", derived_seed(0, f"{name}.queue")))
-        rate = (lambda: mean_rate(capacity)) if capacity is not None else (lambda: _rate_of(stage))
-        now["queue"] = queue_config(settings.queue, seed, rate)
+        now["queue"] = queue_config(settings.queue, seed)
     return now
 
 
 _NEVER = "{}: a running link changes neither into nor from a {}: start another one"
-
-
-def _rate_of(stage: Stage) -> float | None:
-    """Mean rate of a bottleneck in the emulator's terms, bit/s; ``None`` where there is no limit, or chance decides."""
-    from cellbed._core import parse_trace
-
-    if stage["kind"] == REPLAY:
-        return parse_trace(stage["heavy"]).mean_bit_rate
-    if stage["kind"] in (RADIO, CONDITIONAL):
-        return None
-    played = stage["schedule"]
-    match played["kind"]:
-        case "trace":
-            return parse_trace(played["path"]).mean_bit_rate
-        case "series":
-            return float(sum(rate for _, rate in played["steps"]) / len(played["steps"]))
-        case "unlimited":
-            return None
-    return float(played["bit_rate"])

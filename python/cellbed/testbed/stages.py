@@ -50,7 +50,6 @@ _SLOT_OF: dict[str, Slot] = {
 
 MTU = 1500
 """Bytes that an opportunity of a trace carries."""
-_PACKET_BITS = MTU * 8
 _MARK_BELOW = 0.1
 """Drop probability up to which PIE marks instead (RFC 8033, §5.1: mark_ecnth)."""
 
@@ -124,7 +123,7 @@ def bottleneck_stage(
 
 
 def _waiting(parameters: Parameters, seed: int) -> dict[str, Any]:
-    return queue_config(parameters.queue, seed, lambda: mean_rate(parameters.capacity))
+    return queue_config(parameters.queue, seed)
 
 
 def _replay_stage(replay: Replay, playing: Playing) -> Stage:
@@ -227,11 +226,8 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
             return None
 
 
-def queue_config(queue: Queue | None, seed: int, mean_rate: Callable[[], float | None]) -> dict[str, Any]:
-    """A queue as the emulator takes it; ``None`` is an infinite one.
-
-    mean_rate: tells that of the link, bit/s, by which the mean of RED decays; ``None`` where there is no limit.
-    """
+def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
+    """A queue as the emulator takes it; ``None`` is an infinite one."""
     match queue:
         case None | Infinite():
             return {"kind": "infinite"}
@@ -251,13 +247,10 @@ def queue_config(queue: Queue | None, seed: int, mean_rate: Callable[[], float |
             low = {"threshold_ns": queue.threshold, "range_ns": queue.range}
             return config | _control(queue) | {"coupling": queue.coupling, **low, "classic_share": queue.classic_share}
         case Red():
-            rate = mean_rate()
-            service_ns = round(_PACKET_BITS * 1e9 / rate) if rate else 1000
             thresholds = {"minimum_bytes": queue.minimum, "maximum_bytes": queue.maximum}
             weight = {} if queue.weight is None else {"weight": queue.weight}
             how = {"gentle": queue.gentle, "adaptive": queue.adaptive, "ecn": queue.ecn}
-            more = {"service_ns": max(1, service_ns), "probability": queue.probability}
-            return config | thresholds | more | weight | how | {"seed": seed}
+            return config | thresholds | {"probability": queue.probability} | weight | how | {"seed": seed}
 
 
 def _control(queue: Pie | DualPi2) -> dict[str, Any]:

@@ -6,7 +6,7 @@ use crate::schedule::{Head, Offer, Schedule};
 use crate::service::Service;
 use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
-use crate::units::{Bytes, MTU, Packets};
+use crate::units::{BitRate, Bytes, MTU, Packets};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///
@@ -84,6 +84,23 @@ impl BottleneckConfig {
     pub fn with_queue(self, queue: Discipline) -> Self {
         Self { queue, ..self }
     }
+
+    /// How long a packet of one [`MTU`] takes at the mean rate of the schedule; `None` without a limit, or at no rate.
+    fn packet_time(&self) -> Option<Duration> {
+        match &self.schedule {
+            Schedule::Trace { trace, .. } => {
+                let carried = trace.opportunities().carrying(self.opportunity);
+                BitRate::of(carried, trace.duration()).time_for(MTU + self.overhead)
+            }
+            Schedule::Series { series, .. } => series.mean_rate().time_for(MTU),
+            Schedule::Constant(rate) | Schedule::TokenBucket { rate, .. } => rate.time_for(MTU),
+            Schedule::Unlimited => None,
+        }
+    }
+
+    fn new_queue<P>(&self, zero: Time) -> Queue<P> {
+        Queue::new(&self.queue, self.packet_time(), zero)
+    }
 }
 
 /// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
@@ -113,7 +130,7 @@ pub(crate) enum Admission<P> {
 impl<P> Bottleneck<P> {
     pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
         Self {
-            queue: Queue::new(&config.queue, zero),
+            queue: config.new_queue(zero),
             service: Service::new(config, zero),
             serving: None,
             event: None,
@@ -146,7 +163,7 @@ impl<P> Bottleneck<P> {
             self.service.change(config, self.zero, now, offset);
         }
         if before.queue != config.queue {
-            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, self.zero));
+            let mut old = std::mem::replace(&mut self.queue, config.new_queue(self.zero));
             while let Some(item) = old.remove() {
                 let surcharge = self.surcharge();
                 self.queue.adopt(item, surcharge, &mut self.dropped);

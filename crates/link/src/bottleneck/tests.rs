@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::schedule::RateSeries;
 use crate::trace::Trace;
 use crate::units::{BitRate, Packets};
 
@@ -170,4 +171,37 @@ fn what_was_sent_before_a_restart_stays_sent() {
     assert_eq!(bottleneck.next_event(), Some(ms(35)));
     bottleneck.restart(ms(16), ms(16), Duration::from_millis(9)); // from 9 ms on: 17, 27, …
     assert_eq!(bottleneck.next_event(), Some(ms(27)));
+}
+
+#[test]
+fn a_packet_takes_its_time_at_the_mean_rate() {
+    let secs = Duration::from_secs;
+    let steps = vec![
+        (secs(0), BitRate(100_000_000)),
+        (secs(1), BitRate(1_000_000)),
+    ];
+    let series = |period| Schedule::Series {
+        series: Arc::new(RateSeries::new(steps.clone(), period).unwrap()),
+        offset: Duration::ZERO,
+    };
+    let trace = || Arc::new(Trace::from_millis([2, 4]).unwrap());
+    let half = BottleneckConfig {
+        opportunity: Bytes(750),
+        ..BottleneckConfig::new(Schedule::looped(trace()))
+    };
+    for (bottleneck, nanos) in [
+        (
+            BottleneckConfig::new(series(Some(secs(100)))),
+            Some(6_030_151),
+        ), // 12,000 bits at 1.99 Mbit/s
+        (BottleneckConfig::new(series(None)), Some(120_000)),
+        (
+            BottleneckConfig::mahimahi(Schedule::looped(trace())),
+            Some(2_000_000),
+        ),
+        (half, Some(4_000_000)),
+        (BottleneckConfig::new(Schedule::Unlimited), None),
+    ] {
+        assert_eq!(bottleneck.packet_time(), nanos.map(Duration::from_nanos));
+    }
 }

@@ -16,11 +16,11 @@ pub use dualpi2::DualPi2Config;
 pub use fq_codel::FqCoDelConfig;
 pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
-pub use red::{Adaptation, RedConfig};
+pub use red::RedConfig;
 
 use crate::outcome::DropReason;
 use crate::stage::Item;
-use crate::time::Time;
+use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 use codel::CoDel;
 use dualpi2::DualPi2;
@@ -178,7 +178,8 @@ pub(crate) enum Queue<P> {
 }
 
 impl<P> Queue<P> {
-    pub(crate) fn new(discipline: &Discipline, zero: Time) -> Self {
+    /// packet: time that one takes at the link's mean rate, where it has one.
+    pub(crate) fn new(discipline: &Discipline, packet: Option<Duration>, zero: Time) -> Self {
         match discipline {
             Discipline::Infinite => Self::Fifo(Fifo::drop_tail(Limit::default())),
             Discipline::DropTail { packets, bytes } => Self::Fifo(Fifo::drop_tail(Limit {
@@ -192,7 +193,7 @@ impl<P> Queue<P> {
             Discipline::CoDel(config) => Self::CoDel(CoDel::new(config.clone())),
             Discipline::FqCoDel(config) => Self::FqCoDel(Box::new(FqCoDel::new(config.clone()))),
             Discipline::Pie(config) => Self::Pie(Pie::new(config.clone(), zero)),
-            Discipline::Red(config) => Self::Red(Red::new(config.clone(), zero)),
+            Discipline::Red(config) => Self::Red(Red::new(config.clone(), packet, zero)),
             Discipline::DualPi2(config) => Self::DualPi2(DualPi2::new(config.clone(), zero)),
             Discipline::MahimahiCoDel(config) => {
                 Self::MahimahiCoDel(mahimahi::CoDel::new(config.clone(), zero))

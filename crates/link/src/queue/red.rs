@@ -14,10 +14,9 @@ use crate::units::Bytes;
 /// RED's parameters. The average queue is measured in bytes, and the probability does not depend on the packet's size.
 ///
 /// ```
-/// use cellbed_link::{BitRate, Bytes, Discipline, MTU, RedConfig};
+/// use cellbed_link::{Bytes, Discipline, RedConfig};
 ///
-/// let packet = BitRate(12_000_000).time_for(MTU).unwrap(); // how long one takes to send
-/// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500), packet) };
+/// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500)) };
 /// let queue = Discipline::Red(red);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -28,15 +27,17 @@ pub struct RedConfig {
     pub maximum: Bytes,
     /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
     pub probability: f64,
-    /// Weight of a packet's arrival in the average (`w_q`).
-    pub weight: f64,
-    /// How long a typical packet takes to send (`s`): the average falls by one step per such span of an idle queue.
-    pub service: Duration,
+    /// Weight of a packet's arrival in the average (`w_q`). `None` for 0.002, or, where adaptive, for 1 − e^(−1 / rate) at
+    /// the link's mean rate in packets per second (Adaptive RED §4.3).
+    pub weight: Option<f64>,
+    /// How long a typical packet takes to send (`s`): the average falls by one step per such span of an idle queue. `None`
+    /// for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
+    pub service: Option<Duration>,
     /// Whether the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
     /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
     pub gentle: bool,
-    /// Whether `probability` follows the queue.
-    pub adaptation: Option<Adaptation>,
+    /// Whether `probability` follows the queue (Adaptive RED), within 0.01 and 0.5.
+    pub adaptive: bool,
     /// Whether packets of ECN-capable transports are marked in place of being dropped, as long as the probability is
     /// below 1.
     pub ecn: bool,
@@ -46,52 +47,43 @@ pub struct RedConfig {
     pub seed: Seed,
 }
 
-/// How Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure 1). The
-/// default is the paper's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Adaptation {
-    /// How often (0.5 s).
-    pub interval: Duration,
-    /// Added where the average is above the target, but at most a quarter of `max_p` (α, 0.01).
-    pub increment: f64,
-    /// Factor where it is below (β, 0.9).
-    pub factor: f64,
-}
-
-impl Default for Adaptation {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_millis(500),
-            increment: 0.01,
-            factor: 0.9,
-        }
-    }
-}
+/// How often Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure 1).
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Added to `max_p` where the average is above the target, but at most a quarter of it (α).
+const INCREMENT: f64 = 0.01;
+/// Factor where the average is below the target (β).
+const FACTOR: f64 = 0.9;
+/// `s` of a link without a mean rate.
+const LEAST_SERVICE: Duration = Duration::from_micros(1);
 
 impl RedConfig {
     /// Plain RED between two thresholds, with the values that its authors recommend: w_q 0.002, max_p 0.1 and gentle.
-    pub fn new(minimum: Bytes, maximum: Bytes, service: Duration) -> Self {
+    pub fn new(minimum: Bytes, maximum: Bytes) -> Self {
         Self {
             minimum,
             maximum,
             probability: 0.1,
-            weight: 0.002,
-            service,
+            weight: None,
+            service: None,
             gentle: true,
-            adaptation: None,
+            adaptive: false,
             ecn: false,
             limit: Limit::default(),
             seed: Seed::default(),
         }
     }
 
-    /// Adaptive RED for a link that sends `rate` packets a second: w_q = 1 − e^(−1 / rate) (Adaptive RED §4.3) and max_p
-    /// adapted within 0.01 and 0.5.
-    pub fn adaptive(minimum: Bytes, maximum: Bytes, service: Duration) -> Self {
+    /// The same with all that follows from the link. packet: time that one takes at its mean rate.
+    fn completed(self, packet: Option<Duration>) -> Self {
+        let service = self.service.or(packet).unwrap_or(LEAST_SERVICE);
+        let weight = match self.adaptive {
+            true => 1.0 - (-service.as_secs_f64()).exp(),
+            false => 0.002,
+        };
         Self {
-            weight: 1.0 - (-service.as_secs_f64()).exp(),
-            adaptation: Some(Adaptation::default()),
-            ..Self::new(minimum, maximum, service)
+            weight: self.weight.or(Some(weight)),
+            service: Some(service.max(Duration::from_nanos(1))),
+            ..self
         }
     }
 }
@@ -112,6 +104,9 @@ struct Control {
     /// Packets since the last drop; `None` while the average is below the lower threshold.
     count: Option<u32>,
     max_p: f64,
+    weight: f64,
+    /// Seconds that a packet takes to send.
+    service: f64,
     /// Since when the queue has been empty.
     q_time: Option<Time>,
 }
@@ -122,20 +117,21 @@ impl Control {
             avg: 0.0,
             count: None,
             max_p: config.probability,
+            weight: config.weight.unwrap_or_default(),
+            service: config.service.unwrap_or_default().as_secs_f64(),
             q_time: Some(zero),
         }
     }
 
     /// The average on arrival of a packet that finds `backlog`.
-    fn average(&mut self, config: &RedConfig, backlog: Bytes, now: Time) {
+    fn average(&mut self, backlog: Bytes, now: Time) {
         match self.q_time.take() {
             Some(since) if backlog.0 == 0 => {
-                let service = config.service.max(Duration::from_nanos(1)).as_secs_f64();
-                let missed = now.since(since).as_secs_f64() / service;
-                self.avg *= (1.0 - config.weight).powf(missed);
+                let missed = now.since(since).as_secs_f64() / self.service;
+                self.avg *= (1.0 - self.weight).powf(missed);
                 self.q_time = Some(now);
             }
-            _ => self.avg += config.weight * (backlog.0 as f64 - self.avg),
+            _ => self.avg += self.weight * (backlog.0 as f64 - self.avg),
         }
     }
 
@@ -174,13 +170,13 @@ impl Control {
         Verdict::Enter
     }
 
-    fn adapt(&mut self, config: &RedConfig, adaptation: &Adaptation) {
+    fn adapt(&mut self, config: &RedConfig) {
         let (minimum, maximum) = (config.minimum.0 as f64, config.maximum.0 as f64);
         let part = |share: f64| minimum + share * (maximum - minimum);
         if self.avg > part(0.6) && self.max_p <= 0.5 {
-            self.max_p += adaptation.increment.min(self.max_p / 4.0);
+            self.max_p += INCREMENT.min(self.max_p / 4.0);
         } else if self.avg < part(0.4) && self.max_p >= 0.01 {
-            self.max_p *= adaptation.factor;
+            self.max_p *= FACTOR;
         }
     }
 }
@@ -196,12 +192,14 @@ pub(crate) struct Red<P> {
 }
 
 impl<P> Red<P> {
-    pub(crate) fn new(config: RedConfig, zero: Time) -> Self {
+    /// packet: time that one takes at the link's mean rate.
+    pub(crate) fn new(config: RedConfig, packet: Option<Duration>, zero: Time) -> Self {
+        let config = config.completed(packet);
         Self {
             line: Line::new(),
             control: Control::new(&config, zero),
             random: Random::new(config.seed),
-            timer: timer(&config, zero),
+            timer: Timer::new(zero, INTERVAL),
             config,
         }
     }
@@ -212,7 +210,7 @@ impl<P> Red<P> {
             self.control.q_time = None;
         }
         self.random = Random::new(self.config.seed);
-        self.timer = timer(&self.config, zero);
+        self.timer = Timer::new(zero, INTERVAL);
     }
 
     pub(crate) fn push(
@@ -223,7 +221,7 @@ impl<P> Red<P> {
     ) -> Result<(), (Item<P>, DropReason)> {
         self.adapt(now);
         let backlog = self.line.level().bytes;
-        self.control.average(&self.config, backlog, now);
+        self.control.average(backlog, now);
         if !self
             .config
             .limit
@@ -268,12 +266,9 @@ impl<P> Red<P> {
 
     /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
     fn adapt(&mut self, now: Time) {
-        let Some(adaptation) = self.config.adaptation else {
-            return;
-        };
-        while self.timer.due(now).is_some() {
+        while self.config.adaptive && self.timer.due(now).is_some() {
             let before = self.control.max_p;
-            self.control.adapt(&self.config, &adaptation);
+            self.control.adapt(&self.config);
             if self.control.max_p == before {
                 self.timer.skip_to(now);
             }
@@ -281,16 +276,12 @@ impl<P> Red<P> {
     }
 }
 
-fn timer(config: &RedConfig, zero: Time) -> Timer {
-    Timer::new(zero, config.adaptation.unwrap_or_default().interval)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn config() -> RedConfig {
-        RedConfig::new(Bytes(5_000), Bytes(15_000), Duration::from_millis(1))
+        RedConfig::new(Bytes(5_000), Bytes(15_000)).completed(Some(Duration::from_millis(1)))
     }
 
     #[test]
@@ -299,13 +290,13 @@ mod tests {
         let mut control = Control::new(&config, Time::ZERO);
         control.q_time = None;
         for _ in 0..1000 {
-            control.average(&config, Bytes(10_000), Time::ZERO);
+            control.average(Bytes(10_000), Time::ZERO);
         }
         let expected = 10_000.0 * (1.0 - 0.998f64.powi(1000)); // 8649.6
         assert!((control.avg - expected).abs() < 1e-6, "{}", control.avg);
         // idle for 500 ms, in which 500 typical packets could have been sent
         control.q_time = Some(Time::ZERO);
-        control.average(&config, Bytes(0), Time::from_millis(500));
+        control.average(Bytes(0), Time::from_millis(500));
         assert!((control.avg - expected * 0.998f64.powi(500)).abs() < 1e-6);
     }
 
@@ -357,12 +348,15 @@ mod tests {
 
     #[test]
     fn max_p_adapts_as_the_paper_says() {
-        let config = RedConfig::adaptive(Bytes(5_000), Bytes(15_000), Duration::from_millis(1));
-        let adaptation = Adaptation::default();
+        let adaptive = RedConfig {
+            adaptive: true,
+            ..RedConfig::new(Bytes(5_000), Bytes(15_000))
+        };
+        let config = adaptive.completed(Some(Duration::from_millis(1)));
         let mut control = Control::new(&config, Time::ZERO);
         let mut after = |avg: f64, times: usize| {
             control.avg = avg;
-            (0..times).for_each(|_| control.adapt(&config, &adaptation));
+            (0..times).for_each(|_| control.adapt(&config));
             control.max_p
         };
         assert_eq!(
@@ -383,6 +377,6 @@ mod tests {
             (after(12_000.0, 1) - least * 1.25).abs() < 1e-12,
             "by a quarter while it is small"
         );
-        assert!((config.weight - 0.001).abs() < 1e-6, "1 − exp(−1 / 1000)");
+        assert!((control.weight - 0.001).abs() < 1e-6, "1 − exp(−1 / 1000)");
     }
 }

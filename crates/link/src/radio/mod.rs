@@ -71,7 +71,7 @@ impl<P> Radio<P> {
             access: Access::default(),
             warmth: Warmth::COLD,
             retransmissions: Retransmissions::new(config),
-            queue: Queue::new(&config.queue, zero),
+            queue: Queue::new(&config.queue, None, zero),
             serving: None,
             slot: None,
             decoded: Time::ZERO,
@@ -102,7 +102,8 @@ impl<P> Radio<P> {
         self.route = Route::new(config);
         self.retransmissions = Retransmissions::new(config);
         if before.queue != config.queue {
-            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, self.zero));
+            let mut old =
+                std::mem::replace(&mut self.queue, Queue::new(&config.queue, None, self.zero));
             while let Some(item) = old.remove() {
                 let surcharge = self.surcharge();
                 self.queue.adopt(item, surcharge, &mut self.dropped);

@@ -61,6 +61,14 @@ impl RateSeries {
         Some(series)
     }
 
+    /// The mean rate of a cycle; without a period, of the time up to the last step.
+    pub fn mean_rate(&self) -> BitRate {
+        let (last, rate, before) = self.steps[self.steps.len() - 1];
+        let (length, area) = self.cycle.unwrap_or((last, before));
+        let mean = area.checked_div(u128::from(length));
+        BitRate(mean.map_or(rate, saturate))
+    }
+
     /// Area under the rate from the start up to `position` (ns).
     fn area(&self, position: u64) -> u128 {
         let (cycles, within) = match self.cycle {

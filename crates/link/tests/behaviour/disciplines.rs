@@ -88,13 +88,14 @@ fn fifo() -> impl Strategy<Value = Discipline> {
     );
     let red = (limit(), any::<[bool; 3]>(), any::<u64>()).prop_map(
         |(limit, [gentle, adaptive, ecn], seed)| RedConfig {
-            weight: 0.2,
+            weight: Some(0.2),
+            service: Some(span(MS)),
             gentle,
-            adaptation: adaptive.then(Adaptation::default),
+            adaptive,
             ecn,
             limit,
             seed: Seed(seed),
-            ..RedConfig::new(Bytes(3000), Bytes(12_000), span(MS))
+            ..RedConfig::new(Bytes(3000), Bytes(12_000))
         },
     );
     let mahimahi_codel = limit().prop_map(|limit| MahimahiCoDelConfig {

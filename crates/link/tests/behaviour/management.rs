@@ -89,13 +89,13 @@ fn dualpi2_holds_its_target() {
 #[test]
 fn red_holds_the_average_between_its_thresholds() {
     // A drop rate of p_a with p_b = 0.2/(2 − …): gaps are uniform up to 1 / p_b, so that the rate is about 2 p_b.
-    let config = RedConfig::new(Bytes(15_000), Bytes(45_000), Duration::from_millis(1));
+    let config = RedConfig::new(Bytes(15_000), Bytes(45_000));
     let result = overload(Discipline::Red(config.clone()), 1.1, Ecn::NotEct);
     // 1 − 1/1.1 = 9.1 % = 2 p_b / (1 + p_b) → p_b = 0.0476 → an average of 15 + 30 · 0.476 kB = 29.3 kB = 19.5 ms
     assert!((result.dropped - 0.0909).abs() < 0.01, "{}", result.dropped);
     assert!((17.0..24.0).contains(&result.delay), "{} ms", result.delay);
     let adaptive = RedConfig {
-        adaptation: Some(Adaptation::default()),
+        adaptive: true,
         ..config
     };
     let result = overload(Discipline::Red(adaptive), 1.1, Ecn::NotEct);

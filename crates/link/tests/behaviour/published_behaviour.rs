@@ -194,7 +194,6 @@ fn adaptive_red_keeps_the_average_in_the_middle() {
     // §4.4 of the paper: for a delay of 20 ms, min_th = 20 ms · rate / 2 and max_th = 3 min_th
     let rate = mbit(15);
     let (minimum, maximum) = (Bytes(18_750), Bytes(56_250));
-    let packet = Duration::from_micros(800);
     let average = |config: &RedConfig, flows: usize| {
         let run = run(
             &Discipline::Red(config.clone()),
@@ -205,7 +204,10 @@ fn adaptive_red_keeps_the_average_in_the_middle() {
         );
         run.between(60, 120).mean_delay() * 15e6 / 8e3 // bytes
     };
-    let adaptive = RedConfig::adaptive(minimum, maximum, packet);
+    let adaptive = RedConfig {
+        adaptive: true,
+        ..RedConfig::new(minimum, maximum)
+    };
     for flows in [8, 20, 50] {
         let average = average(&adaptive, flows);
         assert!(
@@ -213,7 +215,7 @@ fn adaptive_red_keeps_the_average_in_the_middle() {
             "{average} bytes with {flows} flows"
         );
     }
-    let plain = RedConfig::new(minimum, maximum, packet);
+    let plain = RedConfig::new(minimum, maximum);
     assert!(average(&plain, 50) > average(&plain, 8) + 7_500.0);
 }
 
@@ -233,7 +235,7 @@ fn red_s_drop_probability_is_the_published_curve() {
         let longer = (0..).map(|k| 1.0 - f64::from(k) * p_b / (1.0 - p_b));
         1.0 / longer.take_while(|&longer| longer > 0.0).sum::<f64>()
     };
-    let queue = RedConfig::new(Bytes(15_000), Bytes(45_000), Duration::from_micros(1200));
+    let queue = RedConfig::new(Bytes(15_000), Bytes(45_000));
     for load in [1.02, 1.05, 1.1, 1.18, 1.4, 2.0] {
         let sender = Flow::new(Control::Constant(BitRate((load * 10e6) as u64)), 0);
         let run = run(

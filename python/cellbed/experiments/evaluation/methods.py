@@ -72,7 +72,7 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     trace = folder / f"{way}.trace"
     trace.write_text(heavy_text(opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
-    queue = queue_config(calibrated_queue(recording.description, way), 0, lambda: None)
+    queue = queue_config(calibrated_queue(recording.description, way), 0)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
     return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
 

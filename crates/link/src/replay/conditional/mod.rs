@@ -16,10 +16,11 @@ pub use states::{DelayState, Delays, SizeSamples};
 pub use trains::TrainSet;
 pub use warmup::{WarmUp, WarmUpCurve};
 
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Queue};
 use crate::random::Seed;
 use crate::schedule::Repeat;
-use crate::time::Duration;
+use crate::time::{Duration, Time};
+use crate::units::{BitRate, MTU, Opportunities};
 
 /// A link that treats each packet as the recorded network treated packets in the same situation.
 ///
@@ -68,5 +69,12 @@ impl ConditionalConfig {
             queue: Discipline::Infinite,
             seed: Seed(0),
         }
+    }
+
+    fn new_queue<P>(&self, zero: Time) -> Queue<P> {
+        let saturated = &self.model.saturated;
+        let carried = Opportunities(saturated.count() as u64).carrying(saturated.each());
+        let packet = BitRate::of(carried, saturated.period()).time_for(MTU);
+        Queue::new(&self.queue, packet, zero)
     }
 }

@@ -45,7 +45,7 @@ impl<P> Conditional<P> {
     pub(crate) fn new(config: ConditionalConfig, zero: Time) -> Self {
         Self {
             opportunities: Opportunities::new(&config, zero),
-            queue: Queue::new(&config.queue, zero),
+            queue: config.new_queue(zero),
             serving: None,
             owed: 0.0,
             flight: Flight::new(false),
@@ -83,7 +83,7 @@ impl<P> Conditional<P> {
     ) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before.queue != config.queue {
-            let mut old = std::mem::replace(&mut self.queue, Queue::new(&config.queue, zero));
+            let mut old = std::mem::replace(&mut self.queue, config.new_queue(zero));
             while let Some(item) = old.remove() {
                 let surcharge = self.surcharge();
                 self.queue.adopt(item, surcharge, &mut self.dropped);
