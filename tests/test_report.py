@@ -14,7 +14,7 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
-from cellbed.report import cause, chart_library, formats, html, origin, terminal
+from cellbed.report import chart_library, formats, html, origin, terminal
 from cellbed.report.chart_library import ASSETS, AssetError
 from run_folder import Shape, make_run
 
@@ -317,7 +317,7 @@ def decomposition(requests: int, outages: UnderWay | None) -> Decomposition:
     ],
 )
 def test_the_cause_is_a_sentence(requests: int, outages: UnderWay | None, words: str | None) -> None:
-    assert cause.sentence(decomposition(requests, outages)) == words
+    assert origin.cause(decomposition(requests, outages)) == words
 
 
 def test_traces_are_named_once_with_their_origin() -> None:

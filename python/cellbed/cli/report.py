@@ -30,7 +30,7 @@ def report(
       cellbed report runs/offload-lte-20250101-120000 --json | jq .percentiles
     """
     from cellbed.measure import collect
-    from cellbed.report import html, opening, terminal
+    from cellbed.report import html, terminal
 
     summary = collect(run)
     path = html.write(run)
@@ -38,4 +38,4 @@ def report(
         print(summary.json().decode(), end="")
     else:
         terminal.show(run)
-    opening.open_page(path, open_.value, quiet=as_json)
+    html.open_page(path, open_.value, quiet=as_json)

@@ -57,7 +57,7 @@ def run(
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan
-        from cellbed.experiments.cautions import cautions
+        from cellbed.experiments.description import cautions
 
         told_before = cautions(plan)
         if as_json:

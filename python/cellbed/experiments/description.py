@@ -1,18 +1,27 @@
-"""What is known of a run: ``run.json``."""
+"""What is known of a run: ``run.json``, and cautions about the traces that it replays."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cellbed.archive import TraceSource
+from cellbed.archive import TraceError, TraceSource, open_archive
+from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.scenario import Scenario
+from cellbed.scenario.core import CoreRoundTrips
 from cellbed.testbed import folder
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
 from cellbed.workloads.registry import workload
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import Entry
+    from cellbed.archive.series import Part
+
 
 _COUNTED = ("marked", "duplicated", "corrupted")
 
@@ -113,3 +122,37 @@ def _changes(direction: Direction) -> list[dict[str, Any]]:
     for at, _, stage in direction.stage_changes:
         kinds.setdefault(at, []).append(stage["kind"])
     return [{"at_ns": at, "description": text, "kinds": kinds[at]} for at, text in direction.told_changes]
+
+
+def cautions(plan: Plan) -> list[str]:
+    """Sentences on the archive's entries that the links replay, each once; of files nothing is known."""
+    used: dict[tuple[str, Replayed], tuple[Entry, set[Part]]] = {}
+    for direction in plan.directions:
+        if not isinstance(direction.capacity, TraceSource):
+            continue
+        # An entry that cannot be read any more is told by who replays it.
+        with suppress(TraceError):
+            if (found := direction.capacity.entry()) is not None:
+                entry, part = found
+                replayed = Replayed(plan.scenario.duration, direction.playing.start_ns, direction.playing.looped)
+                used.setdefault((entry.name, replayed), (entry, set()))[1].add(part)
+    told = [
+        f"{name}: {warning}"
+        for (name, replayed), (entry, parts) in used.items()
+        for warning in warnings(entry, replayed, parts=parts)
+    ]
+    return list(dict.fromkeys([*told, *_of_core(plan)]))
+
+
+def _of_core(plan: Plan) -> Iterator[str]:
+    """On the records of round-trip times that core links replay; of a file only its length is known."""
+    for core in (plan.scenario.links.core.edge, plan.scenario.links.core.cloud):
+        if not isinstance(core, CoreRoundTrips):
+            continue
+        record, replayed = core.record, Replayed(plan.scenario.duration, core.start)
+        told = of_length("round-trip", record.duration, replayed)
+        with suppress(TraceError):
+            archive = open_archive()
+            if archive.has(record.name):
+                told = iter(warnings(archive.entry(record.name), replayed, parts=["round-trip"]))
+        yield from (f"{record.name}: {warning}" for warning in told)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.cautions import cautions
-from cellbed.experiments.description import Known, describe
+from cellbed.experiments.description import Known, cautions, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.clean import clean

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.lines import read_lines
 from cellbed.measure.packets import read_records
+from cellbed.measure.run_folder import read_lines
 from cellbed.readable import duration_words, significant
 
 MAGIC = b"cellbed lateness"

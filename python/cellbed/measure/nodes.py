@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.measure.lines import read_lines
+from cellbed.measure.run_folder import read_lines
 
 _SAMPLE = {
     "time_ns": pl.Int64,

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.lines import read_lines
 from cellbed.measure.packets import crossings, read_service_packets
 from cellbed.measure.parts import PARTS
+from cellbed.measure.run_folder import read_lines
 from cellbed.measure.streams import NEVER, Connection, Streams
 
 STATUSES = ("ok", "late", "timed-out", "lost")

@@ -4,9 +4,12 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FORMAT = 1
 
@@ -56,6 +59,27 @@ def read_account(path: Path) -> dict[str, Any]:
         key = ".".join(map(str, first["loc"]))
         raise MeasureError(f"{path}: {key}: {first['msg'].lower()}; the file was damaged or edited") from None
     return content
+
+
+def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
+    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null.
+
+    A last line without its line feed is what a killed process leaves: it is left out. A missing file is an
+    empty table.
+    """
+    import polars as pl
+
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
+    content = content[: content.rfind(b"\n") + 1]
+    if not content.strip():
+        return pl.DataFrame(schema=schema)
+    try:
+        return pl.read_ndjson(content, schema=schema)
+    except pl.exceptions.PolarsError as error:
+        raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:

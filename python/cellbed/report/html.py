@@ -1,13 +1,15 @@
 """One self-contained page that opens offline: ``report.html``."""
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.run_folder import MeasureError, read_run, replace
-from cellbed.report import cause, formats, origin, palette
+from cellbed.report import formats, origin, palette
 from cellbed.report.chart_library import chart_library, embedded, style
 
 HERE = Path(__file__).parent
@@ -31,8 +33,7 @@ def render(run: Path) -> str:
     import polars as pl
 
     from cellbed.measure.summary import Summary, latencies
-    from cellbed.report.bars import bar
-    from cellbed.report.distribution import ecdf, survival
+    from cellbed.report.drawings import bar, ecdf, survival
     from cellbed.report.timeline import timeline
 
     library = chart_library()
@@ -87,7 +88,7 @@ def render(run: Path) -> str:
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
         columns=[(index, bar(summary.decompositions[index])) for index in columns],
-        causes={index: cause.sentence(summary.decompositions[index]) for index in columns},
+        causes={index: origin.cause(summary.decompositions[index]) for index in columns},
         labels=[at.label for at in summary.percentiles],
         parts=PARTS,
         shades=palette.shades(),
@@ -147,3 +148,17 @@ def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str
             yield from _flat(inner, f"{name}.{key}" if name else str(key), depth + 1)
     elif value is not None:
         yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def open_page(page: Path, when: Literal["auto", "yes", "no"] | str, *, quiet: bool = False) -> bool:
+    """Open `page`: always, never, or (auto) on a terminal with a display and not `quiet`. Says whether it did."""
+    import webbrowser
+
+    wanted = when == "yes" or (when == "auto" and not quiet and _on_a_desktop())
+    return wanted and webbrowser.open(page.resolve().as_uri())
+
+
+def _on_a_desktop() -> bool:
+    # A browser does not run as root, and one on a text terminal would take the terminal over.
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(display) and sys.stdout.isatty() and os.geteuid() != 0

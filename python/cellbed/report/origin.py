@@ -1,7 +1,12 @@
-"""What a run was made of, in words, from the content of ``run.json``: its traces, notes and proofs."""
+"""Where a run's figures come from, in words: its traces, notes and proofs, and the outage that slow requests share."""
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from cellbed.report.formats import duration
+
+if TYPE_CHECKING:
+    from cellbed.measure.decomposition import Decomposition
 
 State = Literal["holds", "not reached", "not proved", "off"]
 
@@ -59,3 +64,19 @@ def state(proof: dict[str, Any]) -> State:
     """What a proof showed; ``not reached``: the limit was not exceeded, but the machine could not give that much."""
     found = proof.get("state")
     return found if found in MARKS else "holds" if proof.get("ok") else "off"
+
+
+def cause(decomposition: "Decomposition") -> str | None:
+    """The shared cause: ``"9 of these 10 requests were under way during the uplink outage of 1.19 s at 30.0 s."``
+
+    None where fewer than half of the requests met an outage: then it is not what they have in common.
+    """
+    met, requests = decomposition.outages, decomposition.requests
+    if met is None or 2 * met.requests < requests:
+        return None
+    outage = f"the {met.way} outage of {duration(met.length_s)} at {duration(met.begin_s)}"
+    share = f"All these {requests}" if met.requests == requests else f"{met.requests} of these {requests}"
+    subject = f"{share} requests were" if requests > 1 else "This request was"
+    if met.most == met.requests:
+        return f"{subject} under way during {outage}."
+    return f"{subject} under way during an outage, {met.most} of them during {outage}."

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import read_run
-from cellbed.report import cause, formats, origin
+from cellbed.report import formats, origin
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Comparison, Difference
@@ -41,7 +41,7 @@ def show(run: Path, console: Console | None = None) -> None:
         console.print()
         console.print(decompositions)
         for at, each in _shown(summary):
-            if words := cause.sentence(each):
+            if words := origin.cause(each):
                 console.print(f"[bold]around the {at.label}[/]: {words}")
     if summary.residual is not None:
         share, at_p99 = summary.residual.median_share, summary.residual.p99_share
