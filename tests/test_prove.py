@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 
 from cellbed.scenario import load
 from cellbed.testbed import cgroups
+from cellbed.testbed.backend import NamespaceNode
 from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.prove_links import prove_links
+from cellbed.testbed.testbed import Testbed
 
 SCENARIO = """
 name = "proof"
@@ -122,7 +125,7 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups:
         node = asked.node(f"endpoint-{number}")
         group.limit(0.8 if number == 1 else node.cpus, node.memory_bytes)
         place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files if join else ())
-        limited.append(Limited(node, group, place))
+        limited.append(Limited(node, group, NamespaceNode(node.name, place, group)))
     proofs = prove_limits(limited, 2)
     emulator.stop()
     assert [proof.what for proof in proofs] == [
@@ -269,3 +272,27 @@ def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> Non
     core = proofs["core-edge-0.uplink rate"]
     assert not core.proved
     assert "mobile-0.uplink has less capacity" in core.note
+
+
+@pytest.mark.needs_tun
+def test_a_testbed_runs_programs_on_its_nodes_and_leaves_nothing(tmp_path: Path) -> None:
+    planned = plan(tmp_path)
+    (tmp_path / "hosts").write_text("192.0.2.1 elsewhere\n")
+    bed = Testbed(planned.emulator_config(), "a-run", binds=((str(tmp_path / "hosts"), "/etc/hosts"),))
+    with bed:
+        assert list(bed.nodes) == [node.name for node in planned.nodes]
+        node = bed.nodes["edge-0"]
+        node.copy_in(tmp_path / "hosts", str(tmp_path / "there"))
+        script = f"cat /etc/hosts {tmp_path}/there; cat /proc/net/dev; echo $CELLBED_TEST"
+        process = node.spawn(
+            ["sh", "-c", script], environment={**os.environ, "CELLBED_TEST": "x"}, stdout=subprocess.PIPE
+        )
+        said = process.communicate()[0].decode()
+        assert said.count("192.0.2.1 elsewhere") == 2
+        assert f"{bed.emulator.interface('edge-0')}:" in said.split()
+        assert said.split()[-1] == "x"
+        node.copy_out(str(tmp_path / "there"), tmp_path / "back")
+        assert (tmp_path / "back").read_text() == "192.0.2.1 elsewhere\n"
+        namespace = Path(bed.emulator.namespace("edge-0"))
+    assert not bed.emulator.is_alive()
+    assert not namespace.exists()

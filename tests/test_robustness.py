@@ -136,7 +136,7 @@ def test_a_shell_says_what_its_log_lacks_because_the_disk_was_full(world: World)
     done = world.shell("--log", str(disk / "packets.bin"), "--", *python(SEND, INTERNET))
     assert (done.returncode, done.stdout) == (0, "all answered\n"), done.stderr
     [line] = done.stderr.splitlines()
-    assert "the packet log lacks" in line
+    assert "the logs of the links lack" in line
     assert "No space left on device" in line
 
 

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Protocol
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import Known, cautions, describe
 from cellbed.scenario import Scenario
-from cellbed.testbed import cgroups, folder
+from cellbed.testbed import folder
+from cellbed.testbed.backend import Limits
 from cellbed.testbed.clean import clean
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
-from cellbed.testbed.plan import Node, Plan
-from cellbed.testbed.process import Place
+from cellbed.testbed.plan import Plan
 from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
-from cellbed.testbed.state import RUN_VARIABLE, Record, process_start
+from cellbed.testbed.state import Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
+from cellbed.testbed.testbed import Testbed
 from cellbed.user_folders import cache_folder
 from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
 
@@ -147,34 +148,32 @@ def _drive(
 ) -> None:
     raw = path / "raw"
     with contextlib.ExitStack() as stack:
-        groups: dict[str, cgroups.Group] = {}
-        if options.limits:
-            everything = cgroups.open_groups(record.identifier, record.note_cgroup)
-            stack.callback(everything.remove)
-            for node in plan.nodes:
-                groups[node.name] = everything.create(node.name)
-                groups[node.name].limit(node.cpus, node.memory_bytes)
-
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
-        config = plan.emulator_config(raw, control, control_path(record))
-        emulator = Emulator.start(config, {RUN_VARIABLE: record.identifier})
-        stack.callback(_stop_emulator, emulator, plan, state)
+        (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
+        bed = stack.enter_context(
+            Testbed(
+                plan.emulator_config(raw, control, control_path(record)),
+                record.identifier,
+                limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
+                note_group=record.note_cgroup,
+                binds=((str(raw / "hosts"), "/etc/hosts"),),
+            )
+        )
+        emulator = bed.emulator
+        stack.callback(_stop_emulator, emulator, state)
         stack.enter_context(emulator.required())
         folder.write_json(
             path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
         )
-        (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
-        places = {node.name: _place(node, emulator, groups.get(node.name), raw / "hosts") for node in plan.nodes}
-
-        _prove(plan, emulator, groups, places, listener, state)
+        _prove(plan, bed, listener, state)
 
         listener.phase(f"starting {scenario.workload.kind} on {scenario.workload.on}")
         supervisor = Supervisor(raw, record.identifier)
         stack.callback(supervisor.stop)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
-        loads = _start_programs(supervisor, scenario, plan, places, raw)
+        loads = _start_programs(supervisor, scenario, plan, bed, raw)
 
         t0_ns = time.monotonic_ns() + 20_000_000
         emulator.restart_links(t0_ns)
@@ -184,6 +183,7 @@ def _drive(
         state.t0_ns = t0_ns
         state.first_request_s = _since_command(t0_ns)
         describe(path, scenario, plan, state, started, limits=options.limits)
+        groups = {name: node.group for name, node in bed.nodes.items() if node.group is not None}
         supervisor.sample_nodes(groups, [os.getpid(), emulator.pid], t0_ns)
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
@@ -203,36 +203,19 @@ def _drive(
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
 
 
-def _place(node: Node, emulator: Emulator, group: cgroups.Group | None, hosts: Path) -> Place:
-    return Place(
-        network_namespace=emulator.namespace(node.name),
-        user_namespace=emulator.user_namespace,
-        binds=((str(hosts), "/etc/hosts"),),
-        cgroups=group.join_files if group else (),
-    )
-
-
-def _prove(
-    plan: Plan,
-    emulator: Emulator,
-    groups: dict[str, cgroups.Group],
-    places: dict[str, Place],
-    listener: Listener,
-    state: Known,
-) -> None:
+def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:
     listener.phase("measuring limits and links against what was asked")
-    limited = [Limited(node, groups[node.name], places[node.name]) for node in plan.nodes if node.name in groups]
+    nodes = [(node, bed.nodes[node.name]) for node in plan.nodes]
+    limited = [Limited(node, backend.group, backend) for node, backend in nodes if backend.group is not None]
     state.proof += prove_limits(limited, os.cpu_count() or 1)
-    state.proof += prove_links(plan, emulator)
+    state.proof += prove_links(plan, bed.emulator)
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
         raise ProofError(failed)
     state.warnings += [str(proof) for proof in state.proof if not proof.reached]
 
 
-def _start_programs(
-    supervisor: Supervisor, scenario: Scenario, plan: Plan, places: dict[str, Place], raw: Path
-) -> list[Program]:
+def _start_programs(supervisor: Supervisor, scenario: Scenario, plan: Plan, bed: Testbed, raw: Path) -> list[Program]:
     """Start the workload's programs, the broker first; returns the load generators, all programs being ready."""
     processes = workload(scenario.workload.kind).processes(
         scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
@@ -243,7 +226,9 @@ def _start_programs(
         started = []
         for process in processes:
             if process.stage in stages:
-                program = supervisor.start(process.name, process.node, process.argv, process.env, places[process.node])
+                program = supervisor.start(
+                    process.name, process.node, process.argv, process.env, bed.nodes[process.node].place
+                )
                 started.append(program)
                 if process.stage == LOAD:
                     loads.append(program)
@@ -300,12 +285,11 @@ def _follow(
     tick()
 
 
-def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
+def _stop_emulator(emulator: Emulator, state: Known) -> None:
     try:
         counted = emulator.counters()
         account = emulator.stop()
     except CellbedError as error:
-        emulator.kill()
         state.warnings.append(str(error))
         return
     state.emulator = {
@@ -313,15 +297,7 @@ def _stop_emulator(emulator: Emulator, plan: Plan, state: Known) -> None:
         "interfaces": account["interfaces"],
         "directions": state.counted_since(counted),
     }
-    state.warnings += emulator.overflowed(state.emulator["directions"])
-    if account.get("records_lost"):
-        problem = account["records_problem"] or "the disk was too slow"
-        state.warnings.append(f"the files of the links lack {account['records_lost']} records: {problem}")
-    for node, counts in account["interfaces"].items():
-        if counts is not None and counts["dropped"]:
-            state.warnings.append(
-                f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
-            )
+    state.warnings += emulator.losses(account, state.emulator["directions"])
 
 
 def _since_command(moment_ns: int) -> float:

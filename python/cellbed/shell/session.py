@@ -28,6 +28,7 @@ from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end
 from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.testbed.testbed import Testbed
 
 DEPTH_VARIABLE = "CELLBED_SHELL"
 """In the command's environment: 1 in a shell, 2 in a shell inside a shell, and so on."""
@@ -117,10 +118,9 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
     stack.callback(gateway.close)
     config = link.emulator_config(gateway.pair, gateway.devices, packet_log=packet_log, control=control)
     logs = (*link.uplink.descriptors, *link.downlink.descriptors)
-    emulator = Emulator.start(config, descriptors=(*gateway.descriptors, *logs))
-    stack.callback(emulator.kill)
+    bed = stack.enter_context(Testbed(config, record.identifier, descriptors=(*gateway.descriptors, *logs)))
     gateway.hand_over()
-    around = _Surroundings(record.identifier, link, emulator, gateway, control, packet_log, servants=servants)
+    around = _Surroundings(record.identifier, link, bed.emulator, gateway, control, packet_log, servants=servants)
     if way.kind != "none":
         try:
             _answer_names(around, stack)
@@ -308,19 +308,12 @@ def _stop_emulator(emulator: Emulator) -> None:
         return
     try:
         # Its end takes the kernel some 50 ms: meanwhile the rules around it are removed.
-        overflowed = emulator.overflowed(emulator.counters())
-        account = emulator.finish()
+        counters = emulator.counters()
+        lines = emulator.losses(emulator.finish(), counters)
     except CellbedError as error:
-        _say(str(error))
-        return
-    for line in overflowed:
+        lines = [str(error)]
+    for line in lines:
         _say(line)
-    if account["records_lost"]:
-        problem = account["records_problem"] or "the disk was too slow"
-        _say(f"the packet log lacks {account['records_lost']} records: {problem}")
-    for node, counts in account["interfaces"].items():
-        if counts is not None and counts["dropped"]:
-            _say(f"{counts['dropped']} packets were lost at the network device {node} of the link, not in it")
 
 
 @contextlib.contextmanager

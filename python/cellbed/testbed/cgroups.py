@@ -129,6 +129,11 @@ class Group:
             oom_kills=_pairs(self.folders["memory"] / "memory.oom_control").get("oom_kill"),
         )
 
+    def remove(self) -> None:
+        """Kill the node's processes and remove the group."""
+        for folder in self._unique():
+            remove(folder)
+
     def _unique(self) -> list[Path]:
         return list(dict.fromkeys(self.folders.values()))
 

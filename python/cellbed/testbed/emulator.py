@@ -121,16 +121,24 @@ class Emulator:
         directions = self.command({"do": "status"}, "status")["directions"]
         return {str(direction["name"]): direction for direction in directions}
 
-    def overflowed(self, counters: dict[str, dict[str, Any]]) -> list[str]:
-        """A line for each infinite queue that was larger than its share of the memory and dropped packets.
+    def losses(self, account: dict[str, Any], counters: dict[str, dict[str, Any]]) -> list[str]:
+        """A line for each loss that is not part of the emulated network: infinite queues, logs, network devices.
 
-        counters: as of :meth:`counters`.
+        account: as of :meth:`finish`. counters: as of :meth:`counters`.
         """
         dropped = {name: counters[name]["dropped"].get("queue-full", 0) for name in self._infinite if name in counters}
-        return [
+        lines = [
             f"{name} dropped {count} packets: its infinite queue was larger than its share of this machine's memory"
             for name, count in dropped.items()
             if count
+        ]
+        if account["records_lost"]:
+            problem = account["records_problem"] or "the disk was too slow"
+            lines.append(f"the logs of the links lack {account['records_lost']} records: {problem}")
+        return lines + [
+            f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
+            for node, counts in account["interfaces"].items()
+            if counts is not None and counts["dropped"]
         ]
 
     def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.testbed.backend import Backend
 from cellbed.testbed.cgroups import Group
 from cellbed.testbed.plan import Node
-from cellbed.testbed.process import Place, kill, spawn
+from cellbed.testbed.process import kill
 
 MILLISECOND = 1_000_000
 CPU_TOLERANCE = 0.10
@@ -79,11 +80,11 @@ class ProofError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A node with limits: its control group, and where its programs run."""
+    """A node with limits, as planned and as it runs."""
 
     node: Node
     group: Group
-    place: Place
+    backend: Backend
 
 
 def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
@@ -142,9 +143,8 @@ class _Spinning:
         # The first shell starts the others: a fork of this process costs more.
         count = min(machine_cpus, int(limited.node.cpus) + 1)
         script = "while :; do :; done & " * (count - 1) + "while :; do :; done"
-        self.process = spawn(
-            ["/bin/sh", "-c", script], limited.place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        command = ["/bin/sh", "-c", script]
+        self.process = limited.backend.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._began: tuple[int, int] | None = None
 
     def begin(self) -> None:
@@ -208,7 +208,7 @@ def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
     started = []
     for each in batch:
         each.group.limit(each.node.cpus, PROOF_MEMORY)
-        started.append(spawn(allocate, each.place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        started.append(each.backend.spawn(allocate, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     deadline = time.monotonic() + 10
     proofs = []
     for each, process in zip(batch, started, strict=True):

@@ -21,10 +21,11 @@ from cellbed.experiments.evaluation.certificate import Certificate
 from cellbed.experiments.evaluation.network import Network, Stages
 from cellbed.experiments.evaluation.programs import trains, web
 from cellbed.shell.programs import find, run
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.backend import NamespaceNode
 from cellbed.testbed.folder import host_congestion_control
-from cellbed.testbed.process import Place, end, spawn
+from cellbed.testbed.process import end
 from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.testbed import Testbed
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 NEAR, FAR = "near", "far"
@@ -63,21 +64,20 @@ def perform(application: Application, network: Network, seed: int, around: Surro
     scratch, mark = around.scratch, {RUN_VARIABLE: around.mark}
     environment = {**os.environ, **mark, "TMPDIR": str(scratch), "HOME": str(scratch)}
     with contextlib.ExitStack() as stack:
-        emulator = Emulator.start(configuration(network), mark)
-        stack.callback(emulator.kill)
+        bed = stack.enter_context(Testbed(configuration(network), around.mark))
         for node in ADDRESSES:
-            _choose_congestion_control(emulator, node)
+            _choose_congestion_control(bed, node)
         server_task: dict[str, Any] = {"application": application.name, "folder": str(scratch / "nginx")}
         client_task: dict[str, Any] = {"application": described(application), "seed": seed, "browser": browser()}
         if around.certificate is not None:
             server_task |= {"certificate": str(around.certificate.path), "key": str(around.certificate.key)}
             client_task |= {"certificate_hash": around.certificate.hash}
-        server = _program(emulator, FAR, "serve", server_task, environment, scratch, stack)
-        client = _program(emulator, NEAR, "run", client_task, environment, scratch, stack)
+        server = _program(bed.nodes[FAR], "serve", server_task, environment, scratch, stack)
+        client = _program(bed.nodes[NEAR], "run", client_task, environment, scratch, stack)
         _await_listening(server, _port(application), scratch / "serve.log")
         events = _events(client, f"the client of {application.name}", scratch / "run.log")
         next(events)
-        emulator.restart_links(time.monotonic_ns())
+        bed.emulator.restart_links(time.monotonic_ns())
         assert client.stdin is not None
         client.stdin.write(b"\n")
         client.stdin.flush()
@@ -146,12 +146,12 @@ def congestion_control() -> str:
     return CONGESTION_CONTROL if chosen else host_congestion_control()
 
 
-def _choose_congestion_control(emulator: Emulator, node: str) -> None:
+def _choose_congestion_control(bed: Testbed, node: str) -> None:
     # A socket option or a setting of the namespace needs the host to allow it to everybody; a route does not.
     name = congestion_control()
     if name != host_congestion_control():
-        route = ["ip", "route", "replace", "default", "dev", emulator.interface(node), "congctl", name]
-        run([str(find("ip")), *route[1:]], place=Place(emulator.namespace(node), emulator.user_namespace))
+        route = ["ip", "route", "replace", "default", "dev", bed.emulator.interface(node), "congctl", name]
+        run([str(find("ip")), *route[1:]], place=bed.nodes[node].place)
 
 
 def _port(application: Application) -> int:
@@ -177,8 +177,7 @@ def _listens(process: int, port: int) -> bool:
 
 
 def _program(
-    emulator: Emulator,
-    node: str,
+    node: NamespaceNode,
     what: str,
     task: dict[str, Any],
     environment: dict[str, str],
@@ -186,10 +185,9 @@ def _program(
     stack: contextlib.ExitStack,
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-m", f"{__package__}.programs", what, ADDRESSES[FAR], json.dumps(task)]
-    place = Place(emulator.namespace(node), emulator.user_namespace)
     pipe = subprocess.PIPE
     with (scratch / f"{what}.log").open("wb") as log:
-        process = spawn(command, place, environment=environment, stdin=pipe, stdout=pipe, stderr=log)
+        process = node.spawn(command, environment=environment, stdin=pipe, stdout=pipe, stderr=log)
     stack.callback(end, process)
     return process
 

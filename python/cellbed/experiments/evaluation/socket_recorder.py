@@ -19,9 +19,9 @@ from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configurat
 from cellbed.recordings import TrainPlan
 from cellbed.recordings.description import Calibration
 from cellbed.shell.programs import find, run
-from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.process import Place, end, spawn
+from cellbed.testbed.process import end
 from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.testbed import Testbed
 
 _SECOND = "second"
 """The node whose interface becomes the client's second one."""
@@ -95,11 +95,10 @@ class _Sockets:
         self._secret = recorder.scratch / "secret"
 
     def __enter__(self) -> _Sockets:
-        mark = {RUN_VARIABLE: self._recorder.mark}
-        self._environment = {**os.environ, **mark}
+        self._environment = {**os.environ, RUN_VARIABLE: self._recorder.mark}
         with self._stack:
-            self.emulator = Emulator.start(_two_devices(*self._networks), mark)
-            self._stack.callback(self.emulator.kill)
+            bed = self._stack.enter_context(Testbed(_two_devices(*self._networks), self._recorder.mark))
+            self.emulator, self._nodes = bed.emulator, bed.nodes
             if not self._secret.exists():
                 self._run("secret", str(self._secret))
             listen = ("--listen", f"{ADDRESSES[FAR]}:{_PORT}", "--rate", _RATE, "--total-rate", _RATE)
@@ -119,13 +118,13 @@ class _Sockets:
             raise CellbedError("a client with two devices needs iproute2: apt-get install iproute2")
         interface = self.emulator.interface(_SECOND)
         move = [ip, "link", "set", interface, "netns", self.emulator.namespace(NEAR), "name", _HEAVY_INTERFACE]
-        run(move, place=self._place(_SECOND))
+        run(move, place=self._nodes[_SECOND].place)
         for words in (
             ["link", "set", _HEAVY_INTERFACE, "up"],
             ["address", "add", f"{_SECOND_ADDRESS}/32", "dev", _HEAVY_INTERFACE],
             ["route", "add", "default", "dev", _HEAVY_INTERFACE, "src", _SECOND_ADDRESS, "metric", "2048"],
         ):
-            run([ip, *words], place=self._place(NEAR))
+            run([ip, *words], place=self._nodes[NEAR].place)
 
     def client(self, *arguments: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """Run the client to its end; what it says, and when, monotonic ns.
@@ -153,17 +152,13 @@ class _Sockets:
 
     def _start(self, node: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._log(node).open("wb") as log:
-            return spawn(
+            return self._nodes[node].spawn(
                 _command(*arguments),
-                self._place(node),
                 environment=self._environment,
                 stdout=subprocess.PIPE if node == NEAR else log,
                 stderr=log,
                 keep_capabilities=True,  # binding to an interface may need one
             )
-
-    def _place(self, node: str) -> Place:
-        return Place(self.emulator.namespace(node), self.emulator.user_namespace)
 
     def _log(self, node: str) -> Path:
         return self._recorder.scratch / f"recorder-{node}.log"
