@@ -19,6 +19,7 @@ import pytest
 from cellbed.archive import Archive
 from cellbed.whole_files import write_whole
 from in_process import cellbed
+from run_folder import make_run
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -184,3 +185,71 @@ def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
     assert added.returncode == 0, added.stderr
     said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x").stderr
     assert "'rtt' has neither uplink nor downlink" in said
+
+
+_A_FILE, _A_NEW_FOLDER, _A_FOLDER = {"file", "link", "new"}, {"empty", "link", "new"}, {"folder", "empty", "new"}
+# Verbs with an output, and the targets that they can write to; none where a run or a network would be needed.
+OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
+    "csv": (["log", "convert", "RUN", "--to", "csv"], _A_FILE),
+    "parquet": (["log", "convert", "RUN", "--to", "parquet"], _A_FILE),
+    "plot": (["traces", "plot", "lte-suburban.up"], _A_FILE),
+    "compare": (["traces", "compare", "lte-suburban"], _A_FILE),
+    "gallery": (["traces", "gallery", "lte-suburban"], _A_FILE),
+    "export": (["traces", "export", "lte-suburban", "--format", "mahimahi"], _A_NEW_FOLDER),
+    "import": (["traces", "import-cellreplay", "TOOL"], _A_NEW_FOLDER),
+    "calibrate": (["calibrate", "--virtual", "lowband-good"], _A_FOLDER),
+    "ping-record": (["ping-record", "127.0.0.1", "--duration", "50 ms"], _A_FOLDER),
+    "record": (["record", "127.0.0.1:9", "--secret", "SECRET"], set()),
+    "run": (["run", "scenario.toml"], set()),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the verbs read."""
+    folder = tmp_path_factory.mktemp("inputs")
+    make_run(folder / "RUN")
+    (folder / "TOOL").mkdir()
+    for way in ("up", "down"):
+        (folder / "TOOL" / f"{way}-heavy-pdo").write_text("1\n2\n9\n")
+        (folder / "TOOL" / f"{way}-delay-light-pdo").write_text("500 20 0 1 2\n")
+    (folder / "SECRET").write_text("x" * 64)
+    (folder / "SECRET").chmod(0o600)
+    text = (Path(__file__).parent.parent / "scenarios" / "smoke.toml").read_text()
+    (folder / "scenario.toml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("verb", OUTPUTS)
+def test_any_target_is_written_or_refused_with_a_line(
+    verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cellbed.whole_files.PATIENCE", 0)
+    words, works = OUTPUTS[verb]
+    (folder := tmp_path / "targets").mkdir()
+    ending = ".svg" if verb in ("plot", "compare") else ""
+    at = {name: folder / (name + ending) for name in ("pipe", "folder", "empty", "file", "link", "full", "new")}
+    os.mkfifo(at["pipe"])
+    (at["folder"] / "kept").mkdir(parents=True)
+    at["empty"].mkdir()
+    at["file"].write_text("old")
+    at["link"].symlink_to(folder / "far")
+    at["full"].symlink_to("/dev/full")
+    at |= {"below": at["file"] / f"x{ending}", "unwritable": Path(f"/proc/x{ending}")}
+    # The recorder finds the last two only after it has asked the server.
+    for name in at if works else ("pipe", "file", "link", "full"):
+        before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+        arguments = [*words, "--out", str(at[name])]
+        # The recorder prints past Python's streams.
+        done = started(*arguments, cwd=inputs) if verb == "record" else cellbed(*arguments, cwd=inputs)
+        after = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+        if name in works:
+            assert done.returncode == 0, done.stderr
+            assert at[name].exists()
+            assert not [path for path in after if path.name.startswith(".")], name
+        else:
+            problem = done.stderr[done.stderr.index("error: ") :]
+            assert (done.returncode in (1, 2), problem.count("\n"), str(at[name]) in problem) == (True, 1, True), (
+                problem
+            )
+            assert after == before, name

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+
+PATIENCE = 10.0
+"""Seconds that a program has to open the other end of a pipe."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Have `write` fill a file, and put it at `path` when it is complete.
 
     A symbolic link stays: the file that it leads to is written. A pipe or a device stays, too: the finished content
-    goes through it, and waits for a reader where there is none yet.
-    Raises OSError; nothing is left of a file that could not be finished, and what was at `path` is as it was.
+    goes through it, once a program reads from the pipe.
+    Raises OSError, also for a pipe that has no reader within `PATIENCE`; nothing is left of a file that could not be
+    finished, and what was at `path` is as it was.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file() and not place.is_dir():
         with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
             temporary = Path(folder, place.name)
             write(temporary)
-            with temporary.open("rb") as content, place.open("wb") as through:
+            with temporary.open("rb") as content, open(_opened(place), "wb") as through:
                 shutil.copyfileobj(content, through)
         return
     temporary = place.with_name(f".{place.name[:80]}.{secrets.token_hex(4)}")
@@ -31,3 +37,22 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _opened(place: Path) -> int:
+    """A descriptor to write to a pipe or a device."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not place.is_fifo():
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(
+                    errno.ENXIO, f"no program read from this pipe within {PATIENCE:g} s", str(place)
+                ) from None
+            time.sleep(0.05)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor

@@ -62,7 +62,8 @@ class RecordFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a+b")
         except OSError as error:
-            raise FileError(f"{path}: cannot write this record: {error.strerror}") from error
+            reason = f"{path.parent} is not a folder" if isinstance(error, FileExistsError) else error.strerror
+            raise FileError(f"{path}: cannot write this record: {reason}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

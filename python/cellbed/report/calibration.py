@@ -299,7 +299,8 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CalibrationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+        reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
+        raise CalibrationError(f"{folder}: cannot be made: {reason}") from None
     pictures = dict(figures(calibration))
     files = {f"{name}.svg": picture for name, picture in pictures.items()}
     files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page(title, calibration, pictures)}

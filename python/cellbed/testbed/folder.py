@@ -34,7 +34,8 @@ def create(parent: Path, name: str, now: datetime) -> Path:
             (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
             return path
         except FileExistsError:
-            if parent.exists() and not parent.is_dir():
+            # Also a symbolic link to nothing.
+            if not parent.is_dir():
                 raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
             number += 1
         except OSError as error:

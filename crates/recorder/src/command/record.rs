@@ -40,7 +40,9 @@ pub fn record(arguments: &Record) -> Result<()> {
     if folder.exists() && has_journal(&folder) {
         return Err(crate::recording::RecordingError::Unpacked(folder).into());
     }
-    if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) || folder.is_file() {
+    // A link to nothing is none either; not to be found out after minutes of calibration.
+    let there = fs::symlink_metadata(&folder).is_ok();
+    if there && !fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()) {
         return Err(crate::recording::RecordingError::Occupied(folder).into());
     }
     let access = access(arguments)?;
