@@ -4,7 +4,8 @@
 
 Their CellularQueue is compiled from their source tree and driven with numbers in place of the clock. Its clock has
 whole milliseconds, so that departures are compared to within one. Recordings are generated; trains are no longer than
-the light rows, because the tool serves what comes after them in another way than the paper (docs/cellreplay.md).
+the light rows, because the tool serves what comes after them in another way than the paper
+(docs/explanation/cellreplay.md).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from cellbed.scenario import Scenario, parse
 from scenario_text import GOOD
 
-PAGE = (Path(__file__).parents[1] / "docs" / "scenario.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "scenario.md").read_text()
 REPLACED = {
     "up": 'up = "12 Mbit/s"',
     "base_delay": 'base_delay = "10 ms"',

@@ -106,7 +106,7 @@ def test_mm_link_takes_a_name_where_there_is_no_such_file(
 
 
 def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, tmp_path: Path) -> None:
-    page = (REPOSITORY / "docs" / "archive.md").read_text()
+    page = (REPOSITORY / "docs" / "how-to" / "archive.md").read_text()
     section = page.split("\n## Add your own recording\n")[1].split("\n## ")[0]
     steps = re.findall(r"(?s)```sh\n(.*?)```", section)
     assert len(steps) >= 6

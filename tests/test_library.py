@@ -283,7 +283,7 @@ def test_the_emulator_starts_without_numpy() -> None:
 
 
 def test_the_examples_of_the_page_do_what_it_says() -> None:
-    page = Path(__file__).parents[1] / "docs" / "library.md"
+    page = Path(__file__).parents[1] / "docs" / "reference" / "library.md"
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 10
     assert failed == 0

@@ -258,7 +258,7 @@ def test_files_can_be_named_one_by_one(theirs: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_of_recordings_is_right() -> None:
-    page = Path(__file__).parents[1] / "docs" / "recordings.md"
+    page = Path(__file__).parents[1] / "docs" / "reference" / "recordings.md"
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert (failed, tried > 0) == (0, True)
     described: Any = page.read_text()

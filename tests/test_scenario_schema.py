@@ -78,7 +78,7 @@ def test_command_prints_the_schema() -> None:
 
 
 def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:
-    page = (ROOT / "docs" / "scenario.md").read_text()
+    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     for table in [json_schema(), *json_schema()["$defs"].values()]:
         for key, field in table["properties"].items():
             assert f"`{key}`" in page, key
@@ -86,7 +86,7 @@ def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:
 
 
 def test_documentation_lists_presets_traces_and_the_example() -> None:
-    page = (ROOT / "docs" / "scenario.md").read_text()
+    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     for preset in PLACES.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
         assert DURATION.format(preset.one_way) in row
@@ -103,7 +103,7 @@ def test_documentation_lists_presets_traces_and_the_example() -> None:
 
 
 def test_documentation_shows_a_scenario_that_can_be_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "scenario.md").read_text()
+    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     example = tmp_path / "example.toml"
     example.write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert load(example).name == "offload-lte"

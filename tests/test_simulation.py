@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_refused(path: Path, run: Any, message: str) -> N
 
 
 def test_the_examples_of_the_documents_run() -> None:
-    page = File(__file__).parents[1] / "docs" / "simulation.md"
+    page = File(__file__).parents[1] / "docs" / "reference" / "simulation.md"
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert (failed, tried > 4) == (0, True)
 

@@ -87,7 +87,7 @@ def test_every_source_says_all_that_one_must_know() -> None:
         *("mahimahi", "cellreplay", "kpn", "lumos5g", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu", "fcc"),
         *("5g-in-the-wild", "us-drives", "nyc-2018", "nyc-2019", "monroe", "5g-edge-study", "aws-round-trips"),
     }
-    page = (Path(__file__).parents[1] / "docs" / "sources.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "sources.md").read_text()
     for source in SOURCES:
         assert f"| `{source.name}` |" in page
         for text in (

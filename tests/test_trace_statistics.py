@@ -493,7 +493,7 @@ def test_a_percentile_is_told_only_of_as_many_answers_as_it_takes(tmp_path: Path
 
 
 def test_the_documentation_has_every_figure_as_it_is() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "trace-statistics.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "reference" / "trace-statistics.md").read_text()
     for key, figure in FIGURES.items():
         assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
 

@@ -1,4 +1,4 @@
-//! What the managed queues do to senders with congestion control, in virtual time: the tables of `docs/disciplines.md`.
+//! What the managed queues do to senders with congestion control, in virtual time: the tables of `docs/reference/disciplines.md`.
 //!
 //! `cargo run --release -p cellbed-link --example disciplines`
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cellbed.archive.series import Part
 
 EMULATED_BIT_S: Final = 10e9
-"""The highest rate that cellbed has been shown to give a TCP flow, on a machine of two cores (docs/performance.md)."""
+"""The highest rate that a TCP flow got from cellbed on a machine of two cores (docs/explanation/performance.md)."""
 
 DECIDING_SHARE: Final = 0.01
 """An outage that takes this share of the time meets this share of requests, and so decides their P99."""

@@ -30,7 +30,7 @@ def calibrate(
         str | None,
         typer.Option(
             metavar="PROFILE",
-            help="Calibrate a generated radio link in virtual time instead (docs/radio.md).",
+            help="Calibrate a generated radio link in virtual time instead (docs/reference/radio.md).",
             show_default=False,
         ),
     ] = None,

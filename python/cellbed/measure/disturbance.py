@@ -1,6 +1,6 @@
 """Whether the machine disturbed a run: a table by the second, and the judgement.
 
-The reasons of the thresholds are in ``docs/measurement.md``.
+The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
 
 from collections.abc import Iterator

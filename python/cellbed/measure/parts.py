@@ -1,7 +1,7 @@
 """The parts of a request, in the order in which it spends its time.
 
 Each part is the difference of two stamps, the emulator's own account of a packet, or the kernel's of a connection;
-``docs/measurement.md`` describes them one by one.
+``docs/explanation/measurement.md`` describes them one by one.
 """
 
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ def parse(text: str) -> Calibration:
 
 
 def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
-    """Calibrate both directions of a profile (docs/radio.md) in virtual time.
+    """Calibrate both directions of a profile (docs/reference/radio.md) in virtual time.
 
     Raises CalibrationError for a name that no profile has.
     """

@@ -24,7 +24,7 @@ Profile = Literal[
     "lowband-walking",
     "lowband-driving",
 ]
-"""Two operators in five conditions (docs/radio.md)."""
+"""Two operators in five conditions (docs/reference/radio.md)."""
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 

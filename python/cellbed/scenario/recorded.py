@@ -36,7 +36,7 @@ Anchor = Literal["base-delay", "first-packet"]
 _DEFAULT_QUEUE = "1 MB"
 IDLE_AT: IdleAt = "queue"
 ANCHOR: Anchor = "first-packet"
-"""How CellReplay's method is read unless asked otherwise: as its authors' tool works (docs/cellreplay.md)."""
+"""The default reading of CellReplay's method: as its authors' tool works (docs/explanation/cellreplay.md)."""
 
 
 @dataclass(frozen=True)

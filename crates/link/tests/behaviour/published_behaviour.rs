@@ -1,5 +1,5 @@
 //! The managed queues with congestion-controlled senders in a closed loop, held against what their RFCs and papers say of
-//! them. `docs/disciplines.md` has the figures over a wider range.
+//! them. `docs/reference/disciplines.md` has the figures over a wider range.
 
 use cellbed_link::*;
 

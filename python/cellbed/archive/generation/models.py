@@ -183,14 +183,16 @@ GENERAL: Final = (
         name="radio",
         summary="The radio model under saturation, with handovers and obstacles.",
         about={"technology": "5g"},
-        citation="docs/radio.md; handovers and obstacles: Lim et al., An Empirical Study of 5G, IEEE Transactions on "
-        "Mobile Computing, 2023, §VI",
-        cited="What of the radio model is published, docs/radio.md says. Published: time between handovers; loss "
-        "behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
+        citation="docs/reference/radio.md; handovers and obstacles: Lim et al., An Empirical Study of 5G, IEEE "
+        "Transactions on Mobile Computing, 2023, §VI",
+        cited="What of the radio model is published, docs/reference/radio.md says. Published: time between handovers; "
+        "loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
         duration="120 s",
         make=_radio,
         parameters=(
-            Parameter("profile", "choice", "midband-good", "Profile: see docs/radio.md.", (*PROFILES, "mmwave")),
+            Parameter(
+                "profile", "choice", "midband-good", "Profile: see docs/reference/radio.md.", (*PROFILES, "mmwave")
+            ),
             Parameter(
                 "mobility", "choice", "profile",
                 "Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.", ("profile", *MOBILITY),

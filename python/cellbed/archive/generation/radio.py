@@ -1,4 +1,4 @@
-"""A saturated radio link in virtual time: the radio model (docs/radio.md), fed so that it never runs dry.
+"""A saturated radio link in virtual time: the radio model (docs/reference/radio.md), fed so that it never runs dry.
 
 Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the
 mean signal for a while. Bands without a profile are a profile with another carrier.
@@ -75,7 +75,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class RadioLink:
-    """A link of the radio model. profile: its name in docs/radio.md. fading_db, memory_ns: how the signal wanders.
+    """A link of the radio model. profile: its name in docs/reference/radio.md. fading_db, memory_ns: how the signal
+    wanders.
 
     delay_ns: one way, behind the base station. What is ``None`` is the profile's.
     """
@@ -179,7 +180,7 @@ class RadioLink:
 
 
 _ENOUGH = 1024
-"""Packets that wait at least: more than it takes for the scheduler to give everything (docs/radio.md, ramp)."""
+"""Packets that wait at least: more than the scheduler needs to give everything (docs/reference/radio.md, ramp)."""
 
 
 def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:

@@ -112,7 +112,7 @@ def add(
     ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Add a recording to the archive. The format is detected (docs/import-formats.md).
+    """Add a recording to the archive. The format is detected (docs/reference/import-formats.md).
 
     The detected format is printed on standard error. Without --date, the date is taken from the files if they contain
     one.

@@ -85,7 +85,7 @@ def fetch(
       cellbed traces fetch cellreplay --from ~/Downloads/cellular-traces.zip
 
     The same command resumes an interrupted download. The data sets belong to their authors; cellbed contains only
-    their addresses (docs/sources.md).
+    their addresses (docs/how-to/sources.md).
     """
     from cellbed.archive import open_archive
     from cellbed.archive.sources import SOURCES, Wish, find_source

@@ -32,7 +32,7 @@ def stats(
     ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Print the statistics of entries (docs/trace-statistics.md).
+    """Print the statistics of entries (docs/reference/trace-statistics.md).
 
     With --all, statistics are computed in parallel and stored one by one: the same command resumes after Ctrl-C. Exit
     status 1 if an entry is damaged.

@@ -21,7 +21,8 @@ MODELS = (
             "mobility": "stationary",
         },
         citation=f"{CITATION}, §3.2",
-        cited="Published: the saturated downlink. Ours: the rest of the profile lowband-good (docs/radio.md).",
+        cited="Published: the saturated downlink. Ours: the rest of the profile lowband-good "
+        "(docs/reference/radio.md).",
         duration="120 s",
         make=saturating(RadioLink("lowband-good")),
         figures=(Figure("downlink", "mean rate", "60 Mbit/s", *about(60e6, 0.05), MBIT, "§3.2", mean),),

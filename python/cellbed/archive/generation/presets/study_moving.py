@@ -48,7 +48,7 @@ DRIVING_NS, SUBWAY_NS = 33_300_000_000, 14_000_000_000
 _CITED = (
     "Published: what is lost in decibels, when and how long, and the mean rates. Ours: signal and fading of the link "
     "in line of sight, half a second in which an obstacle comes and goes, and what the scheduler leaves behind it. The "
-    "radio model is that of docs/radio.md; its base delay is set to the published round trip."
+    "radio model is that of docs/reference/radio.md; its base delay is set to the published round trip."
 )
 _MOVING = (
     "Published: the mean time between handovers. Ours: the length of their gaps (80 to 300 ms), signal, fading and "
