@@ -227,7 +227,13 @@ def _start_programs(supervisor: Supervisor, scenario: Scenario, plan: Plan, bed:
         for process in processes:
             if process.stage in stages:
                 program = supervisor.start(
-                    process.name, process.node, process.argv, process.env, bed.nodes[process.node].place
+                    process.name,
+                    process.node,
+                    process.program,
+                    process.arguments,
+                    process.env,
+                    bed.nodes[process.node].place,
+                    forked=process.forked,
                 )
                 started.append(program)
                 if process.stage == LOAD:

@@ -7,7 +7,10 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cellbed.testbed.fork_server import ForkedProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,21 @@ class Place:
     user_namespace: str | None = None
     binds: tuple[tuple[str, str], ...] = ()
     cgroups: tuple[str, ...] = ()
+
+    def enter(self, *, keep_capabilities: bool = False) -> None:
+        """Move the calling process here, its control groups first; it dies with its parent. It must have one thread.
+
+        Errors: ``OSError`` when a namespace or cgroup cannot be entered.
+        """
+        from cellbed import _core
+
+        _core.enter(
+            user_namespace=self.user_namespace,
+            network_namespace=self.network_namespace,
+            binds=[(source, target) for source, target in self.binds],
+            cgroups=list(self.cgroups),
+            keep_capabilities=keep_capabilities,
+        )
 
 
 def spawn(
@@ -45,8 +63,6 @@ def spawn(
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
     """
-    from cellbed import _core
-
     # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only says that
     # something did.
     heard, told = os.pipe()
@@ -57,13 +73,7 @@ def spawn(
         if own_session:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
-            _core.enter(
-                user_namespace=place.user_namespace,
-                network_namespace=place.network_namespace,
-                binds=list(place.binds),
-                cgroups=list(place.cgroups),
-                keep_capabilities=keep_capabilities,
-            )
+            place.enter(keep_capabilities=keep_capabilities)
         except Exception as error:
             os.write(told, str(error).encode(errors="replace")[:2000])
             raise
@@ -88,7 +98,7 @@ def spawn(
             os.close(told)
 
 
-def end(process: subprocess.Popen[bytes], patience: float = 1.0) -> None:
+def end(process: subprocess.Popen[bytes] | ForkedProcess, patience: float = 1.0) -> None:
     """End a program that was started here: ask, wait `patience` seconds, then kill its process group."""
     if process.poll() is None:
         process.terminate()
@@ -100,7 +110,7 @@ def end(process: subprocess.Popen[bytes], patience: float = 1.0) -> None:
     kill(process)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     """Kill a program and, where it leads a session of its own, everything in its process group."""
     try:
         if os.getsid(0) != process.pid:

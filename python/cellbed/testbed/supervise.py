@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.cgroups import Group
+from cellbed.testbed.fork_server import ForkedProcess, ForkServer
 from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Place, end, kill, spawn
 from cellbed.testbed.state import RUN_VARIABLE
@@ -36,7 +37,7 @@ class Program:
     events: what it has said and nobody has taken yet.
     """
 
-    def __init__(self, name: str, node: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, name: str, node: str, process: subprocess.Popen[bytes] | ForkedProcess, log: Path) -> None:
         self.name = name
         self.node = node
         self.process = process
@@ -97,6 +98,7 @@ class Supervisor:
         self._run = run
         self._selector = selectors.DefaultSelector()
         self.programs: list[Program] = []
+        self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._groups: dict[str, Group] = {}
         self._samples: IO[str] | None = None
         self._next_sample_ns = 0
@@ -104,26 +106,46 @@ class Supervisor:
         self._host_samples: IO[str] | None = None
         self._next_host_sample_ns = 0
 
-    def start(self, name: str, node: str, command: list[str], environment: Mapping[str, str], place: Place) -> Program:
-        """Start a program on a node; its standard error goes to ``<name>.log``."""
+    def start(
+        self,
+        name: str,
+        node: str,
+        program: Sequence[str],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        place: Place,
+        *,
+        forked: bool = False,
+    ) -> Program:
+        """Start a program on a node; its standard error goes to ``<name>.log``.
+
+        forked: as a fork of the program's fork server, which the first one starts. All have its environment.
+        """
         log = self._raw / f"{name}.log"
+        environment = {**os.environ, **environment, RUN_VARIABLE: self._run}
+        process: subprocess.Popen[bytes] | ForkedProcess
         with log.open("wb") as errors:
             try:
-                process = spawn(
-                    command,
-                    place,
-                    environment={**os.environ, **environment, RUN_VARIABLE: self._run},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                )
+                if forked:
+                    server = self._fork_servers.get(tuple(program)) or ForkServer(program, environment)
+                    self._fork_servers[tuple(program)] = server
+                    process = server.start(arguments, place, errors)
+                else:
+                    process = spawn(
+                        [*program, *arguments],
+                        place,
+                        environment=environment,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
+                    )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ProgramError(f"cannot start {name} on {node}: {error}") from error
-        program = Program(name, node, process, log)
+        started = Program(name, node, process, log)
         assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, program)
-        self.programs.append(program)
-        return program
+        self._selector.register(process.stdout, selectors.EVENT_READ, started)
+        self.programs.append(started)
+        return started
 
     def sample_nodes(self, groups: dict[str, Group], own: Sequence[int], from_ns: int) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
@@ -187,6 +209,8 @@ class Supervisor:
                 end(program.process)
             else:
                 kill(program.process)
+        for server in self._fork_servers.values():
+            server.close()
         if self._samples is not None:
             self._sample(self._next_sample_ns)
             self._samples.close()

@@ -135,7 +135,10 @@ def _process(module: str, place: Node, stage: int, raw: Path, **settings: Any) -
         name=f"{place.name}.{module}",
         node=place.name,
         # -P: a folder 'cellbed' where the command was started is none of our business.
-        argv=[sys.executable, "-P", "-m", f"cellbed.workloads.{module}", "--config", str(file)],
+        program=[sys.executable, "-P", "-m", f"cellbed.workloads.{module}"],
+        arguments=["--config", str(file)],
         stage=stage,
         env=dict(_ONE_THREAD),
+        # There are many of these.
+        forked=stage == LOAD,
     )

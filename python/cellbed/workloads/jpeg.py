@@ -7,6 +7,8 @@ import io
 
 from PIL import Image
 
+Image.preinit()  # loads the decoders; a fork finds them loaded
+
 # Exposure: mean luminance (0 to 255) outside this range means a picture that is black or burnt out.
 DARKEST, BRIGHTEST = 8.0, 247.0
 

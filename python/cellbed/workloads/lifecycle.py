@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cellbed.prctl import die_with_parent
+from cellbed.testbed.fork_server import FORK_SERVER, serve
 
 
 class WorkloadError(Exception):
@@ -25,14 +26,22 @@ class WorkloadError(Exception):
 def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
     """Run ``main`` with the configuration named on the command line (``--config FILE.json``), then exit.
 
+    With the argument :data:`~cellbed.testbed.fork_server.FORK_SERVER` the processes that run ``main`` are forks.
     Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2 for a wrong configuration.
     SIGINT is ignored: a Ctrl-C is for the command that started us, which closes our standard input.
     """
     die_with_parent()
+    arguments = sys.argv[1:]
+    if arguments == [FORK_SERVER]:
+        try:
+            arguments = serve()
+        except OSError as error:
+            print(error, file=sys.stderr)
+            sys.exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        config = _configuration(sys.argv[1:])
+        config = _configuration(arguments)
     except (OSError, ValueError) as error:
         print(f"wrong configuration: {error}", file=sys.stderr)
         sys.exit(2)

@@ -37,14 +37,22 @@ class Process:
     It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends. One
     of stage LOAD then reads ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and ends by itself, with
     ``{"event": "done", …}`` as its last line.
-    env: variables on top of the environment.
+    program: its command up to the arguments of this process. env: variables on top of the environment.
+    forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.fork_server`).
     """
 
     name: str
     node: str
-    argv: list[str]
+    program: list[str]
+    arguments: list[str]
     stage: int
     env: dict[str, str] = field(default_factory=dict)
+    forked: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The whole command."""
+        return [*self.program, *self.arguments]
 
 
 class Workload(Protocol):
