@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from rich import box
@@ -23,10 +24,13 @@ from cellbed import _core
 from cellbed.errors import CellbedError
 from cellbed.link import Link
 from cellbed.measure.run_folder import replace
-from cellbed.recordings.description import WAYS, CalibratedDirection, Calibration, Length, Way
+from cellbed.recordings.description import WAYS, CalibratedDirection, Calibration, Gap, Length, Way
+from cellbed.report import plot
 from cellbed.report.palette import ALARM, INK, MUTED, of_place
-from cellbed.report.plot import Plot, Style
 from cellbed.scenario.radio import PROFILES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class CalibrationError(CellbedError):
@@ -155,13 +159,9 @@ TOLERANCE = 0.2
 _MILLI = 1e-6
 """Nanoseconds to milliseconds."""
 
-_LINE = Style(of_place("uplink")[1], width=2.5)
-_DOT = Style(of_place("uplink")[0], width=7)
-_ERROR_BAR = Style(INK, width=1.5)
-_SATURATION = Style(INK, width=2, dashes="7 5")
-_WRONG = Style(ALARM, width=3)
-_BAND = Style(MUTED, width=1.5, dashes="2 4")
-_LEAST = Style(of_place("downlink")[1], width=2, dashes="7 5")
+_LINE: Final[dict[str, Any]] = {"color": of_place("uplink")[1], "linewidth": 2}
+_MEASURED = _LINE | {"marker": "o", "markersize": 5, "ecolor": INK, "elinewidth": 1.2}
+_SATURATION: Final[dict[str, Any]] = {"color": INK, "linewidth": 1.5, "linestyle": "--"}
 
 
 def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
@@ -182,72 +182,79 @@ def completion(direction: CalibratedDirection, way: Way) -> str:
     """Mean completion of trains by their length, beside what the saturated rate makes of it (figure 4)."""
     lengths = [profile.length for profile in direction.lengths]
     lasts = [_last(profile) for profile in direction.lengths]
-    most = max(*lasts, _heavy(direction, lengths[-1] - 1))
-    plot = _plot(f"Trains {way} by length", "packets of a train", "last packet after the first (ms)", lengths[-1], most)
-    plot.line((1, lengths[-1]), (0, _heavy(direction, lengths[-1] - 1)), _SATURATION, _saturated(direction))
-    plot.line(lengths, lasts, _LINE, "mean of trains, with its standard error")
-    for profile, last in zip(direction.lengths, lasts, strict=True):
-        _error_bar(plot, profile.length, last, profile.last_error_ns)
-    plot.dots(np.array(lengths), np.array(lasts), _DOT)
-    return plot.svg()
+    heavy = _heavy(direction, lengths[-1] - 1)
+
+    def draw(axes: Axes) -> None:
+        axes.plot((1, lengths[-1]), (0, heavy), label=_saturated(direction), **_SATURATION)
+        axes.errorbar(lengths, lasts, _errors(direction.lengths), label=_MEANS, **_MEASURED)
+
+    title = f"Trains {way} by length"
+    return _plot(title, "packets of a train", "last packet after the first (ms)", lengths[-1], max(*lasts, heavy), draw)
 
 
 def arrivals(direction: CalibratedDirection, way: Way) -> str:
     """Mean arrival of each packet, a line for each length of trains (figure 5)."""
     longest = direction.lengths[-1].length
-    most = max(_heavy(direction, longest - 1), *(_last(profile) for profile in direction.lengths))
-    plot = _plot(f"Arrivals within trains {way}", "packet of the train", "after the first packet (ms)", longest, most)
-    plot.line((1, longest), (0, _heavy(direction, longest - 1)), _SATURATION, _saturated(direction))
-    for place, profile in enumerate(direction.lengths):
-        share = place / max(1, len(direction.lengths) - 1)
-        style = Style(_between("#8fbbe8", "#12305a", share), width=2)
-        means = [arrival * _MILLI for arrival in profile.mean_arrival_ns]
-        plot.line(range(1, len(means) + 1), means, style, f"{profile.length} packets")
-    return plot.svg()
+    heavy = _heavy(direction, longest - 1)
+    most = max(heavy, *(_last(profile) for profile in direction.lengths))
+
+    def draw(axes: Axes) -> None:
+        axes.plot((1, longest), (0, heavy), label=_saturated(direction), **_SATURATION)
+        for place, profile in enumerate(direction.lengths):
+            colour = _between("#8fbbe8", "#12305a", place / max(1, len(direction.lengths) - 1))
+            means = np.array(profile.mean_arrival_ns) * _MILLI
+            axes.plot(range(1, len(means) + 1), means, color=colour, label=f"{profile.length} packets")
+
+    title = f"Arrivals within trains {way}"
+    return _plot(title, "packet of the train", "after the first packet (ms)", longest, most, draw)
 
 
 def prediction(direction: CalibratedDirection, way: Way) -> str:
     """What trains of the chosen length, and saturation from there on, predict of the others (figure 8a)."""
     chosen = next((it for it in direction.lengths if it.length == direction.train), direction.lengths[0])
-    longest = direction.lengths[-1].length
+    lengths = [profile.length for profile in direction.lengths]
+    lasts = [_last(profile) for profile in direction.lengths]
     predicted = [arrival * _MILLI for arrival in chosen.mean_arrival_ns]
-    predicted += [predicted[-1] + _heavy(direction, more) for more in range(1, longest - chosen.length + 1)]
-    most = max(*predicted, *(_last(profile) for profile in direction.lengths))
+    predicted += [predicted[-1] + _heavy(direction, more) for more in range(1, lengths[-1] - chosen.length + 1)]
+
+    def draw(axes: Axes) -> None:
+        name = f"predicted from trains of {chosen.length} packets, R*"
+        axes.plot(range(1, lengths[-1] + 1), predicted, label=name, **_LINE)
+        of_each = [predicted[length - 1] for length in lengths]
+        axes.vlines(lengths, lasts, of_each, ALARM, linewidth=2.5, label="error of the prediction")
+        axes.plot(lengths, lasts, "o", color=of_place("uplink")[0], label="mean of trains")
+
     title = f"Trains {way} as predicted from {chosen.length} packets"
-    plot = _plot(title, "packets of a train", "last packet after the first (ms)", longest, most)
-    plot.line(range(1, longest + 1), predicted, _LINE, f"predicted from trains of {chosen.length} packets, R*")
-    name = "error of the prediction"
-    for profile in direction.lengths:
-        plot.line([profile.length] * 2, (_last(profile), predicted[profile.length - 1]), _WRONG, name)
-        name = ""
-    lengths = np.array([profile.length for profile in direction.lengths])
-    plot.dots(lengths, np.array([_last(profile) for profile in direction.lengths]), _DOT, "mean of trains")
-    return plot.svg()
+    most = max(*predicted, *lasts)
+    return _plot(title, "packets of a train", "last packet after the first (ms)", lengths[-1], most, draw)
 
 
 def gaps(direction: CalibratedDirection, way: Way) -> str:
     """Completion of the chosen trains by the gap between them, and the least gap that is long enough (figure 8b)."""
-    cold = direction.gaps[0].last_ns * _MILLI
-    longest = direction.gaps[0].gap_ns * _MILLI
-    lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
-    most = max(*lasts, (1 + TOLERANCE) * cold)
-    title = f"Trains of {direction.train} packets {way} by gap"
-    plot = _plot(title, "gap between the starts of trains (ms)", "last packet after the first (ms)", longest, most)
-    for limit, name in ((1 - TOLERANCE, f"within 20 % of that at {longest:.0f} ms"), (1 + TOLERANCE, "")):
-        plot.line((0, longest), (limit * cold, limit * cold), _BAND, name)
-    if direction.least_gap_ns is not None:
-        least = direction.least_gap_ns * _MILLI
-        plot.line((least, least), (0, 1.05 * most), _LEAST, f"least gap that is long enough: {least:.0f} ms")
     spans = [gap.gap_ns * _MILLI for gap in direction.gaps]
-    plot.line(spans, lasts, _LINE, "mean of trains, with its standard error")
-    for gap, span, last in zip(direction.gaps, spans, lasts, strict=True):
-        _error_bar(plot, span, last, gap.last_error_ns)
-    plot.dots(np.array(spans), np.array(lasts), _DOT)
-    return plot.svg()
+    lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
+
+    def draw(axes: Axes) -> None:
+        name = f"within 20 % of that at {spans[0]:.0f} ms"
+        for limit in (1 - TOLERANCE, 1 + TOLERANCE):
+            axes.axhline(limit * lasts[0], color=MUTED, linestyle=":", label=name)
+            name = ""
+        if direction.least_gap_ns is not None:
+            least = direction.least_gap_ns * _MILLI
+            name = f"least gap that is long enough: {least:.0f} ms"
+            axes.axvline(least, color=of_place("downlink")[1], linestyle="--", label=name)
+        axes.errorbar(spans, lasts, _errors(direction.gaps), label=_MEANS, **_MEASURED)
+
+    title = f"Trains of {direction.train} packets {way} by gap"
+    labels = ("gap between the starts of trains (ms)", "last packet after the first (ms)")
+    return _plot(title, *labels, spans[0], max(*lasts, (1 + TOLERANCE) * lasts[0]), draw)
 
 
-def _plot(title: str, x_label: str, y_label: str, x: float, y: float) -> Plot:
-    return Plot(title, x_label, y_label, (0.0, 1.02 * x), (0.0, 1.05 * max(y, 1e-3)))
+_MEANS = "mean of trains, with its standard error"
+
+
+def _plot(title: str, x_label: str, y_label: str, x: float, y: float, draw: Callable[[Axes], None]) -> str:
+    return plot.svg(title, (x_label, y_label), (0, 1.02 * x), (0, 1.05 * max(y, 1e-3)), draw)
 
 
 def _last(profile: Length) -> float:
@@ -262,10 +269,8 @@ def _saturated(direction: CalibratedDirection) -> str:
     return f"at the saturated rate, {(direction.saturated_bps or 0) / 1e6:.1f} Mbit/s"
 
 
-def _error_bar(plot: Plot, x: float, y: float, error_ns: float | None) -> None:
-    if error_ns:
-        error = error_ns * _MILLI
-        plot.line((x, x), (y - error, y + error), _ERROR_BAR)
+def _errors(of: Sequence[Length] | Sequence[Gap]) -> list[float]:
+    return [(each.last_error_ns or 0) * _MILLI for each in of]
 
 
 def _between(light: str, dark: str, share: float) -> str:
@@ -284,8 +289,8 @@ th, td { padding: 2px 18px 2px 0; text-align: right }
 th:first-child, td:first-child { text-align: left }
 th { border-bottom: 1px solid #5b6472 }
 svg { max-width: 100%; height: auto }
-figure { margin: 2em 0 }
-figcaption { font-weight: bold; text-align: center }
+figure { margin: 2em 0; text-align: center }
+figcaption { font-weight: bold }
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cellbed.errors import CellbedError
-from cellbed.report.gallery.pictures import Floats, Panel, Picture
-from cellbed.report.palette import INK, MUTED, RULE
+from cellbed.report.gallery.pictures import Panel, Picture
+from cellbed.report.palette import MUTED
+from cellbed.report.plot import drawn, label_decades
 from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -26,54 +25,11 @@ _NOTE_WIDTH = 165
 _TITLE_WIDTH = 80
 _BESIDE = 4
 """Names of a legend in a line."""
-_STEPS: tuple[tuple[float, ...], ...] = (
-    (1,),
-    (1, 2, 5),
-    (1, 1.5, 2, 3, 5, 7),
-    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
-    tuple(step / 20 for step in range(20, 200)),
-)
-"""Round numbers of a decade, for logarithmic axes over less and less of one."""
-_STYLE: dict[str, Any] = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    # Where no place is free, names are read all the same.
-    "legend.framealpha": 0.85,
-    "legend.edgecolor": "none",
-    "legend.fontsize": 8,
-    # The same picture gives the same bytes.
-    "svg.hashsalt": "cellbed",
-    "svg.fonttype": "none",
-    # A dollar sign in a label that a user wrote is a dollar sign.
-    "text.parse_math": False,
-}
 
 
 def draw(picture: Picture, ending: Literal["png", "svg"]) -> bytes:
     """The picture as a file of this kind: 11 inches wide, 150 dots an inch."""
-    import matplotlib as mpl
-
-    style: Any = _STYLE
-    with mpl.rc_context(style):
-        figure = _figure(picture)
-        content = io.BytesIO()
-        metadata = {"Date": None, "Creator": "cellbed"} if ending == "svg" else {"Software": "cellbed"}
-        figure.savefig(content, format=ending, dpi=150, metadata=metadata)
-    return content.getvalue()
+    return drawn(ending, lambda: _figure(picture), picture.title)
 
 
 def _figure(picture: Picture) -> Figure:
@@ -165,12 +121,12 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
         )
     if panel.log_x:
         axes.set_xscale("log")
-        _label_decades(axes.xaxis, [curve.x for curve in panel.curves])
+        values = np.concatenate([curve.x for curve in panel.curves])
+        label_decades(axes.xaxis, float(np.nanmin(values)), float(np.nanmax(values)))
     if panel.log_y:
         axes.set_yscale("log")
-        _label_decades(
-            axes.yaxis, [each for it in panel.curves for each in (it.y, it.low, it.high) if each is not None]
-        )
+        values = np.concatenate([each for it in panel.curves for each in (it.y, it.low, it.high) if each is not None])
+        label_decades(axes.yaxis, float(np.nanmin(values)), float(np.nanmax(values)))
     if panel.kind == "time" and panel.log_y:
         axes.set_xlim(0, panel.end)
         low, high = axes.get_ylim()
@@ -212,31 +168,6 @@ def _spans(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(-0.6, count - 0.4)
     axes.set_xlim(0, panel.end)
     axes.grid(visible=False, axis="y")
-
-
-def _label_decades(axis: Axis, values: list[Floats]) -> None:
-    """Ticks at round numbers, more of them over fewer decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    everything = np.concatenate(values)
-    least, most = max(float(np.nanmin(everything)), 1e-9), float(np.nanmax(everything))
-    if most < 1.4 * least:
-        # Else no round number is on the axis.
-        least, most = least / 1.3, most * 1.3
-        axis.set_view_interval(least, most, ignore=True)
-    axis.set_major_locator(LogLocator(subs=_steps(least, most)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _steps(least: float, most: float) -> tuple[float, ...]:
-    """The fewest of each decade that give four labels, the first of them in the lowest quarter of the axis."""
-    for steps in _STEPS:
-        labels = [step * 10.0**decade for decade in range(-9, 16) for step in steps]
-        seen = [label for label in labels if least <= label <= most]
-        if len(seen) >= 4 and seen[0] <= least * (most / least) ** 0.25:
-            return steps
-    return _STEPS[-1]
 
 
 def _cut(text: str, most: int) -> str:

@@ -6,16 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from cellbed.errors import CellbedError
-from cellbed.report.plot import LEFT, RIGHT, WIDTH, Floats, Plot, Style
-from cellbed.shell.mahimahi.events import MahimahiLogError, read_events
-from cellbed.shell.mahimahi.figures import Bins, Delays, Figures, Summary, summarised
+from cellbed.report import plot
+from cellbed.shell.mahimahi.log import Bins, Figures, Floats, Log, MahimahiLogError, read_log
 
-MOST_COLUMNS = WIDTH - LEFT - RIGHT
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_COLUMNS = 920
 """Bins that a picture has room for."""
 
 _THROUGHPUT_USAGE = """\
@@ -28,14 +30,6 @@ Usage: mm-delay-graph [FILENAME]
 
 Draw the delays in a log of mm-link (default: standard input) as SVG on standard output; print statistics on standard
 error."""
-
-CAPACITY = Style("#c3cfe2", opacity=0.75)
-INGRESS = Style("#1b4a82", width=3.5)
-EGRESS = Style("#e8782a", width=1.75)
-SIGNAL = Style("#2f74c0", opacity=0.4)
-PACKETS = Style("#b3261e", width=1.2, opacity=0.8)
-SIGNAL_95 = Style("#2f74c0", width=6, opacity=0.55)
-PACKETS_95 = Style("#b3261e", width=6, opacity=0.5)
 
 
 def throughput_graph(arguments: Sequence[str] | None = None) -> int:
@@ -67,36 +61,47 @@ def throughput_plot(figures: Figures, bins: Bins, bin_ms: int) -> str:
     capacity, ingress, egress = (_joined(column, joined) for column in (bins.capacity, bins.ingress, bins.egress))
     times = bins.first * bin_ms / 1000 + np.arange(len(capacity)) * width
     most = max(1e-3, *(float(column.max()) for column in (capacity, ingress, egress)))
-    plot = Plot("Throughput", "time (s)", f"throughput (Mbit/s, bins of {_span(width)})",
-                (figures.begin, figures.end), (0, 1.05 * most))  # fmt: skip
-    plot.area(times, capacity, CAPACITY, f"Capacity (mean {figures.capacity:.2f} Mbit/s)")
-    plot.line(times, ingress, INGRESS, f"Traffic ingress (mean {figures.ingress:.2f} Mbit/s)")
-    plot.line(times, egress, EGRESS, f"Traffic egress (mean {figures.throughput:.2f} Mbit/s)")
-    return plot.svg()
+
+    def draw(axes: Axes) -> None:
+        label = f"Capacity (mean {figures.capacity:.2f} Mbit/s)"
+        axes.fill_between(times, capacity, color="#c3cfe2", alpha=0.75, linewidth=0, label=label)
+        label = f"Traffic ingress (mean {figures.ingress:.2f} Mbit/s)"
+        axes.plot(times, ingress, color="#1b4a82", linewidth=2.5, label=label)
+        label = f"Traffic egress (mean {figures.throughput:.2f} Mbit/s)"
+        axes.plot(times, egress, color="#e8782a", linewidth=1.25, label=label)
+
+    labels = ("time (s)", f"throughput (Mbit/s, bins of {_span(width)})")
+    return plot.svg("Throughput", labels, (figures.begin, figures.end), (0, 1.05 * most), draw)
 
 
-def delay_plot(figures: Figures, delays: Delays) -> str:
+def delay_plot(figures: Figures, log: Log) -> str:
     """The picture of delays over time."""
-    signal, step = delays.signal, -(-len(delays.signal) // MOST_COLUMNS)
+    first, signal = log.signal_delays()
+    step = -(-len(signal) // MOST_COLUMNS)
     least = max(1, min(30, figures.median_delay))
     most = max(2.0 * least, 1.2 * float(max(signal.max(), figures.delay_95)))
-    plot = Plot("Delay", "time (s)", "delay (ms)", (figures.begin, figures.end), (least, most), log_y=True)
     highest = np.maximum.reduceat(signal, np.arange(0, len(signal), step))
-    times = (delays.first + np.arange(len(highest)) * step) / 1000
-    plot.area(times, highest, SIGNAL, "Signal delay")
-    plot.dots(delays.time / 1000, delays.delay, PACKETS, "Per-packet delay")
-    ends = (figures.begin, figures.end)
-    for value, style, name in (
-        (figures.signal_delay_95, SIGNAL_95, "signal delay"),
-        (figures.delay_95, PACKETS_95, "per-packet delay"),
-    ):
-        plot.line(ends, (value, value), style, f"95th percentile {name} ({value} ms)")
-    return plot.svg()
+    times = (first + np.arange(len(highest)) * step) / 1000
+
+    def draw(axes: Axes) -> None:
+        axes.fill_between(times, highest, color="#2f74c0", alpha=0.4, linewidth=0, label="Signal delay")
+        # As pixels: there may be millions.
+        sent, delay = (log.points[column].to_numpy() for column in ("sent", "delay"))
+        axes.plot(sent / 1000, delay, ".", color="#b3261e", markersize=1.5, label="Per-packet delay", rasterized=True)
+        for value, colour, name in (
+            (figures.signal_delay_95, "#2f74c0", "signal delay"),
+            (figures.delay_95, "#b3261e", "per-packet delay"),
+        ):
+            label = f"95th percentile {name} ({value} ms)"
+            axes.axhline(value, color=colour, linewidth=4, alpha=0.5, label=label)
+
+    labels = ("time (s)", "delay (ms)")
+    return plot.svg("Delay", labels, (figures.begin, figures.end), (least, most), draw, log_y=True)
 
 
 def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]]:
-    summary = summarised(read_events(file, name), Summary(name, bin_ms))
-    figures = summary.figures()
+    log = read_log(file, name)
+    figures = log.figures()
     share = figures.utilisation
     used = "" if share is None else f" ({100 * share:.1f}% utilization)"
     lines = [
@@ -104,13 +109,13 @@ def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]
         f"Average throughput: {figures.throughput:.2f} Mbits/s{used}",
         *_delay_lines(figures),
     ]
-    return throughput_plot(figures, summary.bins(), bin_ms), lines
+    return throughput_plot(figures, log.bins(bin_ms), bin_ms), lines
 
 
 def _delay(file: IO[bytes], name: str) -> tuple[str, list[str]]:
-    summary = summarised(read_events(file, name), Summary(name, points=True))
-    figures = summary.figures()
-    return delay_plot(figures, summary.delays()), _delay_lines(figures)
+    log = read_log(file, name)
+    figures = log.figures()
+    return delay_plot(figures, log), _delay_lines(figures)
 
 
 def _delay_lines(figures: Figures) -> list[str]:
