@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -56,25 +55,6 @@ def cellreplay() -> bytes:
     files |= {f"{way}-heavy-pdo": heavy for way in ("up", "down")}
     files |= {f"latency-offset-{way}": offsets for way in ("up", "down")}
     return zipped({f"tmobile/driving/{name}": content for name, content in files.items()})
-
-
-_LUMOS = ",".join((
-    *("run_num", "seq_num", "abstractSignalStr", "latitude", "longitude", "movingSpeed", "compassDirection"),
-    *("nrStatus", "lte_rssi", "lte_rsrp", "lte_rsrq", "lte_rssnr", "nr_ssRsrp", "nr_ssRsrq", "nr_ssSinr"),
-    *("Throughput", "mobility_mode", "trajectory_direction", "tower_id"),
-))  # fmt: skip
-
-
-def lumos5g() -> bytes:
-    def row(run: int, second: int, status: str, mbit_s: object, mobility: str, way: str) -> str:
-        radio = "-60,-90,-11,2147483647,-85,-11,20"
-        return f"{run},{second},2,44.97,-93.25,1.4,90,{status},{radio},{mbit_s},{mobility},{way},7"
-
-    rows = [_LUMOS]
-    rows += [row(1, 1 + at, "CONNECTED", 600 + at, "walking", "CW") for at in range(10)]
-    rows += [row(2, 1 + at, "NOT_RESTRICTED" if at < 5 else "CONNECTED", 80, "driving", "CW") for at in range(10)]
-    rows[-1] = row(2, 10, "CONNECTED", "", "driving", "CW")
-    return zipped({"Lumos5G-v1.0/Lumos5G-v1.0.csv": lines(*rows), "Lumos5G-v1.0/README.md": b"## OVERVIEW\n"})
 
 
 _CORK = ",".join((
@@ -221,55 +201,3 @@ def us_drives() -> Files:
         "extracted_tput_data/atnt/DL/atnt_d1_dl.csv": lines("TIME_STAMP,other", "2022-08-08 10:00:00.0,1"),
         "extracted_ping_data/atnt/d2/rtt_atnt2.csv": pings,
     }
-
-
-_FCC_TESTS = ",".join((
-    *("unit_id", "dtime", "target", "address", "fetch_time", "bytes_total", "bytes_sec", "bytes_sec_interval"),
-    *("warmup_time", "warmup_bytes", "sequence", "threads", "successes", "failures", "location_id"),
-))  # fmt: skip
-_FCC_PINGS = "unit_id,dtime,target,rtt_avg,rtt_min,rtt_max,rtt_std,successes,failures,location_id"
-
-
-def fcc(*, header: bool) -> bytes:
-    """Unit 7 with two tests of three times 5 s at 1, 2 and 3 MB/s, unit 8 with one; unit 7's latencies of 20 ms."""
-
-    def test(unit: int, hour: int) -> list[str]:
-        begins = f"{unit},2016-06-01 {hour:02}:00:01,sp1.mlab,1.2.3.4"
-        return [f"{begins},{5_000_000 * (at + 1)},0,1,{1_000_000 * (at + 1)},1,1,{at},3,1,0,1" for at in range(3)]
-
-    failed = "7,2016-06-01 09:00:01,sp1.mlab,1.2.3.4,0,0,0,0,0,0,0,3,0,1,1"
-    tests = [*test(7, 1), *test(7, 5), *test(8, 1), failed]
-    pings = [f"7,2016-06-01 {hour:02}:30:00,sp1.mlab,20000,19000,30000,500,600,0,1" for hour in range(3)]
-    month = "_2016_06" if not header else ""
-    return tarred(
-        {
-            f"201606/curr_httpgetmt{month}.csv": lines(*([_FCC_TESTS] if header else []), *tests),
-            f"201606/curr_udplatency{month}.csv": lines(*([_FCC_PINGS] if header else []), *pings),
-            f"201606/curr_webget{month}.csv": b"x" * 1000,
-        }
-    )
-
-
-def monroe() -> bytes:
-    """Two operators of a node, three probes each, of which one was lost."""
-    return lines(*(
-        json.dumps({
-            "DataId": "MONROE.EXP.PING", "DataVersion": 1, "InterfaceName": "op0", "SequenceNumber": at, "NodeId": "48",
-            "Rtt": None if at == 1 else 40.5 + at, "Operator": operator, "Host": "8.8.8.8", "Bytes": 84,
-            "TimeStamp": 1463048694.25 + at,
-        })
-        for at in range(3)
-        for operator in ("Telenor", "Telia")
-    ))  # fmt: skip
-
-
-def monroe_dump() -> bytes:
-    """The same of a day's dump of the platform's database, in no order."""
-    pings = [
-        f"48,8946071512360000000,{1463048694.25 + at},{at},{'None' if at == 1 else 84},MONROE.EXP.PING,2,"
-        f"guid,8.8.8.8,{operator},{'None' if at == 1 else 40.5 + at}"
-        for at in (2, 0, 1)
-        for operator in ("Telenor", "Mòvil")
-    ]
-    header = "nodeid,iccid,timestamp,sequencenumber,bytes,dataid,dataversion,guid,host,operator,rtt"
-    return "".join(f"{line}\n" for line in (header, *pings)).encode("latin-1")

@@ -16,11 +16,8 @@ from pathlib import Path
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.sources.checksum import digest
-from cellbed.archive.sources.download import Patience, download
-from cellbed.archive.sources.http import _pool
-from cellbed.archive.sources.listing import listed
-from cellbed.archive.sources.source import Checksum, Listing, RemoteFile
+from cellbed.archive.sources.download import Patience, _pool, download, listed
+from cellbed.archive.sources.source import Checksum, Listing, RemoteFile, digest
 from file_server import FileServer, file_server
 
 CONTENT = random.Random(1).randbytes(300_000)

@@ -41,7 +41,6 @@ def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
 CELLREPLAY = Source(
     name="cellreplay",
     title="CellReplay's 5G recordings of two operators: light and heavy opportunities, base delay, offsets by size",
-    status="documented",
     page="https://github.com/williamsentosa95/cellreplay",
     licence="GPL-3.0",
     terms="The licence is the repository's; nothing separate is said of the recordings. Cite the paper.",

@@ -15,8 +15,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
-from cellbed.archive.sources.series_files import put_rate
-from cellbed.archive.sources.source import Listing, Recording, RemoteFile, Source, named
+from cellbed.archive.sources.source import Listing, Recording, RemoteFile, Source, named, put_rate
 
 _NS = 1_000_000
 _COLUMNS = ("of_day", "experiment_ms", "latitude", "longitude", "bytes", "elapsed_ms")
@@ -79,7 +78,6 @@ def _norway(folder: Path, _way: Part) -> Iterator[Recording]:
 NORWAY = Source(
     name="norway-3g",
     title="The Norwegian HSDPA logs: Telenor's 3G on bus, car, ferry, metro, train and tram around Oslo",
-    status="documented",
     page="https://datasets.simula.no/hsdpa-tcp-logs/",
     licence="not stated",
     terms=(
@@ -143,7 +141,6 @@ def _date(path: Path) -> str | None:
 BELGIUM = Source(
     name="belgium-4g",
     title="The Belgian 4G/LTE bandwidth logs: Ghent on foot, by bicycle, bus, tram, train and car",
-    status="documented",
     page="https://users.ugent.be/~jvdrhoof/dataset-4g/",
     licence="not stated",
     terms=(

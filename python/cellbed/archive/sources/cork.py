@@ -10,8 +10,16 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
-from cellbed.archive.sources.series_files import put_rate, put_round_trips
-from cellbed.archive.sources.source import Checksum, Recording, RemoteFile, Source, git_files, named
+from cellbed.archive.sources.source import (
+    Checksum,
+    Recording,
+    RemoteFile,
+    Source,
+    git_files,
+    named,
+    put_rate,
+    put_round_trips,
+)
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND
@@ -116,7 +124,6 @@ def _fill(draft: Draft, path: Path) -> None:
 CORK_4G = Source(
     name="cork-4g",
     title="University College Cork's 4G: two Irish operators; stationary, walking, car, bus and train",
-    status="documented",
     page="https://zenodo.org/records/1219679",
     licence="CC-BY-4.0",
     terms="Cite the paper.",
@@ -147,7 +154,6 @@ _COMMIT = "306d92eba81cb4f1195d8b8eba625666a02a10ec"
 CORK_5G = Source(
     name="cork-5g",
     title="University College Cork's 5G: an Irish operator; stationary and driving, downloads and video",
-    status="documented",
     page="https://github.com/uccmisl/5Gdataset",
     licence="GPL-3.0",
     terms="The licence is the repository's. Cite the paper.",

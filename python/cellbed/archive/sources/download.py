@@ -1,7 +1,7 @@
-"""A file over HTTP, which goes on where it broke off, is checked, and appears under its name only when it is whole.
+"""Files over HTTP: where they are listed, and downloads that resume, are checked, and appear only when complete.
 
-Beside a file in the making, ``NAME.part``, lies ``NAME.part.json``: its address, the version that the server named
-(RFC 9110, §8.8), its length. The rest is asked for with Range and If-Range (§13.1.5, §14.2), so that halves of two
+Beside an unfinished file, ``NAME.part``, lies ``NAME.part.json``: its address, the version that the server named
+(RFC 9110, §8.8), its length. The rest is requested with Range and If-Range (§13.1.5, §14.2), so that halves of two
 versions are never joined.
 """
 
@@ -16,16 +16,22 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+from cellbed import user_folders
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.checksum import matches
-from cellbed.archive.sources.http import SILENCE_S, in_words, open_address
-from cellbed.archive.sources.source import RemoteFile
+from cellbed.archive.sources.source import Listing, RemoteFile
+from cellbed.archive.unfinished import locked, sweep
 from cellbed.readable import duration_words
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
+    import urllib3
     from urllib3.response import BaseHTTPResponse
 
 Progress = Callable[[str, int, int | None], None]
@@ -33,6 +39,14 @@ Progress = Callable[[str, int, int | None], None]
 News = Callable[[str], None]
 """Told at once what is tried, and why it is waited, in sentences."""
 
+_CONNECT_S = 20.0
+SILENCE_S = 60.0
+"""Longest silence of a server."""
+
+_MOST_REDIRECTIONS = 10
+_REDIRECTED = (301, 302, 303, 307, 308)
+_MOST_LISTING = 4 << 20
+"""Of a page; an entry of Apache's listings takes some 200."""
 _PIECE = 1 << 16
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _MOST_WAIT_S = 60.0
@@ -104,7 +118,7 @@ def download(
 
 
 def _is_there(place: Path, remote: RemoteFile) -> bool:
-    return place.exists() and (remote.checksum is None or matches(place, remote.checksum))
+    return place.exists() and (remote.checksum is None or remote.checksum.matches(place))
 
 
 @contextlib.contextmanager
@@ -260,7 +274,7 @@ class _Download:
     def _finish(self) -> None:
         os.fsync(self.part.fileno())
         path = Path(self.part.name)
-        if self.remote.checksum is not None and not matches(path, self.remote.checksum):
+        if self.remote.checksum is not None and not self.remote.checksum.matches(path):
             path.unlink()
             self.note.unlink(missing_ok=True)
             raise TraceError(
@@ -283,9 +297,7 @@ class _Download:
 
     def _remember(self, version: _Version) -> None:
         self.version = version
-        unfinished = self.note.with_suffix(".new")
-        unfinished.write_text(json.dumps(asdict(version)), encoding="utf-8")
-        unfinished.replace(self.note)
+        write_whole(self.note, lambda note: note.write_text(json.dumps(asdict(version)), encoding="utf-8"))
 
 
 def _noted(note: Path) -> _Version:
@@ -299,3 +311,160 @@ def _validator(response: BaseHTTPResponse) -> str | None:
     tag = response.headers.get("ETag", "")
     # A weak tag may stay when bytes change, so RFC 9110 forbids it in If-Range.
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
+
+
+def downloads_folder() -> Path:
+    """The folder of downloads: ``$XDG_CACHE_HOME/cellbed/downloads`` or ``~/.cache/cellbed/downloads``."""
+    return user_folders.cache_folder() / "downloads"
+
+
+def sweep_downloads() -> list[Path]:
+    """Remove what killed calls were unpacking; returns it. Downloads stay, and are gone on with. Raises OSError."""
+    folder = downloads_folder()
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        return []
+    with locked(folder):
+        return sweep(folder)
+
+
+def open_address(address: str, headers: dict[str, str], silence_s: float = SILENCE_S) -> BaseHTTPResponse:
+    """The answer to a GET, whatever its status but a redirection, with its body unread; to be closed by the caller.
+
+    The body is as it is stored: no compression is asked for. Raises urllib3's HTTPError when the network fails,
+    TraceError for an address that cannot be followed.
+    """
+    import urllib3
+
+    at = address
+    for _ in range(_MOST_REDIRECTIONS + 1):
+        response = _pool(_proxy(at)).request(
+            "GET",
+            at,
+            headers={"User-Agent": _user_agent(), "Accept-Encoding": "identity", **headers},
+            timeout=urllib3.Timeout(connect=_CONNECT_S, read=silence_s),
+            preload_content=False,
+            redirect=False,
+            retries=False,
+        )
+        onward = response.headers.get("Location")
+        if response.status not in _REDIRECTED or onward is None:
+            return response
+        response.close()
+        following = urljoin(at, onward)
+        if urlsplit(at).scheme == "https" and urlsplit(following).scheme != "https":
+            raise TraceError(f"{address}: redirected to {following}, which cannot vouch for the files")
+        at = following
+    raise TraceError(f"{address}: more than {_MOST_REDIRECTIONS} redirections")
+
+
+def _proxy(address: str) -> str | None:
+    """The proxy that the environment names for an address (``https_proxy``, ``no_proxy``…)."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise TraceError(f"{address}: not an HTTP or HTTPS address")
+    if proxy_bypass(parts.hostname):
+        return None
+    known = getproxies()
+    return known.get(parts.scheme) or known.get("all")
+
+
+@cache
+def _pool(proxy: str | None) -> urllib3.PoolManager:
+    import urllib3
+
+    if proxy is None:
+        return urllib3.PoolManager()
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    if parts.scheme not in ("http", "https"):
+        raise TraceError(
+            f"the environment names the proxy {parts.scheme}://{parts.hostname}, "
+            "but only HTTP proxies are supported: download by hand and use --from"
+        )
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return urllib3.ProxyManager(address, proxy_headers=urllib3.make_headers(proxy_basic_auth=login))
+
+
+@cache
+def _user_agent() -> str:
+    from cellbed import __version__
+
+    return f"cellbed/{__version__}"
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong with the network, of an error of urllib3's."""
+    import urllib3
+
+    kinds = (
+        (urllib3.exceptions.ProxyError, "the proxy named in the environment cannot be reached"),
+        (urllib3.exceptions.NameResolutionError, "the name of the server cannot be resolved; is there a network?"),
+        (urllib3.exceptions.NewConnectionError, "the server cannot be reached"),
+        (urllib3.exceptions.ConnectTimeoutError, "the server does not answer"),
+        (urllib3.exceptions.ReadTimeoutError, "the server stopped responding"),
+    )
+    return next((words for kind, words in kinds if isinstance(error, kind)), "the connection broke")
+
+
+def listed(listing: Listing) -> tuple[RemoteFile, ...]:
+    """The files that a listing leads to, each at ``FOLDER/FILE``. Raises TraceError when there are none to be read."""
+    files = []
+    for folder in _names(listing.address, listing.folders, folders=True):
+        address = urljoin(listing.address, f"{folder}/")
+        files += [
+            RemoteFile(urljoin(address, name), f"{unquote(folder)}/{unquote(name)}")
+            for name in _names(address, listing.files, folders=False)
+        ]
+    if not files:
+        raise TraceError(
+            f"{listing.address}: the page lists none of the files that were there: the data set may have moved; "
+            "give its new address (--address) or the downloaded files (--from)"
+        )
+    return tuple(files)
+
+
+def _names(address: str, pattern: str, *, folders: bool) -> list[str]:
+    """What a page links to directly below itself and a pattern matches, once each, as the links spell it."""
+    links = _Links()
+    links.feed(_page(address))
+    below = urlsplit(address).path
+    found = dict.fromkeys(urlsplit(urljoin(address, link))[:3] for link in links.found)
+    here = urlsplit(address)[:2]
+    names = [path[len(below) :] for *host, path in found if tuple(host) == here and path.startswith(below)]
+    bare = [name.removesuffix("/") for name in names if name.endswith("/") == folders]
+    plain = [name for name in bare if "/" not in unquote(name) and unquote(name) not in ("", ".", "..")]
+    return sorted(name for name in plain if re.fullmatch(pattern, unquote(name)))
+
+
+def _page(address: str) -> str:
+    import urllib3
+
+    try:
+        response = open_address(address, {})
+        try:
+            if response.status != 200:
+                raise TraceError(
+                    f"{address}: the server answers {response.status}: the data set may have moved; "
+                    "give its new address (--address) or the downloaded files (--from)"
+                )
+            text = response.read(_MOST_LISTING + 1, decode_content=False)
+        finally:
+            response.close()
+    except urllib3.exceptions.HTTPError as error:
+        raise TraceError(
+            f"{address}: cannot read the list of files there: {in_words(error)}: try again later, or download them "
+            "elsewhere and give them (--from)"
+        ) from error
+    if len(text) > _MOST_LISTING:
+        raise TraceError(f"{address}: the list of files there has more than {_MOST_LISTING >> 20} MiB")
+    return text.decode(errors="replace")
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found += [value for name, value in attrs if name == "href" and value]

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.checksum import digest
-from cellbed.archive.sources.download import GoneError, Patience, download
-from cellbed.archive.sources.folder import downloads_folder
-from cellbed.archive.sources.listing import listed
-from cellbed.archive.sources.reading import reading
-from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source
+from cellbed.archive.sources.download import GoneError, Patience, download, downloads_folder, listed
+from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
 from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
 from cellbed.archive.unfinished import unfinished
 from cellbed.errors import CellbedError
@@ -150,7 +146,7 @@ class _Fetching:
                 into.mkdir()
                 # The limit is of all archives together.
                 try:
-                    most -= unpack(path, into, self.source.unpacked, most, self.listener.unpacking)
+                    most -= unpack(path, into, most, self.listener.unpacking)
                 except DamagedError:
                     if not given:
                         # It would be found damaged in every later call.
@@ -297,8 +293,6 @@ def _existing(path: Path) -> Path:
 
 
 def _remote(source: Source, wish: Wish) -> Sequence[RemoteFile]:
-    if source.remote is None:
-        raise TraceError(f"{source.name} cannot be downloaded by itself: {source.doubt}")
     if isinstance(source.remote, Listing):
         return listed(replace(source.remote, address=wish.address) if wish.address else source.remote)
     if wish.address is None:

@@ -11,9 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
-from cellbed.archive.sources.in_the_wild_files import BLOBS
-from cellbed.archive.sources.series_files import put_rate
-from cellbed.archive.sources.source import Recording, Source, git_files, named
+from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
 
 _SECOND = 1_000_000_000
 _COMMIT = "35aaf2857550c7f4c736fe9b01e894253a777e4e"
@@ -68,7 +66,6 @@ def _fill(path: Path, draft: Draft) -> None:
 IN_THE_WILD = Source(
     name="5g-in-the-wild",
     title="4G and 5G mmWave of Verizon in Minneapolis, walking and driving: the traces of the SIGCOMM 2021 study",
-    status="documented",
     page="https://github.com/SIGCOMM21-5G/artifact",
     licence="not stated",
     terms=(
@@ -87,14 +84,14 @@ IN_THE_WILD = Source(
     checked="the repository's README and the 296 files themselves",
     convert=_convert,
     doubt=(
-        "They are runs of lumos5g, prepared by the same group for a video player, so do not count both; what the "
+        "They are runs of Lumos5G, prepared by the same group for a video player; what the "
         "letters at the end of the names of 4G are is not said. The repository's other measurements are not taken."
     ),
     most_bytes=10_000_000,
     remote=git_files(
         "SIGCOMM21-5G/artifact",
         _COMMIT,
-        {f"{name[:2].upper()}/{name}": blob for name, blob in BLOBS.items()},
+        published("5g-in-the-wild"),
         "Video-Streaming/Network-Traces/Lumous5G/",
     ),
 )

@@ -5,15 +5,11 @@ from __future__ import annotations
 import difflib
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.by_hand import AWS, EDGE_STUDY
 from cellbed.archive.sources.cellreplay import CELLREPLAY
 from cellbed.archive.sources.commute_logs import BELGIUM, NORWAY
 from cellbed.archive.sources.cork import CORK_4G, CORK_5G
-from cellbed.archive.sources.fcc import FCC
 from cellbed.archive.sources.in_the_wild import IN_THE_WILD
-from cellbed.archive.sources.lumos5g import LUMOS5G
 from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
-from cellbed.archive.sources.monroe import MONROE
 from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
 from cellbed.archive.sources.nyu import NYU
 from cellbed.archive.sources.source import Source
@@ -23,7 +19,6 @@ SOURCES: tuple[Source, ...] = (
     MAHIMAHI,
     CELLREPLAY,
     KPN,
-    LUMOS5G,
     IN_THE_WILD,
     US_DRIVES,
     CORK_4G,
@@ -33,10 +28,6 @@ SOURCES: tuple[Source, ...] = (
     NYU,
     NYC_2018,
     NYC_2019,
-    FCC,
-    MONROE,
-    EDGE_STUDY,
-    AWS,
 )
 
 

@@ -7,27 +7,9 @@ from pathlib import Path
 
 from cellbed.archive.entry import About
 from cellbed.archive.series import Part
-from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named
+from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named, published
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
-_BLOBS = {
-    "ATT-LTE-driving-2016.down": "f57f4396e4275669239a288e72e4a1ed8390a5d6",
-    "ATT-LTE-driving-2016.up": "337710b61831358605e61bb61729f62452704e19",
-    "ATT-LTE-driving.down": "99ef0cf178a7fa97b69e5d6cbfb69b8c5d8e3472",
-    "ATT-LTE-driving.up": "65ed203dd5c348e3f9ffe1c050b760ed1749553b",
-    "TMobile-LTE-driving.down": "de1945c7da85c2f4cf367f7f943397c2693247d7",
-    "TMobile-LTE-driving.up": "08944aed62004a240f0c8ca4f5e730207442f83c",
-    "TMobile-LTE-short.down": "31d6252e0512be5fb32cbb8bade22cef1de6ca98",
-    "TMobile-LTE-short.up": "1c69367c8b5c768748dccd2b665a6343d4fcc5ee",
-    "TMobile-UMTS-driving.down": "95c6eb3a50e2f01398a6f589c5ecaf4ab3fb3b18",
-    "TMobile-UMTS-driving.up": "bd96a982ef72c89d0bbca47d9cdbf6e078a14195",
-    "Verizon-EVDO-driving.down": "70cd57af93235f1794a1fbabfedde0927f4cccf1",
-    "Verizon-EVDO-driving.up": "643259c9cab1954a135503bc1e4faa1152fb29b9",
-    "Verizon-LTE-driving.down": "d431ad4a5ed9811588256bae5b14025cbdffd7fd",
-    "Verizon-LTE-driving.up": "b4ca49ef2a5a8d2e21162aaaf02b12d80f0f17e0",
-    "Verizon-LTE-short.down": "61e788d333ded5cb46ee26598870c9f1683f4a75",
-    "Verizon-LTE-short.up": "5a76951f4dffe10cee55380ad227f705cf61723f",
-}
 _OPERATORS = {"ATT": "AT&T", "TMobile": "T-Mobile", "Verizon": "Verizon"}
 _GENERATIONS = {"LTE": "4g", "UMTS": "3g", "EVDO": "3g"}
 _CITATION = (
@@ -74,7 +56,6 @@ def _of_pair(name: str, about: About, files: dict[str, Path]) -> Recording:
 MAHIMAHI = Source(
     name="mahimahi",
     title="Mahimahi's recordings: LTE, UMTS and EV-DO of three operators in the United States, both directions",
-    status="documented",
     page="https://github.com/ravinet/mahimahi/tree/master/traces",
     licence="GPL-3.0-or-later",
     terms="The licence is the repository's; nothing separate is said of the recordings. Cite the paper.",
@@ -85,7 +66,7 @@ MAHIMAHI = Source(
     ),
     checked="the repository's README, and 13 of the 16 files themselves",
     convert=_mahimahi,
-    remote=git_files("ravinet/mahimahi", _COMMIT, dict(sorted(_BLOBS.items())), "traces/"),
+    remote=git_files("ravinet/mahimahi", _COMMIT, published("mahimahi"), "traces/"),
 )
 
 _THESIS = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"
@@ -127,7 +108,6 @@ def _kpn(folder: Path, _way: Part) -> Iterator[Recording]:
 KPN = Source(
     name="kpn",
     title="KPN's 5G in Amsterdam, of the thesis that cellbed began with",
-    status="documented",
     page=f"https://github.com/atlarge-research/continuum/tree/{_THESIS}/mahimahi/traces",
     licence="not stated",
     terms=(

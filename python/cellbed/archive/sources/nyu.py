@@ -13,8 +13,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
-from cellbed.archive.sources.series_files import put_rate
-from cellbed.archive.sources.source import Recording, Source, git_files, named
+from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
 from cellbed.archive.sources.unpack import plain_bytes
 
 if TYPE_CHECKING:
@@ -24,15 +23,6 @@ _SECOND = 1_000_000_000
 _MOST_BYTES = 50_000_000
 _COMMIT = "886c73b1398457ba5f87faefe7a9ea3755e713f7"
 _REPOSITORY = "NYU-METS/Main"
-_SAMPLES = {
-    "7Train1.csv": "e112738f11e66fea2f96b253fb9e391f8c34c8c2",
-    "7Train2.csv": "3df1cf45ed1ba1a2dd8805451bdfc61f512be439",
-    "Long_Island_Rail_Road.csv": "8f33eceed36d9237052cb0e996969c906d0410a7",
-    "QTrain.csv": "c22da525a6d96a800d22b26668119a165feb2045",
-    "bus57.csv": "5fecc596c91b661f860394910547d7ed8d3d0d6c",
-    "bus62.csv": "b37afaaa5be5dc44636d0eafbb7cb7985ed68318",
-    "bus62_2.csv": "d29d1ef47e7e1313916134ccf1008d33bb22805a",
-}
 _RIDES = (
     (r"7Train", "subway", "subway line 7, Queensboro Plaza to Flushing Main Street"),
     (r"QTrain", "subway", "subway line Q, Prospect Park to Coney Island"),
@@ -118,7 +108,6 @@ def _put(draft: Draft, way: Part, path: Path, rows: pl.DataFrame) -> None:
 NYU = Source(
     name="nyu",
     title="NYU-METS: LTE in New York's buses, subway and railway",
-    status="documented",
     page="https://github.com/NYU-METS/Main",
     licence="ODbL-1.0, DbCL-1.0",
     terms="Cite one of the papers.",
@@ -142,7 +131,7 @@ NYU = Source(
     direction_unknown=True,
     usual=r"\.csv$",
     remote=(
-        *git_files(_REPOSITORY, _COMMIT, dict(sorted(_SAMPLES.items())), "Sample_Traces/"),
+        *git_files(_REPOSITORY, _COMMIT, published("nyu"), "Sample_Traces/"),
         *git_files(
             _REPOSITORY,
             _COMMIT,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cellbed.archive.errors import TraceError
+from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.store import valid_name
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cellbed.archive.draft import Draft
     from cellbed.archive.entry import About
-    from cellbed.archive.series import Part
-
-Status = Literal["documented", "uncertain"]
-"""documented: publisher or publication say where the files are and what is in them. uncertain: something of that is
-not known, and nothing is guessed: files that the user has got hold of can be converted, but none is downloaded."""
 
 Algorithm = Literal["sha256", "md5", "git-blob"]
 """git-blob: the name that Git gives a file's content, SHA-1 over ``blob SIZE NUL`` and the bytes."""
@@ -33,6 +36,34 @@ class Checksum:
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.digest}"
+
+    def matches(self, path: Path) -> bool:
+        """Whether a file has this checksum. Raises OSError."""
+        return digest(path, self.algorithm) == self.digest.lower()
+
+
+def digest(path: Path, algorithm: Algorithm) -> str:
+    """Hexadecimal digest of a file's bytes. Raises OSError."""
+    if algorithm == "sha256":
+        state = hashlib.sha256()
+    else:  # against accidents of transport only: the address is HTTPS
+        state = hashlib.new("md5" if algorithm == "md5" else "sha1", usedforsecurity=False)
+        state.update(b"blob %d\0" % path.stat().st_size if algorithm == "git-blob" else b"")
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            state.update(piece)
+    return state.hexdigest()
+
+
+@cache
+def _all_published() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checksums.json").read_text())
+    return found
+
+
+def published(source: str) -> dict[str, str]:
+    """The digests of a data set's files, by path, as its repository has them."""
+    return _all_published()[source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +131,9 @@ The direction is what to take rates for, in a data set that does not say it (`So
 class Source:
     """A public data set.
 
-    name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files, or None where they
-    cannot be downloaded without a person. usual: regular expression of what is converted unless more is asked for,
-    searched in ``Recording.of``. unpacked: regular expression of the files to take out of its archives; the rest stays
-    packed. most_bytes: of one download, a limit against surprises. most_unpacked_bytes: of all that comes out of its
-    archives. most_entries: how many it becomes unless more are asked for.
+    name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
+    expression of what is converted unless more is asked for, searched in ``Recording.of``. most_bytes: limit of one
+    download. most_unpacked_bytes: of all that comes out of its archives. most_entries: default limit.
     direction_unknown: nobody says whether uplink or downlink was measured, so who asks has to.
     doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
     checked: what the layout was compared with.
@@ -112,7 +141,6 @@ class Source:
 
     name: str
     title: str
-    status: Status
     page: str
     licence: str
     terms: str
@@ -120,10 +148,9 @@ class Source:
     layout: str
     checked: str
     convert: Convert
-    remote: tuple[RemoteFile, ...] | Listing | None = None
+    remote: tuple[RemoteFile, ...] | Listing
     doubt: str = ""
     usual: str = ""
-    unpacked: str = ""
     most_bytes: int = 500 * MEGABYTE
     most_unpacked_bytes: int = 2_000 * MEGABYTE
     most_entries: int = 1000
@@ -133,3 +160,33 @@ class Source:
 def named(*words: str) -> str:
     """The name of an entry, of words that say what it is; empty ones are left out."""
     return valid_name("-".join(filter(None, words)))
+
+
+@contextmanager
+def reading(of: str) -> Iterator[None]:
+    """Turns the errors of a reader of tables into a TraceError that names the file ``of``."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, OverflowError) as error:
+        why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise TraceError(f"{of}: this file is not as documented: {why}") from error
+
+
+def put_rate(draft: Draft, part: Part, rows: pl.DataFrame, last_ns: int) -> None:
+    """Make ``rows`` (`at_ns` int64, `bit_s` float64) a part of the draft. last_ns: how long the last rate holds."""
+    _put(draft, part, Content.RATE, rows.select("at_ns", "bit_s"), last_ns)
+
+
+def put_round_trips(draft: Draft, rows: pl.DataFrame, last_ns: int) -> None:
+    """Make ``rows`` (`at_ns` int64, `round_trip_ns` int64 or null) its round-trip times. last_ns: as of `put_rate`."""
+    _put(draft, "round-trip", Content.ROUND_TRIP, rows.select("at_ns", "round_trip_ns"), last_ns)
+
+
+def _put(draft: Draft, part: Part, content: Content, rows: pl.DataFrame, last_ns: int) -> None:
+    if not rows.height:
+        raise TraceError("there is no measurement in it")
+    path = draft.folder / f"{part}.parquet"
+    rows.write_parquet(path)
+    draft.parts[part] = Series(content, path, int(rows["at_ns"][-1]) + last_ns)

@@ -42,13 +42,13 @@ def is_archive(path: Path) -> bool:
     return _is_zip(path) or _TAR.search(path.name) is not None
 
 
-def unpack(archive: Path, folder: Path, wanted: str, most_bytes: int, progress: Callable[[str], None]) -> int:
-    """Take the files out whose paths ``wanted`` is found in (everything: ""), and give the number of their bytes.
+def unpack(archive: Path, folder: Path, most_bytes: int, progress: Callable[[str], None]) -> int:
+    """Take the files out of an archive, and return the number of their bytes.
 
     progress: told of each file. Raises DamagedError, and TraceError when the archive is unsafe or larger than
     ``most_bytes``.
     """
-    room = _Room(archive, folder, wanted, most_bytes)
+    room = _Room(archive, folder, most_bytes)
     try:
         for name, opened in _members(archive, room):
             if room.wants(name):
@@ -79,10 +79,9 @@ def plain_bytes(path: Path, most_bytes: int) -> bytes:
 class _Room:
     """Where an archive's files go, and what is left of the space for them."""
 
-    def __init__(self, archive: Path, folder: Path, wanted: str, most_bytes: int) -> None:
+    def __init__(self, archive: Path, folder: Path, most_bytes: int) -> None:
         self.archive = archive
         self.folder = folder
-        self.wanted = re.compile(wanted)
         self.most_bytes = most_bytes
         self.used = 0
         self.files = 0
@@ -91,7 +90,7 @@ class _Room:
         self.files += 1
         if self.files > _MOST_FILES:
             raise TraceError(f"{self.archive}: there are more than {_MOST_FILES:,} files in this archive")
-        return not _UNWANTED.search(name) and self.wanted.search(name) is not None
+        return _UNWANTED.search(name) is None
 
     def write(self, name: str, content: IO[bytes]) -> None:
         place = self._place(name)

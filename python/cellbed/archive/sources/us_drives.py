@@ -12,9 +12,16 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
-from cellbed.archive.sources.series_files import put_rate, put_round_trips
-from cellbed.archive.sources.source import Checksum, Recording, RemoteFile, Source, named
-from cellbed.archive.sources.us_drives_files import SHA256
+from cellbed.archive.sources.source import (
+    Checksum,
+    Recording,
+    RemoteFile,
+    Source,
+    named,
+    published,
+    put_rate,
+    put_round_trips,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,7 +150,6 @@ def _path(name: str) -> str:
 US_DRIVES = Source(
     name="us-drives",
     title="4G and 5G of three operators on three drives across the United States: both directions, and round trips",
-    status="documented",
     page="https://github.com/NUWiNS/pam2025-multi-carrier-dataset",
     licence="CC0-1.0",
     terms="Cite the paper.",
@@ -169,6 +175,6 @@ US_DRIVES = Source(
     most_bytes=50_000_000,
     remote=tuple(
         RemoteFile(f"{_FOLDER}/{_path(name)}", _path(name), Checksum("sha256", digest))
-        for name, digest in SHA256.items()
+        for name, digest in published("us-drives").items()
     ),
 )

@@ -136,11 +136,9 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("name", no_wrap=True)
     table.add_column("what")
-    table.add_column("download")
     table.add_column("licence")
     for source in sources:
-        by_itself = "by hand" if source.remote is None else "yes"
-        table.add_row(source.name, source.title, by_itself, source.licence)
+        table.add_row(source.name, source.title, source.licence)
     Console().print(table)
     print("Details of a data set: cellbed traces fetch NAME --about")
 
@@ -152,11 +150,10 @@ def _as_json(source: Source) -> dict[str, object]:
     if isinstance(remote, Listing):
         files = [{"address": remote.address, "checksum": None}]
     else:
-        files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in remote or ()]
+        files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in remote]
     return {
         "name": source.name,
         "title": source.title,
-        "status": source.status,
         "page": source.page,
         "licence": source.licence,
         "terms": source.terms,
