@@ -22,7 +22,7 @@ from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.recordings import write_recording
 from cellbed.scenario import ScenarioError, load
-from cellbed.shell.mahimahi.errors import MahimahiError
+from cellbed.shell.mahimahi.arguments import MahimahiError
 from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from recording_examples import calibrated, walk

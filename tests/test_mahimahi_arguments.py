@@ -14,11 +14,9 @@ from typer.testing import CliRunner
 
 from cellbed._core import parse_trace
 from cellbed.cli.mahimahi import app
-from cellbed.shell.mahimahi.arguments import read
-from cellbed.shell.mahimahi.errors import UsageError
-from cellbed.shell.mahimahi.main import COMMANDS, main
+from cellbed.shell.mahimahi.__main__ import COMMANDS, main
+from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, parse_rate, read
 from cellbed.shell.mahimahi.queues import parse_queue
-from cellbed.shell.mahimahi.rates import constant_trace, parse_rate
 
 LINK = ["mm-link", "6mbit", "6mbit"]
 

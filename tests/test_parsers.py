@@ -21,9 +21,9 @@ from cellbed.report import html, terminal
 from cellbed.scenario.settings import read_texts
 from cellbed.shell import publish
 from cellbed.shell.mahimahi import arguments
+from cellbed.shell.mahimahi.arguments import constant_trace, parse_rate
 from cellbed.shell.mahimahi.log import read_log
 from cellbed.shell.mahimahi.queues import TYPES, parse_queue
-from cellbed.shell.mahimahi.rates import constant_trace, parse_rate
 from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import EachWay, parse_link
 from run_folder import Shape, make_run

@@ -16,7 +16,7 @@ from cellbed.link import Link
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
-from cellbed.shell.mahimahi.errors import UsageError
+from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.setting import RateChangeError, changed

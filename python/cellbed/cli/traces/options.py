@@ -65,8 +65,7 @@ def size(text: str) -> int:
 
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
-    from cellbed.shell.mahimahi.errors import MahimahiError
-    from cellbed.shell.mahimahi.rates import parse_rate
+    from cellbed.shell.mahimahi.arguments import MahimahiError, parse_rate
     from cellbed.units import BIT_RATE, UnitError
 
     try:

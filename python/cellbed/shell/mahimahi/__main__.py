@@ -1,13 +1,71 @@
 """``python -m cellbed.shell.mahimahi NAME ARGUMENT…``: what the launchers of `cellbed mahimahi install` call."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-# First of all: `pkill mm-delay` and `killall mm-link` look for this name of the process (proc(5), comm).
-with contextlib.suppress(OSError, IndexError):
-    Path("/proc/self/comm").write_text(sys.argv[1], encoding="utf-8")
+if __name__ == "__main__":
+    # First of all: `pkill mm-delay` and `killall mm-link` look for this name of the process (proc(5), comm).
+    with contextlib.suppress(OSError, IndexError):
+        Path("/proc/self/comm").write_text(sys.argv[1], encoding="utf-8")
 
-from cellbed.shell.mahimahi.main import main
+from cellbed.errors import CellbedError
+from cellbed.shell.mahimahi.arguments import UsageError
+from cellbed.standard_streams import open_standard_streams
 
-sys.exit(main(sys.argv[1:]))
+COMMANDS = (
+    "mm-link",
+    "mm-delay",
+    "mm-loss",
+    "mm-onoff",
+    "mm-intermittent",
+    "mm-meter",
+    "mm-cellular",
+    "mm-throughput-graph",
+    "mm-delay-graph",
+)
+"""Names of all commands."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command that the first argument names with the others; its exit status, 1 after an error."""
+    open_standard_streams()
+    name, *rest = arguments or ("",)
+    if name not in COMMANDS:
+        print(f"error: unknown command '{name}'; write one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 1
+    try:
+        # Shells must start quickly and do not need the modules of the graphs.
+        if name.endswith("-graph"):
+            from cellbed.shell.mahimahi import graphs
+
+            return graphs.delay_graph(rest) if name == "mm-delay-graph" else graphs.throughput_graph(rest)
+        if name == "mm-cellular":
+            from cellbed.shell.mahimahi.cellular import cellular
+
+            return cellular(rest)
+        from cellbed.shell.mahimahi import shells
+
+        return {
+            "mm-link": shells.link,
+            "mm-delay": shells.delay,
+            "mm-loss": shells.loss,
+            "mm-onoff": shells.onoff,
+            "mm-intermittent": shells.intermittent,
+            "mm-meter": shells.meter,
+        }[name](rest)
+    except UsageError as error:
+        if not str(error):
+            print(error.usage, file=sys.stdout if "--help" in rest else sys.stderr)
+            return 0 if "--help" in rest else 1
+        print(f"{name}: {error}\n\n{error.usage}", file=sys.stderr)
+    except CellbedError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

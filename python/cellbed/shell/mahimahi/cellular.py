@@ -18,7 +18,7 @@ from cellbed.archive import resolve
 from cellbed.archive.replay import latency_offsets, light_rows
 from cellbed.scenario.replay import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
-from cellbed.shell.mahimahi.errors import UsageError
+from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.testbed.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 from cellbed.testbed.words import words

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.shell.mahimahi.main import COMMANDS
+from cellbed.shell.mahimahi.__main__ import COMMANDS
 
 _MARK = "# Made by: cellbed mahimahi install"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.shell.mahimahi.errors import MahimahiError
+from cellbed.shell.mahimahi.arguments import MahimahiError
 
 TYPES = ("infinite", "droptail", "drophead", "codel", "pie")
 _NEEDED = {"codel": ("target", "interval"), "pie": ("qdelay_ref", "max_burst")}

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.shell.link import ShellDirection, ShellLink, Stage
-from cellbed.shell.mahimahi.arguments import CommandLine, number, read
-from cellbed.shell.mahimahi.errors import MahimahiError, UsageError
+from cellbed.shell.mahimahi.arguments import CommandLine, MahimahiError, UsageError, number, read
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.shell.mahimahi.traces import Replayed, replayed
 from cellbed.shell.meter import ShellMeter

@@ -8,8 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.shell.mahimahi.errors import MahimahiError
-from cellbed.shell.mahimahi.rates import constant_trace, parse_rate
+from cellbed.shell.mahimahi.arguments import MahimahiError, constant_trace, parse_rate
 
 
 @dataclass(frozen=True, slots=True)
