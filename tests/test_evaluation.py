@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation import statistics
 from cellbed.experiments.evaluation.adaptation import play, rung
 from cellbed.experiments.evaluation.applications import (
     APPLICATIONS,
@@ -33,6 +32,7 @@ from cellbed.experiments.evaluation.pages import pages
 from cellbed.experiments.evaluation.programs.web import body
 from cellbed.experiments.evaluation.results import Results
 from cellbed.experiments.evaluation.table import ALL, table
+from cellbed.measure import statistics
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
 

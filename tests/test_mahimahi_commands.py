@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 HOST_PORT = "4711"
-SLOW_MODULES = ("asyncio", "numpy", "polars", "psutil", "pydantic", "rich", "typer", "yaml")
+SLOW_MODULES = ("asyncio", "numpy", "polars", "psutil", "pydantic", "rich", "scipy", "typer", "yaml")
 """What a shell that starts must not wait for."""
 
 ROUND_TRIP = """

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.measure.bootstrap import block_length, quantile_differences
-from cellbed.measure.statistics import interval_ranks, needed, percentile
+from cellbed.measure.statistics import block_length, interval_ranks, needed, percentile, quantile_differences
 
 
 @pytest.mark.parametrize(("quantile", "least"), [(0.5, 6), (0.9, 36), (0.99, 368), (0.999, 3688)])

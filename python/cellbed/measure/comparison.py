@@ -9,9 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.measure.bootstrap import block_length, quantile_differences
 from cellbed.measure.run_folder import MeasureError, read_run
-from cellbed.measure.statistics import label, needed
+from cellbed.measure.statistics import block_length, label, needed, quantile_differences
 from cellbed.measure.summary import QUANTILES, Summary, collect, latencies
 from cellbed.testbed.by_hand import manual_changes
 

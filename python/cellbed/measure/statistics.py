@@ -1,10 +1,13 @@
-"""Percentiles with intervals, or the words why there is none. Pure: samples in, numbers out.
+"""Percentiles with intervals, or the reason for which there is none; differences of runs and of replays. Pure, seeded.
 
 A request that never got a reply counts as longer than every reply (+inf). Leaving such requests out would
 make a run look better the more of them it lost.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -83,7 +86,10 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
     tail = (1 - confidence) / 2
     if n < needed(quantile, confidence):
         return None
-    cumulative = np.cumsum(_binomial(n, quantile))  # P(B ≤ k)
+    # Imported here: this module is imported before a run begins.
+    from scipy.special import bdtr
+
+    cumulative = bdtr(np.arange(n + 1), n, quantile)  # P(B ≤ k)
     low = int(np.searchsorted(cumulative, tail, side="right"))  # number of k with P(B ≤ k) ≤ α/2
     high = int(np.searchsorted(cumulative, 1 - tail, side="left")) + 1  # the first k with P(B ≤ k) ≥ 1 − α/2, plus one
     return low, high
@@ -101,14 +107,6 @@ def needed(quantile: float, confidence: float = CONFIDENCE) -> int:
     return math.ceil(math.log(tail) / math.log(max(quantile, 1 - quantile)) - 1e-9)
 
 
-def _binomial(n: int, p: float) -> Samples:
-    """P(B = k) for k = 0 … n, by logarithms so that large n neither overflow nor vanish."""
-    k = np.arange(n + 1)
-    log_factorial = np.r_[0.0, np.cumsum(np.log(np.arange(1, n + 1)))]
-    logarithm = log_factorial[n] - log_factorial[k] - log_factorial[n - k] + k * math.log(p) + (n - k) * math.log1p(-p)
-    return np.asarray(np.exp(logarithm), np.float64)
-
-
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -118,3 +116,232 @@ def _refusal(n: int, quantile: float) -> str:
     return (
         f"refused: {label(quantile)} needs at least {needed(quantile)} requests for a 95 % interval; there {verb} {n}"
     )
+
+
+MOST_RESAMPLES = 2_000
+FEWEST_RESAMPLES = 400
+BUDGET = 100_000_000
+"""Samples drawn at most in all; large runs get fewer resamples, and need fewer."""
+
+
+def quantile_differences(
+    first: Samples, second: Samples, quantiles: tuple[float, ...], seed: int, *, paired: bool = False
+) -> list[tuple[float, float, float]]:
+    """Per quantile the difference second − first and its 95 % interval (value, low, high), by the circular block
+    bootstrap.
+
+    first, second: latency of each request in order of time, seconds, +inf without a reply. paired: the n-th of both is
+    the same request, so that a resample has the same ones of both runs. Requests that follow each
+    other wait in the same queues, so whole blocks are drawn (Politis & Romano, 1992), as long as the correlation asks
+    for (`block_length`). An interval's end is infinite where a resample's percentile falls among requests without a
+    reply.
+    """
+    random = np.random.default_rng(seed)
+    longest = max(len(first), len(second))
+    resamples = int(np.clip(BUDGET // longest, FEWEST_RESAMPLES, MOST_RESAMPLES))
+    if paired:
+        lengths = [max(block_length(first), block_length(second))] * 2
+        # One sequence of random numbers for both: the same blocks.
+        generators = [np.random.default_rng(seed), np.random.default_rng(seed)]
+    else:
+        lengths = [block_length(first), block_length(second)]
+        generators = [random, random]
+    drawn_first, drawn_second = (
+        _resampled_quantiles(samples, quantiles, resamples, length, generator)
+        for samples, length, generator in zip((first, second), lengths, generators, strict=True)
+    )
+    observed_first, observed_second = _quantiles(first, quantiles), _quantiles(second, quantiles)
+    tail = (1 - CONFIDENCE) / 2
+    found = []
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ says nothing: it counts as anything
+        for index in range(len(quantiles)):
+            drawn = drawn_second[:, index] - drawn_first[:, index]
+            low = np.quantile(
+                np.nan_to_num(drawn, nan=-math.inf, posinf=math.inf, neginf=-math.inf), tail, method="lower"
+            )
+            high = np.quantile(
+                np.nan_to_num(drawn, nan=math.inf, posinf=math.inf, neginf=-math.inf), 1 - tail, method="higher"
+            )
+            found.append((float(observed_second[index] - observed_first[index]), float(low), float(high)))
+    return found
+
+
+def block_length(samples: Samples) -> int:
+    """Length of the blocks that a circular block bootstrap should draw from a series (1 for independent samples).
+
+    The rule of Politis & White (Econometric Reviews, 2004, §3; corrected by Patton, Politis & White, 2009), on the
+    ranks of the samples, so that neither a heavy tail nor +inf matters.
+    """
+    n = len(samples)
+    if n < 9:
+        return 1
+    # Equal samples (all requests without a reply) get the mean of their ranks, or time itself would look like a trend.
+    _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
+    centred = ranks - ranks.mean()
+    longest = min(math.ceil(math.sqrt(n)) + max(5, math.ceil(math.sqrt(math.log10(n)))), n - 1)
+    covariance = np.array([centred[: n - lag] @ centred[lag:] for lag in range(longest + 1)]) / n
+    if covariance[0] == 0:
+        return 1
+    correlation = covariance / covariance[0]
+    insignificant = np.abs(correlation) < 2 * math.sqrt(math.log10(n) / n)
+    quiet = max(5, math.ceil(math.sqrt(math.log10(n))))
+    last = next(
+        (lag for lag in range(longest - quiet + 1) if insignificant[lag + 1 : lag + 1 + quiet].all()),
+        longest - quiet,
+    )
+    if last == 0:
+        return 1
+    bandwidth = min(2 * last, longest)
+    lags = np.arange(1, bandwidth + 1)
+    window = np.clip(2 * (1 - lags / bandwidth), 0, 1)  # flat to one half, then falling to zero
+    spectrum = covariance[0] + 2 * float((window * covariance[lags]).sum())
+    slope = 2 * float((window * lags * covariance[lags]).sum())
+    if spectrum <= 0:
+        return 1
+    best = (2 * slope**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * n ** (1 / 3)
+    return int(np.clip(math.ceil(best), 1, math.ceil(min(3 * math.sqrt(n), n / 3))))
+
+
+def _resampled_quantiles(
+    samples: Samples, quantiles: tuple[float, ...], resamples: int, length: int, random: np.random.Generator
+) -> Samples:
+    """Quantiles of resamples of blocks of `length`, wrapped around the end (resamples × quantiles)."""
+    n = len(samples)
+    blocks = -(-n // length)
+    drawn = np.empty((resamples, len(quantiles)))
+    for row in range(resamples):
+        starts = random.integers(0, n, blocks)
+        index = (starts[:, None] + np.arange(length)).ravel()[:n] % n
+        drawn[row] = _quantiles(samples[index], quantiles)
+    return drawn
+
+
+def _quantiles(samples: Samples, quantiles: tuple[float, ...]) -> Samples:
+    ranks = [math.ceil(len(samples) * quantile - 1e-9) - 1 for quantile in quantiles]
+    return np.asarray(np.partition(samples, ranks)[ranks], np.float64)
+
+
+Seed = int | tuple[int, ...]
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval. low, high: ``None`` with fewer than two recordings or trials."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Difference:
+    """How a replay differs from the reference in one measure: what was observed first, then each resample's value.
+
+    mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
+    wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
+    units: how many were drawn from: recordings or trials.
+    """
+
+    mean: Samples
+    median: Samples
+    p95: Samples
+    wasserstein: Samples
+    relative_wasserstein: Samples
+    units: int
+
+
+def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
+    """The difference of `replay` from `reference`, with intervals.
+
+    reference, replay: the samples of each unit, a recording or a trial, in the same order; both met the same stretches
+    of the network in the same unit, so whole units are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and
+    their Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
+    units of two differences are unrelated, two of them.
+
+    Errors: :class:`ValueError` if no unit has samples on both sides, or the reference's mean is zero.
+    """
+    pairs = [(a, b) for a, b in zip(reference, replay, strict=True) if len(a) and len(b)]
+    if not pairs:
+        raise ValueError("no recording and no trial has samples of both")
+    units = len(pairs)
+    draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
+    # The first row is what was observed: every unit once.
+    times = np.vstack([np.ones(units), draws]).astype(np.float64)
+    of_reference = _Weighted([a for a, _ in pairs], times)
+    of_replay = _Weighted([b for _, b in pairs], times)
+    if not (of_reference.mean > 0).all():
+        raise ValueError("the reference's mean is zero: there is nothing to relate an error to")
+    distance = _distances(of_reference, of_replay)
+    return Difference(
+        mean=of_replay.mean / of_reference.mean - 1,
+        median=_relative(of_replay.quantile(0.5), of_reference.quantile(0.5)),
+        p95=_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)),
+        wasserstein=distance,
+        relative_wasserstein=distance / of_reference.mean,
+        units=units,
+    )
+
+
+def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
+    """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
+
+    units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
+    of the value: −100 % for an error, 0 for a size.
+
+    Of few units, resamples scatter less than chance does: those of three reach from the least unit to the greatest,
+    beyond which the truth lies one time in four. So deviations from the observed value are widened as those of a mean
+    are, by √(n/(n − 1)) and from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know
+    About the Bootstrap", The American Statistician 69, 2015, §4.3).
+
+    Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
+    observed value.
+    """
+    observed, others = float(resampled[0]), resampled[1:]
+    if units < 2:
+        return Estimate(observed, None, None)
+    from scipy.special import ndtri, stdtrit
+
+    tail = (1 - CONFIDENCE) / 2
+    widened = math.sqrt(units / (units - 1)) * stdtrit(conditions * (units - 1), 1 - tail) / ndtri(1 - tail)
+    low, high = (observed + widened * (float(bound) - observed) for bound in np.quantile(others, [tail, 1 - tail]))
+    return Estimate(observed, max(least, min(low, observed)), max(high, observed))
+
+
+class _Weighted:
+    """The samples of all units in order of size, once for each resample with the weights of that resample."""
+
+    def __init__(self, units: Sequence[Samples], times: Samples) -> None:
+        values = np.concatenate(units)
+        owner = np.repeat(np.arange(len(units)), [len(each) for each in units])
+        order = np.argsort(values, kind="stable")
+        self.values = values[order]
+        weights = times[:, owner[order]]
+        self.below = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+        self.mean = (weights @ self.values) / weights.sum(axis=1)
+
+    def quantile(self, share: float) -> Samples:
+        """The smallest value at or below which `share` of each resample lies."""
+        reached: Samples = self.values[np.argmax(self.below >= share - 1e-9, axis=1)]
+        return reached
+
+
+def _distances(first: _Weighted, second: _Weighted) -> Samples:
+    """The first Wasserstein distance of each resample: the area between the distribution functions (Vallender, Theory
+    of Probability and its Applications, 1974).
+    """
+    grid = np.sort(np.concatenate([first.values, second.values]))
+    heights = []
+    for each in (first, second):
+        index = np.searchsorted(each.values, grid[:-1], side="right")
+        padded = np.hstack([np.zeros((len(each.below), 1)), each.below])
+        heights.append(padded[:, index])
+    areas: Samples = np.abs(heights[0] - heights[1]) @ np.diff(grid)
+    return areas
+
+
+def _relative(replay: Samples, reference: Samples) -> Samples:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(reference > 0, replay / reference - 1, np.nan)

@@ -9,8 +9,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from cellbed.experiments.evaluation.applications import ROUND_TRIP
-from cellbed.experiments.evaluation.statistics import Estimate
 from cellbed.experiments.evaluation.table import ALL, Row, Table, Target
+from cellbed.measure.statistics import Estimate
 from cellbed.report.formats import NOTHING
 
 LINE = 300

@@ -21,7 +21,7 @@ from cellbed.experiments.evaluation.applications import (
     page,
 )
 from cellbed.experiments.evaluation.network import REFERENCE
-from cellbed.experiments.evaluation.statistics import Difference, Estimate, Samples, Seed, difference, estimate
+from cellbed.measure.statistics import Difference, Estimate, Samples, Seed, difference, estimate
 
 ALL = "all"
 """In place of a condition: the mean over all of them."""
