@@ -93,16 +93,20 @@ def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
     Nodes are measured at the same time as far as the machine can give all of them their share.
     """
     cpu: dict[str, Proof] = {}
-    measurable: list[Limited] = []
-    for each in limited:
-        proof = _stated_cpu(each, machine_cpus)
-        if proof is None:
-            measurable.append(each)
-        else:
-            cpu[each.node.name] = proof
-    for batch in _batches(measurable, machine_cpus):
-        for each, proof in zip(batch, _prove_cpu(batch, machine_cpus), strict=True):
-            cpu[each.node.name] = proof
+    spinning: list[_Spinning] = []
+    try:
+        for each in limited:
+            proof = _stated_cpu(each, machine_cpus)
+            if proof is None:
+                spinning.append(_Spinning(each, machine_cpus))
+            else:
+                cpu[each.node.name] = proof
+        for batch in _batches(spinning, machine_cpus):
+            for spinner, proof in zip(batch, _prove_cpu(batch), strict=True):
+                cpu[spinner.node.name] = proof
+    finally:
+        for spinner in spinning:
+            kill(spinner.process)
     memory: list[Proof] = []
     for begin in range(0, len(limited), MEMORY_BATCH):
         memory += _prove_memory(limited[begin : begin + MEMORY_BATCH])
@@ -122,30 +126,28 @@ def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
     return None
 
 
-def _batches(limited: Sequence[Limited], machine_cpus: int) -> list[list[Limited]]:
-    """Nodes that the machine can give their share at the same time, in order: first fit."""
-    batches: list[tuple[float, list[Limited]]] = []
-    for each in limited:
-        for index, (cpus, batch) in enumerate(batches):
-            if cpus + each.node.cpus <= machine_cpus:
-                batches[index] = (cpus + each.node.cpus, [*batch, each])
-                break
-        else:
-            batches.append((each.node.cpus, [each]))
-    return [batch for _, batch in batches]
-
-
 class _Spinning:
-    """Processes that want more CPU time than their node's share, and what they got since :meth:`begin`."""
+    """Processes that want more CPU time than their node's share, and what they got since :meth:`begin`.
+
+    They wait for :meth:`spin`, so that none has to start while others are measured.
+    """
 
     def __init__(self, limited: Limited, machine_cpus: int) -> None:
-        self._limited = limited
+        self.node = limited.node
+        self._group = limited.group
         # The first shell starts the others: a fork of this process costs more.
         count = min(machine_cpus, int(limited.node.cpus) + 1)
-        script = "while :; do :; done & " * (count - 1) + "while :; do :; done"
-        command = ["/bin/sh", "-c", script]
-        self.process = limited.backend.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        script = "read line || exit; " + "while :; do :; done & " * (count - 1) + "while :; do :; done"
+        self.process = limited.backend.spawn(
+            ["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._began: tuple[int, int] | None = None
+
+    def spin(self) -> None:
+        """Let the processes begin."""
+        assert self.process.stdin is not None
+        with self.process.stdin as stdin:
+            stdin.write(b"\n")
 
     def begin(self) -> None:
         """Measure from now on."""
@@ -153,7 +155,7 @@ class _Spinning:
 
     def proof(self) -> Proof:
         """What was measured until now."""
-        node = self._limited.node
+        node = self.node
         what = f"{node.name} CPU limit"
         began, now = self._began, self._now()
         if began is None or now is None:
@@ -161,7 +163,7 @@ class _Spinning:
         used = (now[0] - began[0]) / (now[1] - began[1])
         too_much = used > node.cpus * (1 + CPU_TOLERANCE) + 0.02
         short = used < node.cpus * (1 - 2 * CPU_TOLERANCE)
-        absent = not self._limited.group.contains(self.process.pid)
+        absent = not self._group.contains(self.process.pid)
         if too_much:
             note = "exceeds its limit"
         elif absent:
@@ -172,32 +174,43 @@ class _Spinning:
 
     def _now(self) -> tuple[int, int] | None:
         """CPU time of the group and the time, ns."""
-        used = self._limited.group.sample().cpu_ns
+        used = self._group.sample().cpu_ns
         return None if used is None else (used, time.monotonic_ns())
 
 
-def _prove_cpu(batch: Sequence[Limited], machine_cpus: int) -> list[Proof]:
+def _batches(spinning: Sequence[_Spinning], machine_cpus: int) -> list[list[_Spinning]]:
+    """Nodes that the machine can give their share at the same time, in order: first fit."""
+    batches: list[tuple[float, list[_Spinning]]] = []
+    for each in spinning:
+        for index, (cpus, batch) in enumerate(batches):
+            if cpus + each.node.cpus <= machine_cpus:
+                batches[index] = (cpus + each.node.cpus, [*batch, each])
+                break
+        else:
+            batches.append((each.node.cpus, [each]))
+    return [batch for _, batch in batches]
+
+
+def _prove_cpu(batch: Sequence[_Spinning]) -> list[Proof]:
     """Measure the CPU limits of nodes at the same time.
 
     A measurement that shows the limit ends after :data:`CPU_LOOK_NS`; one that does not is continued up to
     :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse for the shorter time.
     """
-    spinning: list[_Spinning] = []
-    try:
-        spinning.extend(_Spinning(each, machine_cpus) for each in batch)
-        # The first period holds the processes' start.
-        time.sleep(CPU_START_NS / 1e9)
-        for each in spinning:
-            each.begin()
-        proofs: list[Proof] = []
-        for _ in range(CPU_PROOF_NS // CPU_LOOK_NS):
-            time.sleep(CPU_LOOK_NS / 1e9)
-            proofs = [each.proof() for each in spinning]
-            if all(proof.state == "holds" for proof in proofs):
-                break
-    finally:
-        for each in spinning:
-            kill(each.process)
+    for each in batch:
+        each.spin()
+    # The first period holds the processes' start.
+    time.sleep(CPU_START_NS / 1e9)
+    for each in batch:
+        each.begin()
+    proofs: list[Proof] = []
+    for _ in range(CPU_PROOF_NS // CPU_LOOK_NS):
+        time.sleep(CPU_LOOK_NS / 1e9)
+        proofs = [each.proof() for each in batch]
+        if all(proof.state == "holds" for proof in proofs):
+            break
+    for each in batch:
+        kill(each.process)
     return proofs
 
 
