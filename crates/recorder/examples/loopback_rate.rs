@@ -69,7 +69,7 @@ impl Client {
     fn open(local: &Local, server: SocketAddr, secret: &Secret) -> cellbed_recorder::Result<Self> {
         sharpen_timers();
         let (socket, mut inbox, mut outbox) = (Socket::bind(local)?, Inbox::new(), Outbox::new());
-        let mut opening = Opening::new(secret, [3; 32], None, now());
+        let mut opening = Opening::new(secret, None, now());
         loop {
             outbox.push(server, |bytes| {
                 opening.step(now(), bytes);

@@ -25,7 +25,9 @@ pub enum Error {
 
     /// Nobody there.
     #[error(
-        "no answer from {server}{way} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret, and does UDP to that port pass?"
+        "no answer from {server}{way} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret and version {} or later \
+         of the protocol, and does UDP to that port pass?",
+        crate::wire::VERSION
     )]
     NoAnswer {
         /// The server.

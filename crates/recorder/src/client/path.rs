@@ -33,16 +33,11 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path to `server`. `draw` gives fresh random bytes for each handshake.
-    pub fn new(
-        server: SocketAddr,
-        secret: Secret,
-        draw: Box<dyn FnMut() -> [u8; 32] + Send>,
-        now: Time,
-    ) -> Self {
+    /// A path to `server`. `seed` is random bytes for the filler of its probes.
+    pub fn new(server: SocketAddr, secret: Secret, seed: &[u8; 32], now: Time) -> Self {
         Self {
             server,
-            session: Session::new(server, secret, draw, now),
+            session: Session::new(server, secret, seed, now),
             waiting: Vec::new(),
             runs: Vec::new(),
             fastest: BitRate(u64::MAX),
@@ -186,7 +181,7 @@ impl Path {
     }
 
     /// Takes what arrived at `at` from the server.
-    pub fn receive(&mut self, at: Time, now: Time, datagram: &mut [u8]) {
+    pub fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
         let (was_silent, heard) = (self.session.is_silent(), self.session.heard());
         let incoming = self.session.receive(now, datagram);

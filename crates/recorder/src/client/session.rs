@@ -33,7 +33,6 @@ pub enum SessionError {
 pub(super) struct Session {
     server: SocketAddr,
     secret: Secret,
-    draw: Box<dyn FnMut() -> [u8; 32] + Send>,
     channel: Option<Channel>,
     opening: Option<Opening>,
     filler: Filler,
@@ -80,21 +79,14 @@ pub(super) enum Incoming {
 }
 
 impl Session {
-    pub(super) fn new(
-        server: SocketAddr,
-        secret: Secret,
-        mut draw: Box<dyn FnMut() -> [u8; 32] + Send>,
-        now: Time,
-    ) -> Self {
-        let opening = Opening::new(&secret, draw(), None, now);
-        let filler = Filler::new(&draw());
+    pub(super) fn new(server: SocketAddr, secret: Secret, seed: &[u8; 32], now: Time) -> Self {
+        let opening = Opening::new(&secret, None, now);
         Self {
             server,
             secret,
-            draw,
             channel: None,
             opening: Some(opening),
-            filler,
+            filler: Filler::new(seed),
             pending: Vec::new(),
             repeat: LEAST_REPEAT,
             smoothed: None,
@@ -197,8 +189,8 @@ impl Session {
         if let Some(channel) = &self.channel
             && now >= self.next_silence()
         {
-            let random = (self.draw)();
-            self.opening = Some(Opening::new(&self.secret, random, Some(channel), now));
+            let resumes = Some(channel.resumption());
+            self.opening = Some(Opening::new(&self.secret, resumes, now));
             fell_silent = !std::mem::replace(&mut self.silent, true);
         }
         if let Some(opening) = &mut self.opening
@@ -267,7 +259,7 @@ impl Session {
         }
     }
 
-    pub(super) fn receive(&mut self, now: Time, datagram: &mut [u8]) -> Incoming {
+    pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Incoming {
         match Kind::of(datagram) {
             Ok(kind) if kind.is_sealed() => self.open(now, datagram),
             Ok(_) => self.shake_hands(now, datagram),
@@ -298,14 +290,14 @@ impl Session {
             }
             Progress::Rejected(Refusal::NoSuchSession) if self.channel.is_some() => {
                 self.channel = None;
-                self.opening = Some(Opening::new(&self.secret, (self.draw)(), None, now));
+                self.opening = Some(Opening::new(&self.secret, None, now));
                 Incoming::Nothing
             }
             Progress::Rejected(reason) => Incoming::Rejected(reason),
         }
     }
 
-    fn open(&mut self, now: Time, datagram: &mut [u8]) -> Incoming {
+    fn open(&mut self, now: Time, datagram: &[u8]) -> Incoming {
         let Some(channel) = &mut self.channel else {
             return Incoming::Nothing;
         };

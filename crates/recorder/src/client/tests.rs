@@ -44,16 +44,11 @@ impl World {
         delay: impl FnMut(Time) -> Duration + 'static,
     ) -> Self {
         let secret = Secret::new([7; 32]);
-        let mut draws = 0u8;
-        let draw = move || {
-            draws += 1;
-            [draws; 32]
-        };
         Self {
             path: Path::new(
                 SERVER.parse().unwrap(),
                 secret.clone(),
-                Box::new(draw),
+                &[1; 32],
                 Time::ZERO,
             ),
             server: Server::new(&secret, Limits::default(), &[9; 32]),
@@ -101,14 +96,14 @@ impl World {
             while let Some(entry) = self.underway.first_entry()
                 && entry.key().0 <= self.now
             {
-                let ((at, _), (to_server, mut bytes)) = entry.remove_entry();
+                let ((at, _), (to_server, bytes)) = entry.remove_entry();
                 if to_server {
                     let (now, arrived) = (Self::on_server(self.now), Self::on_server(at));
                     self.server
-                        .receive(now, arrived, self.client_address, &mut bytes, &mut outbox);
+                        .receive(now, arrived, self.client_address, &bytes, &mut outbox);
                     self.post(&mut outbox, false);
                 } else {
-                    self.path.receive(at, self.now, &mut bytes);
+                    self.path.receive(at, self.now, &bytes);
                 }
             }
             self.events.extend(self.path.events());

@@ -8,7 +8,7 @@ use cellbed_link::{Duration, Time};
 
 use super::{Brought, Event, Path, RunRequest};
 use crate::error::{Error, Result, Trying};
-use crate::secure::Secret;
+use crate::secure::{Secret, random_bytes};
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
 
 /// A thread looks for orders at least as often.
@@ -78,12 +78,11 @@ impl PathThread {
         server: SocketAddr,
         interface: Option<&str>,
         secret: &Secret,
-        draw: Box<dyn FnMut() -> [u8; 32] + Send>,
         messages: Sender<(Name, Message)>,
     ) -> Result<Self> {
         let local = Local::towards(server, interface);
         let socket = Socket::bind(&local)?;
-        let path = Path::new(server, secret.clone(), draw, now());
+        let path = Path::new(server, secret.clone(), &random_bytes()?, now());
         let (orders, receiver) = channel();
         let mut loop_ = Loop {
             server,

@@ -26,16 +26,11 @@ pub(super) struct Device {
 
 impl Device {
     fn new(number: u8, secret: &Secret, uplink: Stages, downlink: Stages) -> Self {
-        let mut draws = 0;
-        let draw = move || {
-            draws += 1;
-            [16 * number + draws; 32]
-        };
         Self {
             path: Path::new(
                 SERVER.parse().unwrap(),
                 secret.clone(),
-                Box::new(draw),
+                &[number; 32],
                 Time::ZERO,
             ),
             address: SocketAddr::from(([198, 51, 100, number], 40_000)),
@@ -91,18 +86,18 @@ impl VirtualWorld {
         let mut events = Vec::new();
         for device in &mut self.devices {
             while let Some(at) = device.uplink.next_event().filter(|at| *at <= now) {
-                while let Some(mut outcome) = device.uplink.poll(at) {
+                while let Some(outcome) = device.uplink.poll(at) {
                     if outcome.fate == Fate::Delivered {
-                        let (packet, outbox) = (&mut outcome.packet, &mut self.outbox);
+                        let (packet, outbox) = (&outcome.packet, &mut self.outbox);
                         let (now, at) = (now + AHEAD, at + AHEAD);
                         self.server.receive(now, at, device.address, packet, outbox);
                     }
                 }
             }
             while let Some(at) = device.downlink.next_event().filter(|at| *at <= now) {
-                while let Some(mut outcome) = device.downlink.poll(at) {
+                while let Some(outcome) = device.downlink.poll(at) {
                     if outcome.fate == Fate::Delivered {
-                        device.path.receive(at, now, &mut outcome.packet);
+                        device.path.receive(at, now, &outcome.packet);
                     }
                 }
             }

@@ -161,14 +161,11 @@ fn start(
     interface: Option<&str>,
     sender: &Sender<(Name, Message)>,
 ) -> Result<PathThread> {
-    random_bytes::<32>()?; // so that a system without randomness is an error here, and not in a thread
-    let draw = Box::new(|| random_bytes().unwrap_or_default());
     PathThread::start(
         name,
         access.server,
         interface,
         &access.secret,
-        draw,
         sender.clone(),
     )
 }

@@ -1,30 +1,21 @@
-//! Sealed messages of a session (ChaCha20-Poly1305, RFC 8439).
+//! Sealed messages of a session, under the two keys of its Noise handshake (ChaCha20-Poly1305, RFC 8439).
 
-use cellbed_seal::{NONCE_BYTES, Seal};
+use snow::StatelessTransportState;
 
 use crate::wire::{
     HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, SEQUENCES, SessionId, TAG_BYTES,
 };
 
-use super::{Filler, ReplayWindow, SessionKeys, Standing};
-
-/// Which end of a session this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It seals for the uplink.
-    Client,
-    /// It seals for the downlink.
-    Server,
-}
+use super::{Filler, ReplayWindow, Resumption, Standing};
 
 /// One end of a session: seals what it sends, each message under a sequence number of its own, and opens what the other end sent.
 pub struct Channel {
-    session: SessionId,
-    sending: Seal,
-    receiving: Seal,
-    keys: SessionKeys,
+    resumption: Resumption,
+    noise: StatelessTransportState,
     next: u64,
     seen: ReplayWindow,
+    /// The body of the last message that was opened.
+    body: Vec<u8>,
 }
 
 /// A message that the other end sealed.
@@ -61,30 +52,25 @@ pub enum Rejected {
 pub struct Unsealable;
 
 impl Channel {
-    /// This end of the session with these keys.
-    pub fn new(end: End, session: SessionId, keys: SessionKeys) -> Self {
-        let (sending, receiving) = match end {
-            End::Client => (keys.uplink.clone(), keys.downlink.clone()),
-            End::Server => (keys.downlink.clone(), keys.uplink.clone()),
-        };
+    /// This end of the session whose handshake ended so.
+    pub(super) fn new(resumption: Resumption, noise: StatelessTransportState) -> Self {
         Self {
-            session,
-            sending,
-            receiving,
-            keys,
+            resumption,
+            noise,
             next: 0,
             seen: ReplayWindow::default(),
+            body: Vec::new(),
         }
     }
 
     /// Which session.
     pub fn session(&self) -> SessionId {
-        self.session
+        self.resumption.session
     }
 
-    /// Its keys, which prove that a handshake that resumes it comes from one of its ends.
-    pub fn keys(&self) -> &SessionKeys {
-        &self.keys
+    /// What resumes the session.
+    pub fn resumption(&self) -> Resumption {
+        self.resumption
     }
 
     /// Appends a control message; its sequence number.
@@ -115,43 +101,37 @@ impl Channel {
         self.next += 1;
         let header = Header {
             kind,
-            session: self.session,
+            session: self.session(),
             sequence,
-        }
-        .to_bytes();
-        out.extend_from_slice(&header);
+        };
+        out.extend_from_slice(&header.to_bytes());
         let start = out.len();
-        out.extend_from_slice(body);
-        let tag = self
-            .sending
-            .seal(&nonce(sequence), &header, &mut out[start..])
-            .map_err(|_| Unsealable)?; // only of bodies over 256 GiB
-        out.extend_from_slice(&tag);
+        out.resize(start + body.len() + TAG_BYTES, 0);
+        self.noise
+            .write_message(nonce(&header), body, &mut out[start..])
+            .map_err(|_| Unsealable)?; // only of bodies over 65 519 bytes
         Ok(sequence)
     }
 
-    /// Opens a message of the other end in place. One that it rejects changes nothing here.
-    pub fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Result<Opened<'a>, Rejected> {
-        let (header, _) = Header::decode(datagram).map_err(|_| Rejected::Malformed)?;
-        if header.session != self.session {
+    /// Opens a message of the other end. One that it rejects changes nothing here.
+    pub fn open(&mut self, datagram: &[u8]) -> Result<Opened<'_>, Rejected> {
+        let (header, rest) = Header::decode(datagram).map_err(|_| Rejected::Malformed)?;
+        if header.session != self.session() {
             return Err(Rejected::OtherSession);
         }
         let is_probe = header.kind != Kind::Control;
-        let sealed = &mut datagram[HEADER_BYTES..];
         let length = if is_probe {
-            PROBE_BYTES
+            PROBE_BYTES + TAG_BYTES
         } else {
-            sealed.len().saturating_sub(TAG_BYTES)
+            rest.len().max(TAG_BYTES)
         };
-        let (body, rest) = sealed
-            .split_at_mut_checked(length)
-            .ok_or(Rejected::Malformed)?;
-        let tag = rest.first_chunk::<TAG_BYTES>().ok_or(Rejected::Malformed)?;
+        let sealed = rest.get(..length).ok_or(Rejected::Malformed)?;
         if self.seen.standing(header.sequence) == Standing::TooOld {
             return Err(Rejected::Replayed);
         }
-        self.receiving
-            .open(&nonce(header.sequence), &header.to_bytes(), body, tag)
+        self.body.resize(length - TAG_BYTES, 0);
+        self.noise
+            .read_message(nonce(&header), sealed, &mut self.body)
             .map_err(|_| Rejected::Forged)?;
         let again = self.seen.see(header.sequence) != Standing::New;
         if again && !is_probe {
@@ -159,30 +139,48 @@ impl Channel {
         }
         Ok(Opened {
             header,
-            body,
+            body: &self.body,
             again,
         })
     }
 }
 
-/// Each key seals in one direction of one session only, so the sequence number alone makes a nonce that never comes again.
-fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
-    let mut nonce = [0; NONCE_BYTES];
-    nonce[4..].copy_from_slice(&sequence.to_be_bytes());
-    nonce
+/// Each key seals in one direction of one session, whose sequence numbers come once, so no nonce comes twice. The kind is in it, too: with
+/// the session's key it vouches for all of the header.
+fn nonce(header: &Header) -> u64 {
+    u64::from(header.kind as u8) << 48 | header.sequence
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secure::Secret;
+    use crate::secure::{HandshakeKeys, Secret};
+    use crate::wire::{Hello, Offer, Welcome};
 
     fn ends() -> (Channel, Channel) {
-        let keys = SessionKeys::new(&Secret::new([1; 32]), &[2; 32], &[3; 32], SessionId(4));
-        (
-            Channel::new(End::Client, SessionId(4), keys.clone()),
-            Channel::new(End::Server, SessionId(4), keys),
-        )
+        let keys = HandshakeKeys::new(&Secret::new([1; 32]));
+        let offer = Offer {
+            rate_bps: 0,
+            bytes: 0,
+            duration_ns: 0,
+            answer_packets: 0,
+            packet_bytes: 0,
+        };
+        let welcome = Welcome {
+            session: SessionId(4),
+            resumption: [5; 32],
+            offer,
+        };
+        let (mut client, hello) = keys.greet(None, None).unwrap();
+        let hello = Hello::decode(keys.of_client(&hello).unwrap().0).unwrap();
+        let (server, claim) = keys.accept(&hello).unwrap();
+        assert_eq!(claim, None);
+        let (datagram, server) = server.welcome(&welcome).unwrap();
+        let mut changed = datagram.clone();
+        changed[40] ^= 1;
+        assert_eq!(client.read(&changed), None, "and changes nothing");
+        assert_eq!(client.read(&datagram), Some(welcome));
+        (client.channel(&welcome).unwrap(), server)
     }
 
     const PROBE: Probe = Probe {
@@ -200,9 +198,9 @@ mod tests {
         let mut sent = Vec::new();
         assert_eq!(client.seal_control(b"hello", &mut sent), Ok(0));
         assert!(!sent.windows(5).any(|five| five == b"hello"));
-        assert_eq!(client.open(&mut sent.clone()), Err(Rejected::Forged));
-        assert_eq!(server.open(&mut sent.clone()).unwrap().body, b"hello");
-        assert_eq!(server.open(&mut sent), Err(Rejected::Replayed));
+        assert_eq!(client.open(&sent), Err(Rejected::Forged));
+        assert_eq!(server.open(&sent).unwrap().body, b"hello");
+        assert_eq!(server.open(&sent), Err(Rejected::Replayed));
     }
 
     #[test]
@@ -215,19 +213,19 @@ mod tests {
             .unwrap();
         assert_eq!(sent.len(), 1372);
         let opened = server
-            .open(&mut sent.clone())
+            .open(&sent)
             .map(|opened| (Probe::decode(opened.body), opened.again));
         assert_eq!(opened, Ok((Ok(PROBE), false)));
-        assert!(server.open(&mut sent.clone()).unwrap().again);
+        assert!(server.open(&sent).unwrap().again);
         for sequence in 1..9000 {
             let mut later = Vec::new();
             assert_eq!(
                 client.seal_probe(Kind::Train, &PROBE, 0, &filler, &mut later),
                 Ok(sequence)
             );
-            assert!(!server.open(&mut later).unwrap().again);
+            assert!(!server.open(&later).unwrap().again);
         }
-        assert_eq!(server.open(&mut sent), Err(Rejected::Replayed));
+        assert_eq!(server.open(&sent), Err(Rejected::Replayed));
     }
 
     #[test]
@@ -246,15 +244,12 @@ mod tests {
             for bit in 0..vouched * 8 {
                 let mut changed = sent.clone();
                 changed[bit / 8] ^= 1 << (bit % 8);
-                assert!(server.open(&mut changed).is_err(), "bit {bit}");
+                assert!(server.open(&changed).is_err(), "bit {bit}");
             }
             for length in 0..vouched {
-                assert!(
-                    server.open(&mut sent[..length].to_vec()).is_err(),
-                    "length {length}"
-                );
+                assert!(server.open(&sent[..length]).is_err(), "length {length}");
             }
-            assert!(!server.open(&mut sent.clone()).unwrap().again);
+            assert!(!server.open(&sent).unwrap().again);
         }
     }
 

@@ -27,13 +27,13 @@ impl Cookies {
         }
     }
 
-    /// A cookie for who asks from this address with these random bytes.
-    pub fn give(&self, now: Time, client: SocketAddr, client_random: &[u8; 32]) -> Cookie {
+    /// A cookie for a client at this address.
+    pub fn give(&self, now: Time, client: SocketAddr) -> Cookie {
         let given_ns = now.as_nanos().max(1);
         let (address, port) = bytes_of(client);
-        let code =
-            self.key(given_ns)
-                .code(&[&address, &port, client_random, &given_ns.to_be_bytes()]);
+        let code = self
+            .key(given_ns)
+            .code(&[&address, &port, &given_ns.to_be_bytes()]);
         let mut cookie = Cookie {
             given_ns,
             code: [0; 16],
@@ -42,23 +42,12 @@ impl Cookies {
         cookie
     }
 
-    /// Whether this cookie was given to it, less than [`COOKIE_LIFE`] ago.
-    pub fn knows(
-        &self,
-        cookie: &Cookie,
-        now: Time,
-        client: SocketAddr,
-        client_random: &[u8; 32],
-    ) -> bool {
+    /// Whether this cookie was given to this address, less than [`COOKIE_LIFE`] ago.
+    pub fn knows(&self, cookie: &Cookie, now: Time, client: SocketAddr) -> bool {
         let given = Time::from_nanos(cookie.given_ns);
         let (address, port) = bytes_of(client);
         let fresh = given <= now.max(Time::from_nanos(1)) && now.since(given) < COOKIE_LIFE;
-        let parts = [
-            &address[..],
-            &port,
-            client_random,
-            &cookie.given_ns.to_be_bytes(),
-        ];
+        let parts = [&address[..], &port, &cookie.given_ns.to_be_bytes()];
         fresh && self.key(cookie.given_ns).verifies(&parts, &cookie.code)
     }
 
@@ -85,30 +74,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_is_good_for_one_address_one_handshake_and_ten_seconds() {
+    fn a_cookie_is_good_for_one_address_and_ten_seconds() {
         let cookies = Cookies::new(&[1; 32]);
         let client: SocketAddr = "192.0.2.1:4000".parse().unwrap();
         let given = Time::from_millis(59_500); // the key changes half a second later
-        let cookie = cookies.give(given, client, &[2; 32]);
-        let good = |at, client: &str, random| {
-            cookies.knows(&cookie, at, client.parse().unwrap(), &[random; 32])
-        };
-        assert!(good(given, "192.0.2.1:4000", 2));
-        assert!(good(
-            given + COOKIE_LIFE - Duration::from_nanos(1),
-            "[::ffff:192.0.2.1]:4000",
-            2
-        ));
-        assert!(!good(given + COOKIE_LIFE, "192.0.2.1:4000", 2));
-        assert!(!good(given - Duration::from_nanos(1), "192.0.2.1:4000", 2));
-        assert!(!good(given, "192.0.2.1:4001", 2));
-        assert!(!good(given, "192.0.2.2:4000", 2));
-        assert!(!good(given, "192.0.2.1:4000", 3));
-        assert!(!Cookies::new(&[2; 32]).knows(&cookie, given, client, &[2; 32]));
+        let cookie = cookies.give(given, client);
+        let good = |at, client: &str| cookies.knows(&cookie, at, client.parse().unwrap());
+        assert!(good(given, "192.0.2.1:4000"));
+        let last = given + COOKIE_LIFE - Duration::from_nanos(1);
+        assert!(good(last, "[::ffff:192.0.2.1]:4000"));
+        assert!(!good(given + COOKIE_LIFE, "192.0.2.1:4000"));
+        assert!(!good(given - Duration::from_nanos(1), "192.0.2.1:4000"));
+        assert!(!good(given, "192.0.2.1:4001"));
+        assert!(!good(given, "192.0.2.2:4000"));
+        assert!(!Cookies::new(&[2; 32]).knows(&cookie, given, client));
         let later = Cookie {
             given_ns: cookie.given_ns + 1,
             ..cookie
         };
-        assert!(!cookies.knows(&later, given + Duration::from_millis(1), client, &[2; 32]));
+        assert!(!cookies.knows(&later, given + Duration::from_millis(1), client));
     }
 }

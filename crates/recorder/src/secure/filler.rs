@@ -2,32 +2,31 @@
 
 use std::sync::OnceLock;
 
-use cellbed_seal::{NONCE_BYTES, Seal};
+use super::Secret;
 
 /// More than common compressors look back.
 const LENGTH: usize = 1 << 16;
 
 /// Random bytes, made once, that no path can compress: consecutive packets carry different pieces of them.
 pub struct Filler {
-    seed: [u8; 32],
+    seed: Secret,
     bytes: OnceLock<Box<[u8]>>,
 }
 
 impl Filler {
-    /// The stream of ChaCha20 under this key, which nothing else may use. It is made when it is first needed.
+    /// Bytes derived from a seed that nothing else may use. They are made when they are first needed.
     pub fn new(seed: &[u8; 32]) -> Self {
         Self {
-            seed: *seed,
+            seed: Secret::new(*seed),
             bytes: OnceLock::new(),
         }
     }
 
     fn bytes(&self) -> &[u8] {
         self.bytes.get_or_init(|| {
-            let mut bytes = vec![0; LENGTH].into_boxed_slice();
-            // The tag is of no use here: nothing vouches for filler.
-            let _ = Seal::new(&self.seed).seal(&[0; NONCE_BYTES], &[], &mut bytes);
-            bytes
+            (0..LENGTH as u64 / 32)
+                .flat_map(|piece| self.seed.derive(b"filler", piece))
+                .collect()
         })
     }
 

@@ -7,14 +7,16 @@ mod channel;
 mod cookie;
 mod filler;
 mod keys;
+mod noise;
 mod opening;
 mod secret;
 mod window;
 
-pub use channel::{Channel, End, Opened, Rejected, Unsealable};
+pub use channel::{Channel, Opened, Rejected, Unsealable};
 pub use cookie::{COOKIE_LIFE, Cookies};
 pub use filler::Filler;
-pub use keys::{HandshakeKeys, SessionKeys};
+pub use keys::HandshakeKeys;
+pub use noise::{Handshake, Resumption};
 pub use opening::{Opening, Progress};
 pub use secret::{Secret, SecretError, random_bytes};
 pub use window::{ReplayWindow, Standing};

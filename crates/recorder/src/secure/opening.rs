@@ -2,11 +2,9 @@
 
 use cellbed_link::{Duration, Time};
 
-use crate::wire::{
-    Cookie, CookieAnswer, Hello, Kind, Offer, Refusal, Rejection, Resumption, SessionId, Welcome,
-};
+use crate::wire::{Answer, Cookie, Kind, Offer, Refusal};
 
-use super::{Channel, End, HandshakeKeys, Secret, SessionKeys};
+use super::{Channel, Handshake, HandshakeKeys, Resumption, Secret};
 
 /// The first hello is repeated after so long, the next ones each after twice the time before, up to [`REPEAT_AT_MOST`].
 const REPEAT_FIRST: Duration = Duration::from_millis(250);
@@ -14,13 +12,13 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
 /// A handshake that has begun: say [`Opening::step`] whenever its time has come, hand over what arrives, until it is over.
 ///
-/// It never gives up by itself: a server does not answer who has another secret or another version, so silence is all there is.
+/// It never gives up by itself: a server does not answer a client with another secret, so silence is all there is.
 pub struct Opening {
-    secret: Secret,
     keys: HandshakeKeys,
-    client_random: [u8; 32],
-    resumes: Option<(SessionId, SessionKeys)>,
+    resumes: Option<Resumption>,
     cookie: Option<Cookie>,
+    /// The hello that is repeated until it is answered, and its handshake.
+    hello: Option<(Handshake, Vec<u8>)>,
     due: Time,
     pause: Duration,
 }
@@ -38,19 +36,13 @@ pub enum Progress {
 }
 
 impl Opening {
-    /// Begins one, for a new session or to go on with one. `client_random` must be fresh.
-    pub fn new(
-        secret: &Secret,
-        client_random: [u8; 32],
-        resumes: Option<&Channel>,
-        now: Time,
-    ) -> Self {
+    /// Begins one, for a new session or to resume one.
+    pub fn new(secret: &Secret, resumes: Option<Resumption>, now: Time) -> Self {
         Self {
-            secret: secret.clone(),
             keys: HandshakeKeys::new(secret),
-            client_random,
-            resumes: resumes.map(|channel| (channel.session(), channel.keys().clone())),
+            resumes,
             cookie: None,
+            hello: None,
             due: now,
             pause: REPEAT_FIRST,
         }
@@ -68,75 +60,48 @@ impl Opening {
         }
         self.due = now + self.pause;
         self.pause = (self.pause + self.pause).min(REPEAT_AT_MOST);
-        let resumes = self.resumes.as_ref().map(|(session, keys)| Resumption {
-            session: *session,
-            proof: keys.resumption_proof(&self.client_random, self.cookie.as_ref()),
-        });
-        let start = out.len();
-        Hello {
-            client_random: self.client_random,
-            cookie: self.cookie,
-            resumes,
+        if self.hello.is_none() {
+            self.hello = self.keys.greet(self.cookie, self.resumes.as_ref());
         }
-        .encode(out);
-        self.keys.sign_as_client(out, start);
+        let Some((_, hello)) = &self.hello else {
+            return false; // no random bytes now; perhaps later
+        };
+        out.extend_from_slice(hello);
         true
     }
 
     /// Reads what may be an answer of the server.
     pub fn receive(&mut self, now: Time, datagram: &[u8]) -> Progress {
-        let Some(message) = self.keys.of_server(datagram) else {
+        let Some((handshake, hello)) = &mut self.hello else {
             return Progress::Waiting;
         };
-        match Kind::of(message) {
-            Ok(Kind::CookieAnswer) => {
-                if let Ok(answer) = CookieAnswer::decode(message) {
-                    self.accept_cookie(answer, now);
+        if Kind::of(datagram) == Ok(Kind::Welcome) {
+            let Some(welcome) = handshake.read(datagram) else {
+                return Progress::Waiting;
+            };
+            let resumes = self.resumes.map(|resumption| resumption.session);
+            return match (resumes, self.hello.take()) {
+                (Some(session), _) if session == welcome.session => {
+                    Progress::Resumed(welcome.offer)
                 }
-                Progress::Waiting
-            }
-            Ok(Kind::Welcome) => {
-                Welcome::decode(message).map_or(Progress::Waiting, |welcome| self.accept(welcome))
-            }
-            Ok(Kind::Rejection) => match Rejection::decode(message) {
-                Ok(rejection) if rejection.client_random == self.client_random => {
-                    Progress::Rejected(rejection.reason)
+                (None, Some((handshake, _))) => {
+                    let channel = handshake.channel(&welcome);
+                    channel.map_or(Progress::Waiting, |channel| {
+                        Progress::Begun(Box::new(channel), welcome.offer)
+                    })
                 }
                 _ => Progress::Waiting,
-            },
-            _ => Progress::Waiting,
+            };
         }
-    }
-
-    /// Of several cookies the last given is good for longest.
-    fn accept_cookie(&mut self, answer: CookieAnswer, now: Time) {
-        let newer = self
-            .cookie
-            .is_none_or(|cookie| cookie.given_ns < answer.cookie.given_ns);
-        if answer.client_random == self.client_random && newer {
-            self.cookie = Some(answer.cookie);
-            self.due = now;
-            self.pause = REPEAT_FIRST;
-        }
-    }
-
-    fn accept(&self, welcome: Welcome) -> Progress {
-        if welcome.client_random != self.client_random {
-            return Progress::Waiting;
-        }
-        match &self.resumes {
-            Some((session, _)) if *session == welcome.session => Progress::Resumed(welcome.offer),
-            Some(_) => Progress::Waiting,
-            None => {
-                let keys = SessionKeys::new(
-                    &self.secret,
-                    &self.client_random,
-                    &welcome.server_random,
-                    welcome.session,
-                );
-                let channel = Channel::new(End::Client, welcome.session, keys);
-                Progress::Begun(Box::new(channel), welcome.offer)
+        let answer = self.keys.of_server(datagram, hello).map(Answer::decode);
+        match answer {
+            Some(Ok(Answer::Cookie(cookie))) => {
+                (self.cookie, self.hello) = (Some(cookie), None);
+                (self.due, self.pause) = (now, REPEAT_FIRST);
+                Progress::Waiting
             }
+            Some(Ok(Answer::Rejection(reason))) => Progress::Rejected(reason),
+            _ => Progress::Waiting,
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct Counters {
     pub hellos: u64,
     /// Hellos without proof of their address: each was answered by a cookie and nothing else.
     pub unproved_hellos: u64,
+    /// Hellos of another version of the protocol. They get a rejection if they are authentic and of version 2 or later.
+    pub other_versions: u64,
     /// Sessions that began.
     pub sessions: u64,
     /// Sessions that went on, mostly at another address.

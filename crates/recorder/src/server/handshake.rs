@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use cellbed_link::Time;
 
-use crate::secure::{Channel, End, Secret, SessionKeys};
+use crate::secure::{Handshake, Secret};
 use crate::socket::Outbox;
 use crate::wire::{
-    CookieAnswer, HELLO_BYTES, Hello, Refusal, Rejection, Resumption, SessionId, Welcome,
+    Answer, CODE_BYTES, Claim, Cookie, HELLO_BYTES, Hello, Refusal, SessionId, VERSION, Welcome,
 };
 
 use super::Server;
@@ -19,70 +19,96 @@ pub(super) struct Randoms {
     drawn: u64,
 }
 
+/// An authentic hello from an address that its cookie proves.
+#[derive(Clone, Copy)]
+pub(super) struct Proved<'a> {
+    pub(super) now: Time,
+    pub(super) from: SocketAddr,
+    /// The hello's code: no two hellos have the same.
+    pub(super) code: &'a [u8; CODE_BYTES],
+    pub(super) cookie: Cookie,
+}
+
 impl Server {
     pub(super) fn hello(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
         if datagram.len() != HELLO_BYTES {
             return self.counters.malformed += 1;
         }
-        let Some(message) = self.handshake.of_client(datagram) else {
-            return self.counters.forged += 1;
+        let of_this_version = datagram[1] == VERSION;
+        let Some((message, code)) = self.handshake.of_client(datagram) else {
+            let counters = &mut self.counters;
+            let count = match of_this_version {
+                true => &mut counters.forged,
+                false => &mut counters.other_versions,
+            };
+            return *count += 1;
         };
+        if !of_this_version {
+            self.counters.other_versions += 1;
+            let reason = Refusal::OtherVersion { version: VERSION };
+            return self.answer(from, code, &Answer::Rejection(reason), out);
+        }
         let Ok(hello) = Hello::decode(message) else {
             return self.counters.malformed += 1;
         };
         self.counters.hellos += 1;
-        let proved = hello
-            .cookie
-            .is_some_and(|cookie| self.cookies.knows(&cookie, now, from, &hello.client_random));
-        if !proved {
+        let known = |cookie: &Cookie| self.cookies.knows(cookie, now, from);
+        let Some(cookie) = hello.cookie.filter(known) else {
             self.counters.unproved_hellos += 1;
-            let cookie = self.cookies.give(now, from, &hello.client_random);
-            let answer = CookieAnswer {
-                client_random: hello.client_random,
-                cookie,
-            };
-            return self.answer(from, out, |message| answer.encode(message));
-        }
-        let outcome = match hello.resumes {
-            None => self.begin(now, from, &hello),
-            Some(resumption) => self.resume(now, from, &hello, resumption),
+            let cookie = self.cookies.give(now, from);
+            return self.answer(from, code, &Answer::Cookie(cookie), out);
         };
-        match outcome {
-            Ok(Some(welcome)) => self.answer(from, out, |message| welcome.encode(message)),
+        let proved = Proved {
+            now,
+            from,
+            code,
+            cookie,
+        };
+        match self.greeted(&proved, &hello) {
+            Ok(Some(welcome)) => out.push(from, |bytes| bytes.extend_from_slice(&welcome)),
             Ok(None) => {}
             Err(reason) => {
                 self.counters.refused += 1;
-                let rejection = Rejection {
-                    client_random: hello.client_random,
-                    reason,
-                };
-                self.answer(from, out, |message| rejection.encode(message));
+                self.answer(from, code, &Answer::Rejection(reason), out);
             }
         }
     }
 
-    fn answer(&self, to: SocketAddr, out: &mut Outbox, encode: impl FnOnce(&mut Vec<u8>)) {
+    fn answer(&self, to: SocketAddr, hello: &[u8; CODE_BYTES], answer: &Answer, out: &mut Outbox) {
         out.push(to, |bytes| {
             let start = bytes.len();
-            encode(bytes);
-            self.handshake.sign_as_server(bytes, start);
+            answer.encode(bytes);
+            self.handshake.sign_answer(bytes, start, hello);
         });
     }
 
-    /// A new session, or the one that this very handshake has begun already.
-    fn begin(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        hello: &Hello,
-    ) -> Result<Option<Welcome>, Refusal> {
-        let begun = self
+    /// The welcome that answers a hello. A repeated hello gets the same welcome, since that may have been lost.
+    fn greeted(&mut self, proved: &Proved, hello: &Hello) -> Result<Option<Vec<u8>>, Refusal> {
+        let known = self
             .sessions
-            .iter()
-            .find(|(_, session)| session.client_random == hello.client_random);
-        if let Some((id, _)) = begun {
-            return self.go_on(now, from, hello, *id);
+            .values()
+            .find(|session| session.knows(proved.code));
+        if let Some(session) = known {
+            return match session.welcome_again(proved.code) {
+                _ if session.ended => Err(Refusal::NoSuchSession),
+                None => {
+                    self.counters.replayed += 1;
+                    Ok(None)
+                }
+                again => Ok(again),
+            };
         }
+        match self.handshake.accept(hello) {
+            None => {
+                self.counters.forged += 1;
+                Ok(None)
+            }
+            Some((handshake, None)) => self.begin(proved, handshake),
+            Some((handshake, Some(claim))) => self.resume(proved, handshake, &claim),
+        }
+    }
+
+    fn begin(&mut self, proved: &Proved, handshake: Handshake) -> Result<Option<Vec<u8>>, Refusal> {
         let most = self.limits.sessions;
         if self.sessions.len() >= most as usize {
             return Err(Refusal::SessionsFull { most });
@@ -91,70 +117,55 @@ impl Server {
         let here = self
             .sessions
             .values()
-            .filter(|session| network(session.address) == network(from))
+            .filter(|session| network(session.address) == network(proved.from))
             .count();
         if here >= most as usize {
             return Err(Refusal::AddressFull { most });
         }
-        let id = self.fresh_id();
-        let server_random = self.randoms.draw();
-        let keys = SessionKeys::new(&self.secret, &hello.client_random, &server_random, id);
-        let channel = Channel::new(End::Server, id, keys);
-        let session = Session::new(channel, from, server_random, hello, &self.limits, now);
-        let welcome = self.welcome(id, &session);
-        self.sessions.insert(id, session);
+        let welcome = Welcome {
+            session: self.fresh_id(),
+            resumption: self.randoms.draw(),
+            offer: self.limits.offer(),
+        };
+        let Some((datagram, channel)) = handshake.welcome(&welcome) else {
+            return Ok(None); // no random bytes now; the client repeats its hello
+        };
+        let session = Session::new(channel, proved, datagram.clone(), &self.limits);
+        self.sessions.insert(welcome.session, session);
         self.counters.sessions += 1;
-        Ok(Some(welcome))
+        Ok(Some(datagram))
     }
 
+    /// Makes the address of the hello that of its session, unless a later hello has proved another. The keys stay.
     fn resume(
         &mut self,
-        now: Time,
-        from: SocketAddr,
-        hello: &Hello,
-        resumption: Resumption,
-    ) -> Result<Option<Welcome>, Refusal> {
-        let Some(session) = self.sessions.get(&resumption.session) else {
+        proved: &Proved,
+        handshake: Handshake,
+        claim: &Claim,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let session = self.sessions.get_mut(&claim.session);
+        let Some(session) = session.filter(|session| !session.ended) else {
             return Err(Refusal::NoSuchSession);
         };
-        if !session.channel.keys().proves(hello) {
+        let resumption = session.channel.resumption();
+        if !resumption.verifies(claim, Some(proved.cookie)) {
             self.counters.forged += 1;
             return Ok(None);
         }
-        self.go_on(now, from, hello, resumption.session)
-    }
-
-    /// Makes `from` the address of a session, unless a later handshake has given it another.
-    fn go_on(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        hello: &Hello,
-        id: SessionId,
-    ) -> Result<Option<Welcome>, Refusal> {
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.ended) else {
-            return Err(Refusal::NoSuchSession);
+        let welcome = Welcome {
+            session: claim.session,
+            resumption: resumption.key,
+            offer: self.limits.offer(),
         };
-        let handshake_before = session.client_random;
-        if !session.move_to(from, hello, now) {
+        let Some((datagram, _)) = handshake.welcome(&welcome) else {
+            return Ok(None);
+        };
+        if !session.move_to(proved, &datagram) {
             self.counters.replayed += 1;
             return Ok(None);
         }
-        if handshake_before != hello.client_random {
-            self.counters.resumed += 1;
-        }
-        let mut welcome = self.welcome(id, &self.sessions[&id]);
-        welcome.client_random = hello.client_random;
-        Ok(Some(welcome))
-    }
-
-    fn welcome(&self, id: SessionId, session: &Session) -> Welcome {
-        Welcome {
-            client_random: session.client_random,
-            server_random: session.server_random,
-            session: id,
-            offer: self.limits.offer(),
-        }
+        self.counters.resumed += 1;
+        Ok(Some(datagram))
     }
 
     fn fresh_id(&mut self) -> SessionId {
@@ -179,6 +190,6 @@ impl Randoms {
     /// The next 32 bytes.
     pub(super) fn draw(&mut self) -> [u8; 32] {
         self.drawn += 1;
-        self.keys.derive(b"cellbed-recorder 1 random", self.drawn)
+        self.keys.derive(b"random", self.drawn)
     }
 }

@@ -1,7 +1,7 @@
 //! The server of the recorder, which stands on the open Internet: everything but its socket and its clock.
 //!
 //! Who does not know the secret gets no answer. Who has not shown that it receives at its address gets, for a hello of 1200 bytes, one
-//! cookie of 90, and leaves nothing behind here. All that a client of a session can cause is bounded by [`Limits`]. What happens
+//! cookie of 58, and leaves nothing behind here. All that a client of a session can cause is bounded by [`Limits`]. What happens
 //! otherwise is in [`Counters`].
 
 mod arrivals;
@@ -34,7 +34,6 @@ use session::Session;
 
 /// The state of all sessions. Time goes in with every call.
 pub struct Server {
-    secret: Secret,
     handshake: HandshakeKeys,
     cookies: Cookies,
     randoms: Randoms,
@@ -43,6 +42,12 @@ pub struct Server {
     total: Budget,
     sessions: BTreeMap<SessionId, Session>,
     counters: Counters,
+}
+
+/// The body of an authentic message.
+enum Message {
+    Request(Request),
+    Probe(Probe),
 }
 
 /// An authentic message, with what the socket knows of it.
@@ -67,7 +72,6 @@ impl Server {
         let limits = limits.checked();
         let mut randoms = Randoms::new(seed);
         Self {
-            secret: secret.clone(),
             handshake: HandshakeKeys::new(secret),
             cookies: Cookies::new(&randoms.draw()),
             filler: Filler::new(&randoms.draw()),
@@ -112,13 +116,12 @@ impl Server {
     }
 
     /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
-    /// The datagram is opened in place.
     pub fn receive(
         &mut self,
         now: Time,
         arrived: Time,
         from: SocketAddr,
-        datagram: &mut [u8],
+        datagram: &[u8],
         out: &mut Outbox,
     ) {
         let (packets, bytes) = (out.len(), out.payload());
@@ -170,7 +173,7 @@ impl Server {
         now: Time,
         arrived: Time,
         from: SocketAddr,
-        datagram: &mut [u8],
+        datagram: &[u8],
         out: &mut Outbox,
     ) {
         let length = datagram
@@ -188,8 +191,12 @@ impl Server {
             self.counters.strangers += 1;
             return;
         };
-        let opened = match session.channel.open(datagram) {
-            Ok(opened) => opened,
+        let (again, message) = match session.channel.open(datagram) {
+            Ok(opened) if header.kind == Kind::Control => {
+                let request = Request::decode(opened.body);
+                (opened.again, request.map(Message::Request))
+            }
+            Ok(opened) => (opened.again, Probe::decode(opened.body).map(Message::Probe)),
             Err(Rejected::Forged) => return self.counters.forged += 1,
             Err(Rejected::Replayed) => return self.counters.replayed += 1,
             Err(Rejected::Malformed | Rejected::OtherSession) => {
@@ -197,7 +204,7 @@ impl Server {
             }
         };
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        if opened.again {
+        if again {
             self.counters.replayed += 1; // and nobody but the client uses up what it may
         } else {
             session.heard = now;
@@ -214,20 +221,14 @@ impl Server {
             now,
             arrived,
             length,
-            again: opened.again,
+            again,
             proved,
         };
-        if header.kind == Kind::Control {
-            match Request::decode(opened.body) {
-                Ok(request) if proved => self.request(&received, request, out),
-                Ok(_) => {}
-                Err(_) => self.counters.malformed += 1,
-            }
-        } else {
-            match Probe::decode(opened.body) {
-                Ok(probe) => self.probe(&received, header.kind, &probe, out),
-                Err(_) => self.counters.malformed += 1,
-            }
+        match message {
+            Ok(Message::Request(request)) if proved => self.request(&received, request, out),
+            Ok(Message::Request(_)) => {}
+            Ok(Message::Probe(probe)) => self.probe(&received, header.kind, &probe, out),
+            Err(_) => self.counters.malformed += 1,
         }
     }
 }

@@ -52,8 +52,8 @@ impl fmt::Display for Statistics {
         let counters = &self.counters;
         write!(
             f,
-            "{} sessions, {:.2} Mbit/s in, {:.2} Mbit/s out, {} probes, {} answers; dropped: {} forged, {} replayed, {} malformed, {} strangers, \
-             {} unproved, {} refused, {} overflows, {} unsendable",
+            "{} sessions, {:.2} Mbit/s in, {:.2} Mbit/s out, {} probes, {} answers; dropped: {} forged, {} replayed, {} malformed, \
+             {} of another version, {} strangers, {} unproved, {} refused, {} overflows, {} unsendable",
             self.sessions,
             self.receiving_bps / 1e6,
             self.sending_bps / 1e6,
@@ -62,6 +62,7 @@ impl fmt::Display for Statistics {
             counters.forged,
             counters.replayed,
             counters.malformed,
+            counters.other_versions,
             counters.strangers,
             counters.unproved,
             counters.refused,

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use cellbed_link::{Bytes, Time};
 
 use crate::secure::{COOKIE_LIFE, Channel};
-use crate::wire::{Cookie, Hello};
+use crate::wire::CODE_BYTES;
 
 use super::budget::Budget;
+use super::handshake::Proved;
 use super::limits::Limits;
 use super::run::Run;
 
@@ -15,9 +16,9 @@ pub(super) struct Session {
     pub(super) channel: Channel,
     /// Where the client has shown that it receives.
     pub(super) address: SocketAddr,
-    pub(super) server_random: [u8; 32],
-    /// The handshake that showed it.
-    pub(super) client_random: [u8; 32],
+    /// The codes of the hello that began the session and of the one that showed its address, and the welcome to the latter.
+    hellos: [[u8; CODE_BYTES]; 2],
+    welcome: Vec<u8>,
     cookie_given: Time,
     pub(super) group: Option<[u8; 16]>,
     pub(super) runs: Vec<Run>,
@@ -30,44 +31,42 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        channel: Channel,
-        address: SocketAddr,
-        server_random: [u8; 32],
-        hello: &Hello,
-        limits: &Limits,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(channel: Channel, hello: &Proved, welcome: Vec<u8>, limits: &Limits) -> Self {
         Self {
             channel,
-            address,
-            server_random,
-            client_random: hello.client_random,
-            cookie_given: given(hello),
+            address: hello.from,
+            hellos: [*hello.code; 2],
+            welcome,
+            cookie_given: Time::from_nanos(hello.cookie.given_ns),
             group: None,
             runs: Vec::new(),
             budget: Budget::new(limits.rate, limits.longest_answer()),
             bytes: Bytes(0),
-            began: now,
-            heard: now,
+            began: hello.now,
+            heard: hello.now,
             ended: false,
         }
     }
 
-    /// The client is at `address` now, as this hello proves, unless a later one has proved another; whether it is.
-    pub(super) fn move_to(&mut self, address: SocketAddr, hello: &Hello, now: Time) -> bool {
-        let repeated = given(hello) == self.cookie_given
-            && hello.client_random == self.client_random
-            && address == self.address;
-        if given(hello) <= self.cookie_given && !repeated {
+    /// Whether the hello with this code is one of the session's.
+    pub(super) fn knows(&self, hello: &[u8; CODE_BYTES]) -> bool {
+        self.hellos.contains(hello)
+    }
+
+    /// The welcome to the hello with this code, if that is the session's last.
+    pub(super) fn welcome_again(&self, hello: &[u8; CODE_BYTES]) -> Option<Vec<u8>> {
+        (self.hellos[1] == *hello).then(|| self.welcome.clone())
+    }
+
+    /// Makes the address that this hello proves the session's, unless a later one has proved another; returns whether it did.
+    pub(super) fn move_to(&mut self, hello: &Proved, welcome: &[u8]) -> bool {
+        let given = Time::from_nanos(hello.cookie.given_ns);
+        if given <= self.cookie_given {
             return false;
         }
-        self.address = address;
-        self.client_random = hello.client_random;
-        self.cookie_given = given(hello);
-        if !repeated {
-            self.heard = now;
-        }
+        (self.address, self.cookie_given, self.heard) = (hello.from, given, hello.now);
+        self.hellos[1] = *hello.code;
+        self.welcome = welcome.to_vec();
         true
     }
 
@@ -107,10 +106,6 @@ impl Session {
     pub(super) fn run(&mut self, number: u32) -> Option<&mut Run> {
         self.runs.iter_mut().find(|run| run.number == number)
     }
-}
-
-fn given(hello: &Hello) -> Time {
-    Time::from_nanos(hello.cookie.unwrap_or(Cookie::NONE).given_ns)
 }
 
 /// Whose clients count together: one IPv4 address, or what one subscriber has of IPv6 at least.

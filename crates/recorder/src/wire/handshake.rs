@@ -1,33 +1,41 @@
-//! The messages before there is a session. Each is followed by the code that authenticates it
-//! ([`crate::secure::HandshakeKeys`]), which is not part of what is encoded here.
+//! The messages before there is a session.
+//!
+//! A hello and the answers to it that need no session end with a code ([`crate::secure::HandshakeKeys`]), which is not part of what is
+//! encoded here. Hello and welcome carry the two messages of a Noise handshake; [`Claim`] and [`Welcome`] are their payloads.
 
 use super::field::Reader;
-use super::{Kind, Malformed, Refusal, SessionId, VERSION};
+use super::{Kind, Malformed, Refusal, SessionId, TAG_BYTES, VERSION};
 
-/// Length of a hello with its code; one that is shorter or longer is none. Every answer to it is much smaller.
+/// Length of a hello with its code; a datagram of another length is not a hello. Every answer to it is much smaller.
 pub const HELLO_BYTES: usize = 1200;
 
-const CODE_BYTES: usize = 32;
+/// Length of the codes that authenticate hellos and short answers.
+pub const CODE_BYTES: usize = 32;
+
+/// An ephemeral key of Curve25519, in front of each payload of Noise.
+const KEY_BYTES: usize = 32;
 
 /// Proof that who shows it can receive at its address; only the server can read or make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
     /// When it was given, ns on the server's clock.
     pub given_ns: u64,
-    /// The server's code over that, the client's address and the client's random bytes.
+    /// The server's code over that and the client's address.
     pub code: [u8; 16],
 }
 
 impl Cookie {
-    /// Stands in a hello for none.
-    pub const NONE: Self = Self {
+    const NONE: Self = Self {
         given_ns: 0,
         code: [0; 16],
     };
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.given_ns.to_be_bytes());
-        out.extend_from_slice(&self.code);
+    /// As it stands on the wire.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&self.given_ns.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.code);
+        bytes
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -38,39 +46,32 @@ impl Cookie {
     }
 }
 
-/// The session that a client goes on with, and its proof that it has that session's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumption {
-    /// Which session.
-    pub session: SessionId,
-    /// A code over the hello's random bytes and cookie under a key of the session.
-    pub proof: [u8; 32],
-}
-
 /// A client asks for a session, or for its session at another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Fresh for each handshake; the same in both hellos of one handshake.
-    pub client_random: [u8; 32],
-    /// From the server's [`CookieAnswer`]; `None` in the first hello.
+    /// The server's [`Answer::Cookie`]; `None` in the first hello.
     pub cookie: Option<Cookie>,
-    /// The session to go on with; `None` for a new one.
-    pub resumes: Option<Resumption>,
+    /// The first message of Noise, with a [`Claim`].
+    pub noise: [u8; Self::NOISE_BYTES],
 }
 
 impl Hello {
+    /// Length of the first message of Noise.
+    pub const NOISE_BYTES: usize = KEY_BYTES + Claim::BYTES + TAG_BYTES;
+
+    /// What stands in front of the first message of Noise, as its prologue.
+    pub fn prologue(cookie: Option<Cookie>) -> [u8; 26] {
+        let mut bytes = [0; 26];
+        bytes[..2].copy_from_slice(&[Kind::Hello as u8, VERSION]);
+        bytes[2..].copy_from_slice(&cookie.unwrap_or(Cookie::NONE).to_bytes());
+        bytes
+    }
+
     /// Appends it, padded, without its code.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        put_start(out, Kind::Hello, &self.client_random);
-        self.cookie.unwrap_or(Cookie::NONE).put(out);
-        let none = Resumption {
-            session: SessionId(0),
-            proof: [0; 32],
-        };
-        let resumes = self.resumes.unwrap_or(none);
-        out.extend_from_slice(&resumes.session.0.to_be_bytes());
-        out.extend_from_slice(&resumes.proof);
+        out.extend_from_slice(&Self::prologue(self.cookie));
+        out.extend_from_slice(&self.noise);
         out.resize(start + HELLO_BYTES - CODE_BYTES, 0);
     }
 
@@ -80,46 +81,86 @@ impl Hello {
             return Err(Malformed("a hello has 1200 bytes"));
         }
         let mut reader = Reader::new(message);
-        let client_random = take_start(&mut reader, Kind::Hello)?;
+        take_start(&mut reader, Kind::Hello)?;
         let cookie = Cookie::take(&mut reader)?;
-        let resumes = Resumption {
+        Ok(Self {
+            cookie: (cookie != Cookie::NONE).then_some(cookie),
+            noise: reader.bytes()?,
+        })
+    }
+}
+
+/// What a client wants: a new session, or to resume one whose keys it proves to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The session to resume.
+    pub session: SessionId,
+    /// A code over the hello's cookie under a key of the session.
+    pub proof: [u8; CODE_BYTES],
+}
+
+impl Claim {
+    /// Length of the payload.
+    pub const BYTES: usize = 4 + CODE_BYTES;
+
+    /// As the payload of Noise; `None` is all zero.
+    pub fn to_bytes(claim: Option<Self>) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        if let Some(claim) = claim {
+            bytes[..4].copy_from_slice(&claim.session.0.to_be_bytes());
+            bytes[4..].copy_from_slice(&claim.proof);
+        }
+        bytes
+    }
+
+    /// Reads the payload; `None` asks for a new session.
+    pub fn decode(payload: &[u8]) -> Result<Option<Self>, Malformed> {
+        let mut reader = Reader::new(payload);
+        let claim = Self {
             session: SessionId(reader.u32()?),
             proof: reader.bytes()?,
         };
-        Ok(Self {
-            client_random,
-            cookie: (cookie != Cookie::NONE).then_some(cookie),
-            resumes: (resumes.session.0 != 0).then_some(resumes),
-        })
+        reader.end()?;
+        Ok((claim.session.0 != 0).then_some(claim))
     }
 }
 
-/// The server asks the client to send its hello again with this cookie.
+/// What a server answers to a hello without keeping anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CookieAnswer {
-    /// Of the hello that it answers.
-    pub client_random: [u8; 32],
-    /// To be put into the next hello.
-    pub cookie: Cookie,
+pub enum Answer {
+    /// The client must send another hello, with this cookie.
+    Cookie(Cookie),
+    /// There is no session.
+    Rejection(Refusal),
 }
 
-impl CookieAnswer {
+impl Answer {
     /// Appends it without its code.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_start(out, Kind::CookieAnswer, &self.client_random);
-        self.cookie.put(out);
+        match self {
+            Self::Cookie(cookie) => {
+                out.extend_from_slice(&[Kind::CookieAnswer as u8, VERSION]);
+                out.extend_from_slice(&cookie.to_bytes());
+            }
+            Self::Rejection(reason) => {
+                out.extend_from_slice(&[Kind::Rejection as u8, VERSION]);
+                reason.put(out);
+            }
+        }
     }
 
-    /// Reads one without its code.
+    /// Reads one without its code, of any version: a server of another version rejects.
     pub fn decode(message: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(message);
-        let client_random = take_start(&mut reader, Kind::CookieAnswer)?;
-        let cookie = Cookie::take(&mut reader)?;
+        let kind = Kind::of(message)?;
+        let mut reader = Reader::new(&message[1..]);
+        reader.u8()?;
+        let answer = match kind {
+            Kind::CookieAnswer => Self::Cookie(Cookie::take(&mut reader)?),
+            Kind::Rejection => Self::Rejection(Refusal::take(&mut reader)?),
+            _ => return Err(Malformed("it is of another kind")),
+        };
         reader.end()?;
-        Ok(Self {
-            client_random,
-            cookie,
-        })
+        Ok(answer)
     }
 }
 
@@ -138,40 +179,44 @@ pub struct Offer {
     pub packet_bytes: u16,
 }
 
-/// A session has begun, or goes on.
+/// A session has begun, or is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Of the hello that it answers.
-    pub client_random: [u8; 32],
-    /// The session's; for a resumed one the random bytes it began with.
-    pub server_random: [u8; 32],
     /// Which session it is.
     pub session: SessionId,
+    /// The key of the proofs that resume it.
+    pub resumption: [u8; 32],
     /// What it may do.
     pub offer: Offer,
 }
 
 impl Welcome {
-    /// Appends it without its code.
+    const BYTES: usize = 4 + 32 + 28;
+
+    /// Length of a welcome on the wire.
+    pub const DATAGRAM_BYTES: usize = 2 + KEY_BYTES + Self::BYTES + TAG_BYTES;
+
+    /// Appends it as the payload of Noise.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_start(out, Kind::Welcome, &self.client_random);
-        out.extend_from_slice(&self.server_random);
         out.extend_from_slice(&self.session.0.to_be_bytes());
-        out.extend_from_slice(&self.offer.rate_bps.to_be_bytes());
-        out.extend_from_slice(&self.offer.bytes.to_be_bytes());
-        out.extend_from_slice(&self.offer.duration_ns.to_be_bytes());
+        out.extend_from_slice(&self.resumption);
+        for number in [
+            self.offer.rate_bps,
+            self.offer.bytes,
+            self.offer.duration_ns,
+        ] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
         out.extend_from_slice(&self.offer.answer_packets.to_be_bytes());
         out.extend_from_slice(&self.offer.packet_bytes.to_be_bytes());
     }
 
-    /// Reads one without its code.
-    pub fn decode(message: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(message);
-        let client_random = take_start(&mut reader, Kind::Welcome)?;
+    /// Reads the payload.
+    pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
         let welcome = Self {
-            client_random,
-            server_random: reader.bytes()?,
             session: SessionId(reader.u32()?),
+            resumption: reader.bytes()?,
             offer: Offer {
                 rate_bps: reader.u64()?,
                 bytes: reader.u64()?,
@@ -183,51 +228,23 @@ impl Welcome {
         reader.end()?;
         Ok(welcome)
     }
-}
 
-/// Why there is no session, told only to who has proved its address and knows the secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// Of the hello that it answers.
-    pub client_random: [u8; 32],
-    /// The reason.
-    pub reason: Refusal,
-}
-
-impl Rejection {
-    /// Appends it without its code.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_start(out, Kind::Rejection, &self.client_random);
-        self.reason.put(out);
-    }
-
-    /// Reads one without its code.
-    pub fn decode(message: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(message);
-        let client_random = take_start(&mut reader, Kind::Rejection)?;
-        let reason = Refusal::take(&mut reader)?;
-        reader.end()?;
-        Ok(Self {
-            client_random,
-            reason,
-        })
+    /// The second message of Noise in a datagram.
+    pub fn noise(datagram: &[u8]) -> Result<&[u8], Malformed> {
+        let mut reader = Reader::new(datagram);
+        take_start(&mut reader, Kind::Welcome)?;
+        Ok(reader.rest())
     }
 }
 
-fn put_start(out: &mut Vec<u8>, kind: Kind, client_random: &[u8; 32]) {
-    out.push(kind as u8);
-    out.push(VERSION);
-    out.extend_from_slice(client_random);
-}
-
-fn take_start(reader: &mut Reader<'_>, kind: Kind) -> Result<[u8; 32], Malformed> {
+fn take_start(reader: &mut Reader<'_>, kind: Kind) -> Result<(), Malformed> {
     if reader.u8()? != kind as u8 {
         return Err(Malformed("it is of another kind"));
     }
     if reader.u8()? != VERSION {
         return Err(Malformed("it is of another version"));
     }
-    reader.bytes()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -236,43 +253,35 @@ mod tests {
 
     #[test]
     fn handshake_messages_come_back() {
-        let client_random = [7; 32];
         let cookie = Cookie {
             given_ns: 5,
             code: [3; 16],
         };
-        let mut bytes = Vec::new();
-        let hello = Hello {
-            client_random,
-            cookie: Some(cookie),
-            resumes: Some(Resumption {
-                session: SessionId(9),
-                proof: [1; 32],
-            }),
+        for cookie in [None, Some(cookie)] {
+            let (mut bytes, noise) = (Vec::new(), [7; 84]);
+            let hello = Hello { cookie, noise };
+            hello.encode(&mut bytes);
+            assert_eq!(bytes.len(), HELLO_BYTES - CODE_BYTES);
+            assert_eq!(Hello::decode(&bytes), Ok(hello));
+            assert!(Hello::decode(&bytes[1..]).is_err());
+            bytes[1] += 1;
+            assert!(Hello::decode(&bytes).is_err());
+        }
+        let claim = Claim {
+            session: SessionId(9),
+            proof: [1; 32],
         };
-        hello.encode(&mut bytes);
-        assert_eq!(bytes.len(), HELLO_BYTES - CODE_BYTES);
-        assert_eq!(Hello::decode(&bytes), Ok(hello));
-        assert!(Hello::decode(&bytes[1..]).is_err());
-
-        bytes.clear();
-        let first = Hello {
-            client_random,
-            cookie: None,
-            resumes: None,
-        };
-        first.encode(&mut bytes);
-        assert_eq!(Hello::decode(&bytes), Ok(first));
-
-        bytes.clear();
-        let answer = CookieAnswer {
-            client_random,
-            cookie,
-        };
-        answer.encode(&mut bytes);
-        assert_eq!(CookieAnswer::decode(&bytes), Ok(answer));
-
-        bytes.clear();
+        for claim in [None, Some(claim)] {
+            assert_eq!(Claim::decode(&Claim::to_bytes(claim)), Ok(claim));
+        }
+        let reason = Refusal::RateOverLimit { rate_bps: 1 << 40 };
+        for answer in [Answer::Cookie(cookie), Answer::Rejection(reason)] {
+            let mut bytes = Vec::new();
+            answer.encode(&mut bytes);
+            assert!(bytes.len() + CODE_BYTES < HELLO_BYTES / 10);
+            assert_eq!(Answer::decode(&bytes), Ok(answer));
+            assert!(Answer::decode(&bytes[..bytes.len() - 1]).is_err());
+        }
         let offer = Offer {
             rate_bps: 1,
             bytes: 2,
@@ -281,23 +290,13 @@ mod tests {
             packet_bytes: 5,
         };
         let welcome = Welcome {
-            client_random,
-            server_random: [8; 32],
             session: SessionId(1),
+            resumption: [8; 32],
             offer,
         };
+        let mut bytes = Vec::new();
         welcome.encode(&mut bytes);
-        assert!(bytes.len() + CODE_BYTES < HELLO_BYTES / 4);
+        assert_eq!(bytes.len(), Welcome::BYTES);
         assert_eq!(Welcome::decode(&bytes), Ok(welcome));
-
-        bytes.clear();
-        let rejection = Rejection {
-            client_random,
-            reason: Refusal::RateOverLimit { rate_bps: 1 << 40 },
-        };
-        rejection.encode(&mut bytes);
-        assert_eq!(Rejection::decode(&bytes), Ok(rejection));
-        bytes[1] += 1;
-        assert!(Rejection::decode(&bytes).is_err());
     }
 }

@@ -11,17 +11,16 @@ mod reply;
 mod report;
 mod request;
 
-pub use handshake::{
-    Cookie, CookieAnswer, HELLO_BYTES, Hello, Offer, Rejection, Resumption, Welcome,
-};
+pub use handshake::{Answer, CODE_BYTES, Claim, Cookie, HELLO_BYTES, Hello, Offer, Welcome};
 pub use header::{HEADER_BYTES, Header, Kind, SEQUENCES, SessionId, TAG_BYTES};
 pub use probe::{PROBE_BYTES, Probe, ip_overhead, least_probe_bytes};
 pub use reply::{Refusal, Reply};
 pub use report::{Arrival, ArrivalsDecoder, ArrivalsEncoder, REPORT_BYTES, Report};
 pub use request::Request;
 
-/// The version that this code speaks. An end that speaks another is not understood, and so not answered.
-pub const VERSION: u8 = 1;
+/// The version that this code speaks. From version 2 on a hello of another version is rejected if it is authentic: its first two bytes and
+/// its code, and the code and reason of a rejection, are the same in all versions.
+pub const VERSION: u8 = 2;
 
 /// Bytes that are no message of this version; says what is wrong with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -151,6 +151,15 @@ pub enum Refusal {
         /// The limit, ns.
         duration_ns: u64,
     },
+    /// Client and server are not of the same version of the protocol.
+    #[error(
+        "the server speaks version {version} of the recorder's protocol, this program version {}; update the older of the two",
+        super::VERSION
+    )]
+    OtherVersion {
+        /// The server's version.
+        version: u8,
+    },
 }
 
 impl Refusal {
@@ -166,6 +175,7 @@ impl Refusal {
             Self::PacketOutOfRange { least, most } => (7, u64::from(least), most),
             Self::BytesSpent { bytes } => (8, bytes, 0),
             Self::TimeSpent { duration_ns } => (9, duration_ns, 0),
+            Self::OtherVersion { version } => (10, u64::from(version), 0),
         };
         out.push(code);
         out.extend_from_slice(&u64::to_be_bytes(first));
@@ -188,6 +198,9 @@ impl Refusal {
             },
             8 => Self::BytesSpent { bytes: first },
             9 => Self::TimeSpent { duration_ns: first },
+            10 => Self::OtherVersion {
+                version: u8::try_from(first).unwrap_or(u8::MAX),
+            },
             _ => return Err(Malformed("an unknown reason")),
         })
     }
@@ -214,6 +227,7 @@ mod tests {
             Refusal::TimeSpent {
                 duration_ns: 1 << 60,
             },
+            Refusal::OtherVersion { version: 3 },
         ] {
             comes_back(Reply::Refused { to: 5, reason });
         }

@@ -9,7 +9,7 @@ use crate::world::{ALICE, Client, MALLORY, World};
 #[test]
 fn any_changed_bit_and_any_missing_byte_of_a_message_makes_it_nothing() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let of = alice.id();
     let request = alice.sealed(&Request::Saturate {
@@ -59,8 +59,8 @@ fn any_changed_bit_and_any_missing_byte_of_a_message_makes_it_nothing() {
 #[test]
 fn forged_session_numbers_are_silence() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
-    let mut mallory = Client::open(&mut world, MALLORY, 2);
+    let mut alice = Client::open(&mut world, ALICE);
+    let mut mallory = Client::open(&mut world, MALLORY);
     // Mallory has a session of its own and puts Alice's number on its messages.
     let mut forged = mallory.sealed(&Request::Bye);
     forged[1..5].copy_from_slice(&alice.id().0.to_be_bytes());
@@ -78,7 +78,7 @@ fn forged_session_numbers_are_silence() {
 #[test]
 fn the_servers_own_messages_sent_back_to_it_are_forged() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let probe = alice.probe(1, 0, 20, 1400);
     let answers = world.hears(ALICE, &probe);
@@ -92,7 +92,7 @@ fn the_servers_own_messages_sent_back_to_it_are_forged() {
 #[test]
 fn authentic_messages_that_say_nothing_known_are_malformed() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     for length in 0..80 {
         for code in [0, 1, 2, 3, 4, 5, 6, 8, 99, 255] {
             let body: Vec<u8> = (0..length)
@@ -110,7 +110,7 @@ fn authentic_messages_that_say_nothing_known_are_malformed() {
 #[test]
 fn forgeries_do_not_keep_a_session_alive() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     let mut forged = alice.sealed(&Request::ClockPing { client_ns: 0 });
     let replayed = alice.probe(1, 0, 0, 0);
     world.hears(ALICE, &replayed);

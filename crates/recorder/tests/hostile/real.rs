@@ -65,12 +65,7 @@ fn heard(socket: &UdpSocket) -> Option<Vec<u8>> {
 
 /// A session, however long the machine takes for it.
 fn open(socket: &UdpSocket) -> Channel {
-    let mut opening = Opening::new(
-        &secret(),
-        [socket.local_addr().unwrap().port() as u8; 32],
-        None,
-        Time::ZERO,
-    );
+    let mut opening = Opening::new(&secret(), None, Time::ZERO);
     loop {
         let mut hello = Vec::new();
         if opening.step(now(), &mut hello) {
@@ -92,8 +87,8 @@ fn ask(socket: &UdpSocket, channel: &mut Channel, request: &Request) -> Reply {
         let mut datagram = Vec::new();
         channel.seal_control(&body, &mut datagram).unwrap();
         socket.send(&datagram).unwrap();
-        while let Some(mut answer) = heard(socket) {
-            if let Ok(opened) = channel.open(&mut answer)
+        while let Some(answer) = heard(socket) {
+            if let Ok(opened) = channel.open(&answer)
                 && opened.header.kind == Kind::Control
             {
                 return Reply::decode(opened.body).unwrap();
@@ -154,11 +149,11 @@ fn arrivals_carry_the_kernels_stamps_and_an_answer_follows() {
         alice.send(&datagram).unwrap();
         let mut answers = 0;
         while answers < 5 {
-            let Some(mut answer) = heard(&alice) else {
+            let Some(answer) = heard(&alice) else {
                 continue;
             };
             assert_eq!(answer.len(), 500 - 28);
-            let opened = channel.open(&mut answer).unwrap();
+            let opened = channel.open(&answer).unwrap();
             let answer = Probe::decode(opened.body).unwrap();
             assert_eq!((answer.run, answer.train, answer.index), (7, 1, answers));
             answers += 1;

@@ -10,7 +10,7 @@ use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshak
 #[test]
 fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
     let mut world = World::new(Limits::default());
-    let recorded = handshake(&mut world, ALICE, 1, None);
+    let recorded = handshake(&mut world, ALICE, None);
     let Progress::Begun(channel, _) = recorded.outcome else {
         panic!("no session")
     };
@@ -43,9 +43,25 @@ fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
 }
 
 #[test]
+fn a_replay_of_the_first_handshake_makes_no_session_after_a_later_one() {
+    let mut world = World::new(Limits::default());
+    let first = handshake(&mut world, ALICE, None);
+    let Progress::Begun(channel, _) = first.outcome else {
+        panic!("no session")
+    };
+    world.wait(Duration::from_secs(1));
+    let second = handshake(&mut world, ALICE, Some(channel.resumption()));
+    assert!(matches!(second.outcome, Progress::Resumed(_)));
+    assert!(world.hears(ALICE, &first.hello_with_cookie).is_empty());
+    assert_eq!(world.hears(ALICE, &second.hello_with_cookie).len(), 1);
+    assert_eq!((world.server.sessions(), world.counters().sessions), (1, 1));
+    assert_eq!(world.counters().replayed, 1);
+}
+
+#[test]
 fn a_replayed_request_is_done_once() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     let ping = alice.sealed(&Request::ClockPing { client_ns: 1 });
     let of = alice.id();
     let start = alice.sealed(&Request::Start { of, run: 1 });
@@ -62,7 +78,7 @@ fn a_replayed_request_is_done_once() {
 #[test]
 fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let probe = alice.probe(1, 0, 1000, 1400);
     assert_eq!(world.hears(ALICE, &probe).len(), 1000);
@@ -80,7 +96,7 @@ fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
 #[test]
 fn copies_by_the_network_are_recorded_as_such() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let probes: Vec<_> = (0..10).map(|index| alice.probe(1, index, 1, 100)).collect();
     let mut answers = 0;
@@ -99,7 +115,7 @@ fn copies_by_the_network_are_recorded_as_such() {
 #[test]
 fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let ancient = alice.probe(1, 0, 1, 1400);
     let mut probes: Vec<_> = (0..9000).map(|index| alice.probe(2, index, 0, 0)).collect();
@@ -121,7 +137,7 @@ fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
 #[test]
 fn an_overtaken_change_of_rate_does_not_undo_the_later_one() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let of = alice.id();
     let request = |rate_bps| Request::Saturate {

@@ -1,9 +1,9 @@
 //! Who does not know the secret, and floods.
 
-use cellbed_link::Duration;
-use cellbed_recorder::secure::{Opening, Progress, Secret};
+use cellbed_link::{Duration, Time};
+use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{HELLO_BYTES, Request};
+use cellbed_recorder::wire::{Answer, CODE_BYTES, HELLO_BYTES, Refusal, Request, VERSION};
 
 use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, secret};
 
@@ -26,7 +26,7 @@ fn no_bytes_of_any_length_and_kind_are_answered() {
     let counters = world.counters();
     assert_eq!(counters.sent, 0);
     assert_eq!(
-        counters.malformed + counters.forged + counters.strangers,
+        counters.malformed + counters.forged + counters.strangers + counters.other_versions,
         datagrams
     );
     assert_eq!(world.server.sessions(), 0);
@@ -35,7 +35,7 @@ fn no_bytes_of_any_length_and_kind_are_answered() {
 #[test]
 fn another_secret_is_not_answered() {
     let mut world = World::new(Limits::default());
-    let mut opening = Opening::new(&Secret::new([43; 32]), [1; 32], None, world.now);
+    let mut opening = Opening::new(&Secret::new([43; 32]), None, world.now);
     for _ in 0..100 {
         let mut hello = Vec::new();
         world.now = opening.next_event();
@@ -46,10 +46,53 @@ fn another_secret_is_not_answered() {
 }
 
 #[test]
+fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
+    let mut world = World::new(Limits::default());
+    let mut opening = Opening::new(&secret(), None, world.now);
+    let mut hello = Vec::new();
+    opening.step(world.now, &mut hello);
+    let unsigned = hello.len() - CODE_BYTES;
+    hello[1] += 1;
+    assert!(world.hears(ALICE, &hello).is_empty(), "its code is wrong");
+    hello.truncate(unsigned);
+    HandshakeKeys::new(&secret()).sign_hello(&mut hello, 0);
+    let answers = world.hears(ALICE, &hello);
+    assert!(bytes_of(&answers) * 10 < HELLO_BYTES);
+    let answer = HandshakeKeys::new(&secret()).of_server(&answers[0].1, &hello);
+    let reason = Refusal::OtherVersion { version: VERSION };
+    assert_eq!(
+        Answer::decode(answer.unwrap()),
+        Ok(Answer::Rejection(reason))
+    );
+    assert_eq!(
+        (world.counters().other_versions, world.server.sessions()),
+        (2, 0)
+    );
+}
+
+#[test]
+fn a_client_of_a_server_of_another_version_learns_it() {
+    let mut opening = Opening::new(&secret(), None, Time::ZERO);
+    let (mut hello, mut answer) = (Vec::new(), Vec::new());
+    opening.step(Time::ZERO, &mut hello);
+    let reason = Refusal::OtherVersion {
+        version: VERSION + 1,
+    };
+    Answer::Rejection(reason).encode(&mut answer);
+    answer[1] = VERSION + 1;
+    let code = hello.last_chunk().unwrap();
+    HandshakeKeys::new(&secret()).sign_answer(&mut answer, 0, code);
+    let Progress::Rejected(refusal) = opening.receive(Time::ZERO, &answer) else {
+        panic!("not understood")
+    };
+    assert!(refusal.to_string().contains("version 3 "), "{refusal}");
+}
+
+#[test]
 fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
     let mut world = World::new(Limits::default());
     let mut hello = Vec::new();
-    Opening::new(&secret(), [1; 32], None, world.now).step(world.now, &mut hello);
+    Opening::new(&secret(), None, world.now).step(world.now, &mut hello);
     for bit in 0..hello.len() * 8 {
         let mut changed = hello.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -73,10 +116,8 @@ fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
     let mut world = World::new(Limits::default());
     let (mut came, mut went) = (0, 0);
     for number in 0..5_000u32 {
-        let mut random = [0; 32];
-        random[..4].copy_from_slice(&number.to_be_bytes());
         let mut hello = Vec::new();
-        Opening::new(&secret(), random, None, world.now).step(world.now, &mut hello);
+        Opening::new(&secret(), None, world.now).step(world.now, &mut hello);
         let from = format!(
             "10.{}.{}.{}:{}",
             number >> 16,
@@ -94,14 +135,14 @@ fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
         (world.server.sessions(), world.server.next_event()),
         (0, None)
     );
-    Client::open(&mut world, ALICE, 1); // and others are served
+    Client::open(&mut world, ALICE); // and others are served
 }
 
 #[test]
 fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     let mut world = World::new(Limits::default());
     // Mallory, who even knows the secret, sends with the victim's address and cannot read the answers.
-    let mut opening = Opening::new(&secret(), [1; 32], None, world.now);
+    let mut opening = Opening::new(&secret(), None, world.now);
     let (mut came, mut went) = (0, 0);
     for _ in 0..100 {
         world.now = opening.next_event();
@@ -112,13 +153,13 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     }
     assert!(went * 10 < came);
     // The cookie that Mallory gets at its own address is none for the victim's.
-    let mallory = handshake(&mut world, MALLORY, 2, None);
+    let mallory = handshake(&mut world, MALLORY, None);
     assert!(matches!(mallory.outcome, Progress::Begun(..)));
     let answers = world.hears(VICTIM, &mallory.hello_with_cookie);
     assert!(bytes_of(&answers) * 10 < mallory.hello_with_cookie.len());
     assert_eq!(world.server.sessions(), 1);
     // Nor does it help to have a session: what comes with the victim's address is not answered.
-    let mut mallory = Client::open(&mut world, MALLORY, 3);
+    let mut mallory = Client::open(&mut world, MALLORY);
     mallory.start(&mut world);
     let probe = mallory.probe(1, 0, 1000, 1400);
     assert!(world.hears(VICTIM, &probe).is_empty());
@@ -155,7 +196,7 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
 #[test]
 fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
     let mut world = World::new(Limits::default());
-    let mut opening = Opening::new(&secret(), [1; 32], None, world.now);
+    let mut opening = Opening::new(&secret(), None, world.now);
     let mut hello = Vec::new();
     opening.step(world.now, &mut hello);
     let answers = world.hears(ALICE, &hello);

@@ -1,18 +1,18 @@
 //! Clients that know the secret and want what is another's.
 
 use cellbed_link::Duration;
-use cellbed_recorder::secure::Progress;
+use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected, Resumption};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Refusal, Request};
+use cellbed_recorder::wire::{Hello, Refusal, Request, Welcome};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret};
 
 const ELSEWHERE: &str = "192.0.2.77:7000";
 
 #[test]
 fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     alice
         .saturate(&mut world, 1_000_000, 1400, Duration::from_secs(100))
@@ -27,7 +27,7 @@ fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
         world.hears(ELSEWHERE, &lost).is_empty(),
         "no answer to where nobody has proved to be"
     );
-    let outcome = handshake(&mut world, ELSEWHERE, 2, Some(&alice.channel)).outcome;
+    let outcome = handshake(&mut world, ELSEWHERE, Some(alice.channel.resumption())).outcome;
     assert!(matches!(outcome, Progress::Resumed(_)));
     alice.address = ELSEWHERE.into();
     let sent = world.wait(Duration::from_secs(1));
@@ -42,17 +42,14 @@ fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
 #[test]
 fn who_has_the_secret_but_not_the_session_cannot_resume_it() {
     let mut world = World::new(Limits::default());
-    let alice = Client::open(&mut world, ALICE, 1);
-    // Mallory names Alice's session, with keys of its own.
-    let other = &mut World::new(Limits::default());
-    let own = Client::open(other, MALLORY, 9).channel;
-    let keys = own.keys().clone();
-    let pretended = cellbed_recorder::secure::Channel::new(
-        cellbed_recorder::secure::End::Client,
-        alice.id(),
-        keys,
-    );
-    let outcome = handshake(&mut world, MALLORY, 3, Some(&pretended)).outcome;
+    let alice = Client::open(&mut world, ALICE);
+    // Mallory names Alice's session, with the key of its own one.
+    let own = Client::open(&mut world, MALLORY).channel;
+    let pretended = Resumption {
+        session: alice.id(),
+        ..own.resumption()
+    };
+    let outcome = handshake(&mut world, MALLORY, Some(pretended)).outcome;
     assert!(matches!(outcome, Progress::Waiting), "no answer");
     assert_eq!((world.counters().forged, world.counters().resumed), (1, 0));
     let mut alice = alice;
@@ -60,13 +57,40 @@ fn who_has_the_secret_but_not_the_session_cannot_resume_it() {
 }
 
 #[test]
+fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
+    let mut world = World::new(Limits::default());
+    let recorded = handshake(&mut world, ALICE, None);
+    let Progress::Begun(mut alice, _) = recorded.outcome else {
+        panic!("no session")
+    };
+    let mut sealed = Vec::new();
+    alice.seal_control(b"private", &mut sealed).unwrap();
+    // Mallory has the secret and both messages of the handshake, but no private key of either end.
+    let keys = HandshakeKeys::new(&secret());
+    let (hello, _) = keys.of_client(&recorded.hello_with_cookie).unwrap();
+    let hello = Hello::decode(hello).unwrap();
+    let (as_server, claim) = keys.accept(&hello).unwrap();
+    assert_eq!(claim, None, "the first message is open to it");
+    let (mut as_client, _) = keys.greet(hello.cookie, None).unwrap();
+    let welcome = world.hears(ALICE, &recorded.hello_with_cookie);
+    assert!(as_client.read(&welcome[0].1).is_none());
+    let welcome = Welcome {
+        session: alice.session(),
+        resumption: [0; 32],
+        offer: Client::open(&mut world, MALLORY).offer,
+    };
+    let (_, mut pretended) = as_server.welcome(&welcome).unwrap();
+    assert_eq!(pretended.open(&sealed), Err(Rejected::Forged));
+}
+
+#[test]
 fn a_replayed_resumption_does_not_move_the_session_back() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     world.wait(Duration::from_secs(1));
-    let first = handshake(&mut world, VICTIM, 2, Some(&alice.channel));
+    let first = handshake(&mut world, VICTIM, Some(alice.channel.resumption()));
     world.wait(Duration::from_secs(1));
-    handshake(&mut world, ELSEWHERE, 3, Some(&alice.channel));
+    handshake(&mut world, ELSEWHERE, Some(alice.channel.resumption()));
     alice.address = ELSEWHERE.into();
     for _ in 0..10 {
         assert!(world.hears(VICTIM, &first.hello_with_cookie).is_empty());
@@ -78,9 +102,9 @@ fn a_replayed_resumption_does_not_move_the_session_back() {
 #[test]
 fn a_session_that_is_gone_is_told_to_who_proves_its_address_only() {
     let mut world = World::new(Limits::default());
-    let alice = Client::open(&mut world, ALICE, 1);
+    let alice = Client::open(&mut world, ALICE);
     world.wait(Duration::from_secs(61));
-    let outcome = handshake(&mut world, ALICE, 2, Some(&alice.channel)).outcome;
+    let outcome = handshake(&mut world, ALICE, Some(alice.channel.resumption())).outcome;
     assert!(matches!(
         outcome,
         Progress::Rejected(Refusal::NoSuchSession)
@@ -90,11 +114,11 @@ fn a_session_that_is_gone_is_told_to_who_proves_its_address_only() {
 #[test]
 fn reports_and_steering_of_others_runs_are_refused() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
     let probe = alice.probe(1, 0, 0, 0);
     world.hears(ALICE, &probe);
-    let mut mallory = Client::open(&mut world, MALLORY, 2);
+    let mut mallory = Client::open(&mut world, MALLORY);
     let of = alice.id();
     let attempts = [
         Request::Reports {
@@ -139,8 +163,8 @@ fn reports_and_steering_of_others_runs_are_refused() {
 #[test]
 fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
     let mut world = World::new(Limits::default());
-    let mut heavy = Client::open(&mut world, ALICE, 1);
-    let mut light = Client::open(&mut world, ELSEWHERE, 2);
+    let mut heavy = Client::open(&mut world, ALICE);
+    let mut light = Client::open(&mut world, ELSEWHERE);
     let of = heavy.id();
     let token = [77; 16];
     heavy.asks(&mut world, &Request::Group { token }).unwrap();
@@ -183,9 +207,9 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
 #[test]
 fn an_end_of_one_session_is_no_end_of_another() {
     let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE, 1);
+    let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
-    let mut mallory = Client::open(&mut world, MALLORY, 2);
+    let mut mallory = Client::open(&mut world, MALLORY);
     mallory.asks(&mut world, &Request::Bye).unwrap();
     let silent = mallory.sealed(&Request::ClockPing { client_ns: 0 });
     assert!(world.hears(MALLORY, &silent).is_empty());

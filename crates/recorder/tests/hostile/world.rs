@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
-use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
+use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Resumption, Secret};
 use cellbed_recorder::server::{Counters, Limits, Server};
 use cellbed_recorder::socket::Outbox;
 use cellbed_recorder::wire::{
@@ -42,9 +42,8 @@ impl World {
     /// What the server sends when this comes from there.
     pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
         let mut out = Outbox::new();
-        let mut datagram = datagram.to_vec();
         self.server
-            .receive(self.now, self.now, at(from), &mut datagram, &mut out);
+            .receive(self.now, self.now, at(from), datagram, &mut out);
         sent(&out)
     }
 
@@ -96,13 +95,8 @@ pub struct Handshake {
 }
 
 /// Goes through a handshake from this address, each datagram exactly once.
-pub fn handshake(
-    world: &mut World,
-    from: &str,
-    random: u8,
-    resumes: Option<&Channel>,
-) -> Handshake {
-    let mut opening = Opening::new(&secret(), [random; 32], resumes, world.now);
+pub fn handshake(world: &mut World, from: &str, resumes: Option<Resumption>) -> Handshake {
+    let mut opening = Opening::new(&secret(), resumes, world.now);
     let mut hello = Vec::new();
     assert!(opening.step(world.now, &mut hello));
     let answers = world.hears(from, &hello);
@@ -125,12 +119,12 @@ pub fn handshake(
 }
 
 impl Client {
-    pub fn open(world: &mut World, address: &str, random: u8) -> Self {
-        Self::try_open(world, address, random).unwrap_or_else(|refusal| panic!("{refusal}"))
+    pub fn open(world: &mut World, address: &str) -> Self {
+        Self::try_open(world, address).unwrap_or_else(|refusal| panic!("{refusal}"))
     }
 
-    pub fn try_open(world: &mut World, address: &str, random: u8) -> Result<Self, Refusal> {
-        match handshake(world, address, random, None).outcome {
+    pub fn try_open(world: &mut World, address: &str) -> Result<Self, Refusal> {
+        match handshake(world, address, None).outcome {
             Progress::Begun(channel, offer) => Ok(Self {
                 address: address.into(),
                 channel: *channel,
@@ -172,7 +166,7 @@ impl Client {
     pub fn replies(&mut self, answers: &Sent) -> Vec<Reply> {
         let reply = |(to, answer): &(SocketAddr, Vec<u8>)| {
             assert_eq!(*to, at(&self.address), "an answer goes to who asked");
-            Reply::decode(self.channel.open(&mut answer.clone()).unwrap().body).unwrap()
+            Reply::decode(self.channel.open(answer).unwrap().body).unwrap()
         };
         answers.iter().map(reply).collect()
     }
