@@ -31,7 +31,7 @@ from cellbed.report.gallery.page import gallery_page, picture_page
 from cellbed.report.gallery.pictures import Curve, Panel, Picture, comparison, portrait, sentence
 from cellbed.report.gallery.read import analysed, stored
 from cellbed.report.gallery.terminal import WIDTH, beside, sketch, words
-from cellbed.report.palette import of_place
+from cellbed.report.plot import of_place
 from in_process import cellbed
 
 needs_assets = pytest.mark.skipif(

@@ -26,7 +26,7 @@ from cellbed.link import Link
 from cellbed.measure.run_folder import replace
 from cellbed.recordings.description import WAYS, CalibratedDirection, Calibration, Gap, Length, Way
 from cellbed.report import plot
-from cellbed.report.palette import ALARM, INK, MUTED, of_place
+from cellbed.report.plot import ALARM, INK, MUTED, of_place
 from cellbed.scenario.radio import PROFILES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.statistics import Percentile, Samples
-from cellbed.report import formats, palette
+from cellbed.report import formats, plot
 
 BAR_WIDTH = 1100.0
 CHARACTER = 6.4
@@ -50,7 +50,7 @@ class Bar:
 
 def bar(decomposition: Decomposition) -> Bar:
     """The bar of a decomposition that has parts. Parts below zero (clock noise) get no width."""
-    colours = palette.shades()
+    colours = plot.shades()
     widths = {name: max(seconds, 0.0) for name, seconds in decomposition.parts.items()}
     residual = max(decomposition.residual or 0.0, 0.0)
     total = sum(widths.values()) + residual

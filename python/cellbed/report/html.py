@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.run_folder import MeasureError, read_run, replace
-from cellbed.report import formats, origin, palette
+from cellbed.report import formats, origin, plot
 from cellbed.report.chart_library import chart_library, embedded, style
 
 HERE = Path(__file__).parent
@@ -91,9 +91,9 @@ def render(run: Path) -> str:
         causes={index: origin.cause(summary.decompositions[index]) for index in columns},
         labels=[at.label for at in summary.percentiles],
         parts=PARTS,
-        shades=palette.shades(),
-        colours={"ink": palette.INK, "muted": palette.MUTED, "rule": palette.RULE, "alarm": palette.ALARM}
-        | {place: palette.of_place(place) for place in PLACES},
+        shades=plot.shades(),
+        colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
+        | {place: plot.of_place(place) for place in PLACES},
         ecdf=ecdf(samples, summary.percentiles),
         survival=survival(samples, summary.percentiles),
         scenario=_read_text(run / "scenario.toml"),

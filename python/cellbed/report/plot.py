@@ -1,4 +1,8 @@
-"""Static figures by matplotlib, PNG and SVG, in one style. Matplotlib is imported only where one is drawn."""
+"""Static figures by matplotlib, PNG and SVG, and the one palette of all figures.
+
+Matplotlib is imported only where a figure is drawn. Neighbours in the palette differ in lightness too, so that a copy
+in grey can still be read.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,38 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.report.palette import INK, MUTED, RULE
+from cellbed.measure.parts import PARTS, Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+
+INK = "#1d2129"
+MUTED = "#5b6472"
+RULE = "#d9dee6"
+ALARM = "#b3261e"
+
+# Endpoint dark, uplink blue, remote warm and light, downlink green.
+_SHADES: dict[Place, tuple[str, ...]] = {
+    "endpoint": ("#2a2f38", "#434a57", "#5d6675", "#2a2f38"),
+    "uplink": ("#123258", "#1f5597", "#3f82cb", "#8fbbe8"),
+    "remote": ("#9c5f10", "#b9741a", "#cf9138", "#e0ad62", "#efc98f", "#f8e4c3"),
+    "downlink": ("#1a5c47", "#2f8f72", "#93d1bb"),
+}
+
+
+def shades() -> dict[str, str]:
+    """Colour of each part, by name."""
+    waiting = {place: iter(colours) for place, colours in _SHADES.items()}
+    return {part.name: next(waiting[part.place]) for part in PARTS}
+
+
+def of_place(place: Place) -> tuple[str, ...]:
+    """Shades of a place, dark to light."""
+    return _SHADES[place]
+
 
 _STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],

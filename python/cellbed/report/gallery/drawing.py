@@ -10,8 +10,7 @@ import numpy as np
 
 from cellbed.errors import CellbedError
 from cellbed.report.gallery.pictures import Panel, Picture
-from cellbed.report.palette import MUTED
-from cellbed.report.plot import drawn, label_decades
+from cellbed.report.plot import MUTED, drawn, label_decades
 from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:

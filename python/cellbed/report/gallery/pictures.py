@@ -14,7 +14,7 @@ from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import Analysis
 from cellbed.archive.warnings import PAUSE_INTERVALS
 from cellbed.readable import Unit, date_words, duration_words, rate_unit, rate_words, significant
-from cellbed.report.palette import of_place
+from cellbed.report.plot import of_place
 
 Floats = NDArray[np.float64]
 Kind = Literal["time", "spans", "distribution", "scatter", "hours"]
