@@ -73,10 +73,10 @@ try:
 except TimeoutError:
     print("no answer")
 """
-# `cellbed-net enter` with the namespace of this process.
-ENTER_HERE = """
+# `cellbed-net enter` with a network namespace.
+ENTER = """
 import os, subprocess, sys
-namespace, (read, write) = os.open("/proc/self/ns/net", os.O_RDONLY), os.pipe()
+namespace, (read, write) = os.open(sys.argv[2], os.O_RDONLY), os.pipe()
 done = subprocess.run([sys.argv[1], "enter", str(namespace), str(write), "--", "id"], pass_fds=(namespace, write))
 os.close(write)
 print(done.returncode, os.read(read, 4096).decode())
@@ -186,9 +186,22 @@ def test_the_helper_serves_nobody_else(world: World) -> None:
 
 
 def test_the_helper_enters_nothing_but_a_shell_of_the_user(world: World) -> None:
-    done = world.run(python(ENTER_HERE, str(NETWORK_HELPER)), user=GRANTED_USER)
-    assert done.stdout.startswith("1 "), done.stderr
-    assert "not that of a shell of this user" in done.stdout
+    # With the alias by which the helper knows a shell's namespace, in a user namespace of the user's.
+    forge = f"""
+        ip link add ingress type veth
+        ip link set ingress alias "cellbed shell of user {GRANTED_USER}"
+        ip link show ingress
+        read x
+    """
+    forger = world.start(["unshare", "--map-root-user", "--net", "sh", "-ec", forge], user=GRANTED_USER)
+    assert forger.stdout is not None
+    while "alias cellbed shell of user" not in (line := forger.stdout.readline()):
+        assert line
+    for namespace in ("/proc/self/ns/net", f"/proc/{forger.pid}/ns/net"):
+        done = world.run(python(ENTER, str(NETWORK_HELPER), namespace), user=GRANTED_USER)
+        assert done.stdout.startswith("1 "), done.stderr
+        assert "not that of a shell of this user" in done.stdout
+    forger.communicate("\n", timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::thread;
 
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -15,6 +15,9 @@ use rustix::thread::{
 use crate::error::{Error, Result, Trying};
 
 const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// `_IO(0xb7, 1)` of linux/nsfs.h.
+const NS_GET_USERNS: libc::Ioctl = 0xb701;
 
 /// Whether this process may create network namespaces and devices in them without a user namespace of its own.
 pub fn is_privileged() -> bool {
@@ -133,11 +136,20 @@ impl NetworkNamespace {
             .trying(|| "enter a node's network namespace".into())
     }
 
+    /// Whether the user namespace of this process owns this one: whether only its administrators can change it.
+    pub fn is_of_this_user_namespace(&self) -> bool {
+        // SAFETY: the request takes no argument and returns a new descriptor or -1 (ioctl_nsfs(2)).
+        let owner = unsafe { libc::ioctl(self.descriptor.as_raw_fd(), NS_GET_USERNS) };
+        if owner < 0 {
+            return false;
+        }
+        // SAFETY: the descriptor is new, and nothing else has it.
+        let owner = unsafe { OwnedFd::from_raw_fd(owner) };
+        is_same(&owner, "/proc/self/ns/user")
+    }
+
     fn is_current(&self) -> bool {
-        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
-        let ours = rustix::fs::fstat(&self.descriptor).map(identity);
-        let current = rustix::fs::stat(THREAD_NAMESPACE).map(identity);
-        matches!((ours, current), (Ok(ours), Ok(current)) if ours == current)
+        is_same(&self.descriptor, THREAD_NAMESPACE)
     }
 
     /// Path under which other processes can open this namespace.
@@ -148,6 +160,14 @@ impl NetworkNamespace {
             self.descriptor.as_raw_fd()
         )
     }
+}
+
+/// Whether a descriptor and a path are of the same namespace.
+fn is_same(descriptor: &OwnedFd, path: &str) -> bool {
+    let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let one = rustix::fs::fstat(descriptor).map(identity);
+    let other = rustix::fs::stat(path).map(identity);
+    matches!((one, other), (Ok(one), Ok(other)) if one == other)
 }
 
 impl From<OwnedFd> for NetworkNamespace {

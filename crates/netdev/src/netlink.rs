@@ -237,6 +237,24 @@ impl Netlink {
         )
     }
 
+    /// Whether packets to `address` would leave through an interface other than loopback.
+    pub fn has_way_to(&mut self, address: IpAddr) -> Result<bool> {
+        let what = || format!("look up the route to {address}");
+        let loopback = self.index("lo")?;
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
+        match self.exchange(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST, what)? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                let unicast = route.header.kind == RouteType::Unicast;
+                Ok(unicast && !route.attributes.contains(&RouteAttribute::Oif(loopback)))
+            }
+            // No route.
+            _ => Ok(false),
+        }
+    }
+
     /// The kernel's counters of an interface.
     pub fn statistics(&mut self, index: u32) -> Result<Stats64> {
         let what = || format!("read the counters of interface {index}");

@@ -53,11 +53,14 @@ fn execute(request: &Enter) -> Result<Infallible> {
     let caller = getppid();
     let namespace = NetworkNamespace::from(inherited(request.namespace)?);
     let expected = alias(getuid().as_raw());
-    let is_the_callers = namespace.run(|| {
-        let mut netlink = Netlink::open()?;
-        let mut named = |device| matches!(netlink.alias(device), Ok(Some(it)) if it == expected);
-        Ok::<_, Error>(named("ingress") || named("cellbed0"))
-    })?;
+    // In a namespace of a user namespace of its own, the caller could set the alias.
+    let is_the_callers = namespace.is_of_this_user_namespace()
+        && namespace.run(|| {
+            let mut netlink = Netlink::open()?;
+            let mut named =
+                |device| matches!(netlink.alias(device), Ok(Some(it)) if it == expected);
+            Ok::<_, Error>(named("ingress") || named("cellbed0"))
+        })?;
     if !is_the_callers {
         let problem = "the network namespace is not that of a shell of this user";
         return Err(Error::Refused(problem.into()));

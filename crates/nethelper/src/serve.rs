@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Read};
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{getppid, getuid};
 use serde_json::{Value, json};
 
-use crate::addresses::{Pair, has_ipv6_way_out, is_in_sight, networks_in_sight};
+use crate::addresses::{Pair, is_in_sight, networks_in_sight};
 use crate::error::{Error, Result};
 use crate::forwarding::{self, Lock};
 use crate::nft;
@@ -25,6 +25,9 @@ use crate::rules::{MAHIMAHI_HOSTS, Rules, shell_of};
 
 /// Shells that one user may have at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
+
+/// An address of the Internet.
+const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
 
 /// Descriptors that go to the caller: both devices, a netlink socket beside each, the inner network namespace.
 const DESCRIPTORS: usize = 5;
@@ -142,7 +145,8 @@ impl Network {
             true => Pair::choose_mahimahi(&used, request.nested)?,
             false => Pair::choose(&used)?,
         };
-        let ipv6 = has_ipv6_way_out(&read("ipv6_route").unwrap_or_default());
+        // Not from /proc/net/ipv6_route, whose reader can miss routes while others change.
+        let ipv6 = Netlink::open()?.has_way_to(SOMEWHERE_IPV6)?;
         let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
             let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
             request.mahimahi && !request.nested && *host != pair.gateway && !elsewhere
