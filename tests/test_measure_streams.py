@@ -1,5 +1,6 @@
 """Packets joined to the bytes of their streams: retransmission, wrap-around, reconnection, loss."""
 
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cellbed.measure import links
 from cellbed.measure.packets import MAGIC, RECORD, crossings, read_service_packets
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.streams import NEVER, Connection, Streams
@@ -269,3 +271,17 @@ def test_a_sparse_packet_log_takes_no_memory(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with pytest.raises(MeasureError, match="1099511627776 bytes, and cellbed writes 8589934592 at most"):
         read_service_packets(path, [1883])
+
+
+def test_a_sparse_series_is_refused_at_its_hole(tmp_path: Path) -> None:
+    path, record = tmp_path / "series.bin", np.zeros(1, links.RECORD)
+    record["start"] = 1
+    path.write_bytes(links.MAGIC + record.tobytes() * 3)
+    assert len(links.read_series(path)) == 3
+    os.truncate(path, 8 << 30)
+    tracemalloc.start()
+    with pytest.raises(MeasureError, match=r"series.bin: record 3 is empty; the file is damaged"):
+        links.read_series(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 << 20

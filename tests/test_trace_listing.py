@@ -207,3 +207,12 @@ def test_numbers_are_rounded_as_decimals(values: list[float | None]) -> None:
             assert shown == [] or shown[place] == []
         else:
             assert shown[place] == [rounded[4 if value and abs(value) < 0.1 else 2][place]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a read-only folder")
+def test_an_empty_read_only_archive_is_reported_as_such(archive: Archive) -> None:
+    words = [sys.executable, "-P", "-m", "cellbed", "traces", "ls"]
+    read_only = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"', str(archive.folder)]
+    done = subprocess.run([*read_only, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "the archive has no entries" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,10 +39,17 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
                 return wrong, _load(package, wrong), args[1:]
             return super().resolve_command(ctx, args)
 
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            """List the verbs by their first lines, without an import of their modules."""
+            limit = formatter.width - 6 - max(map(len, verbs))
+            rows = [(verb, TyperCommand(verb, help=line).get_short_help_str(limit)) for verb, line in verbs.items()]
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in verbs:
                 return None
-            if ctx.resilient_parsing or _only_lists(ctx):
+            if ctx.resilient_parsing:
                 return TyperCommand(cmd_name, help=verbs[cmd_name])
             return _load(package, cmd_name)
 
@@ -106,9 +112,3 @@ def _load(package: str, verb: str) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(verb, cls=Verb)(getattr(module, word))
     return typer.main.get_command(app)
-
-
-def _only_lists(ctx: Any) -> bool:
-    """Whether this group's own help is asked for, which needs the first lines only."""
-    words = ctx.command_path.split()[1:]
-    return sys.argv[1 : len(words) + 2] in ([*words, "--help"], words)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.packets import read_records
+from cellbed.measure.packets import PART, read_records
 from cellbed.measure.run_folder import MeasureError
 
 MAGIC = b"cellbed series 2"
@@ -38,8 +38,21 @@ assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """The bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
     records = read_records(path, MAGIC, RECORD)
+    parts = [records[:0]]
+    for begin in range(0, len(records), PART):
+        part = np.asarray(records[begin : begin + PART])
+        # A hole of a sparse file, which may stand for gigabytes. The emulator's clock is never 0.
+        if (part["start"] == 0).any():
+            number = begin + int(np.argmax(part["start"] == 0))
+            raise MeasureError(f"{path}: record {number} is empty; the file is damaged")
+        parts.append(_unpacked(part, path))
+    return np.concatenate(parts)
+
+
+def _unpacked(records: np.ndarray[Any, np.dtype[Any]], path: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """Records with the bins that idle ones stand for."""
     idle = (records["direction"] & IDLE) != 0
-    packed = np.asarray(records[idle]).view(IDLE_RECORD)
+    packed = records[idle].view(IDLE_RECORD)
     count = packed["bins"].astype(np.int64)
     if len(packed) and (count.min() < 1 or count.max() > MOST_IDLE_BINS):
         raise MeasureError(f"{path}: a record stands for {count.max()} idle bins; the file is damaged")
@@ -50,7 +63,7 @@ def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     bins["start"] = packed["start"][row] + nth * BIN_NS
     bins["direction"] = packed["direction"][row] & ~IDLE
     bins["capacity"] = np.where(capacity == np.uint64(2**32 - 1), np.uint64(UNLIMITED), capacity)
-    return np.concatenate([np.asarray(records[~idle]), bins])
+    return np.concatenate([records[~idle], bins])
 
 
 def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -115,9 +115,11 @@ def replayed(
     folder = File()
     replay = Replay.model_construct(
         kind="cellreplay",
-        light=light_rows(str(files.light), folder),
+        light=replace(light_rows(str(files.light), folder), name=f"{name} light rows"),
         heavy=heavy,
-        latency_offset=None if files.latency_offset is None else latency_offsets(str(files.latency_offset), folder),
+        latency_offset=None
+        if files.latency_offset is None
+        else replace(latency_offsets(str(files.latency_offset), folder), name=f"{name} latency offset"),
         idle=idle,
         idle_at=idle_at,
         anchor=anchor,

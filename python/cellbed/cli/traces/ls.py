@@ -98,10 +98,13 @@ def ls(
         descending=reverse,
     )
 
+    index = read_index()
     if as_json:
-        _print_json(found(read_index(), query))
+        _print_json(found(index, query))
+    elif (table := found(index, query, columns(sort))) or index.values("name"):
+        _print_lines(table, sort)
     else:
-        _print_lines(found(read_index(), query, columns(sort)), sort)
+        print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
 
 
 def _print_json(table: Rows) -> None:
