@@ -1,7 +1,7 @@
 """The archive with ten thousand entries: how long `cellbed traces ls` takes, with and without a filter.
 
-The whole command by the clock, beside an interpreter that only imports Polars, as the command did when its table was in
-Parquet, and one that does nothing; and the processor time of each, which a busy machine changes less. The entries have
+The whole command by the clock, beside an interpreter that only imports Polars, as the command does, and one that
+does nothing; and the processor time of each, which a busy machine changes less. The entries have
 statistics like real ones and share one small series.
 
     python benches/archive.py [--entries N] [--rounds N] [--json]

@@ -446,7 +446,7 @@ def test_adds_that_are_killed_at_any_moment_leave_whole_entries_only(archive: Ar
         assert [faults for _, faults in archive.verify() if faults] == []
     table = archive.contents()
     assert table.problems == {}
-    assert table.frame().filter(origin="recorded")["uplink_rows"].min() >= 250
+    assert table.frame.filter(origin="recorded")["uplink_rows"].min() >= 250
     add(archive, "after")
     assert _hidden(archive) == []
 

@@ -96,7 +96,7 @@ def read_all(folder: Path) -> None:
     archive = Archive(folder)
     entry = value_or_line(lambda: read_entry(folder / "walk"))
     contents = archive.contents()
-    listed = contents.values("name")
+    listed = contents.frame["name"].to_list()
     assert ("walk" in contents.problems) == (entry is None)
     assert ("walk" in listed) == (entry is not None)
     if entry is not None:
@@ -200,8 +200,8 @@ def test_any_words_are_a_step_or_an_error(kind: str, told: list[str]) -> None:
 def test_any_question_to_the_archive_is_answered_or_an_error(
     archive: Archive, where: str | None, sort: str, date: str | None, name: str | None
 ) -> None:
-    rows = value_or_line(lambda: found(archive.contents(), Query(where=where, sort=sort, date=date, name=name)))
-    assert rows is None or set(rows.column("name")) <= {"lte-suburban", "5g-midband"}
+    rows = value_or_line(lambda: found(archive.contents().frame, Query(where=where, sort=sort, date=date, name=name)))
+    assert rows is None or set(rows["name"]) <= {"lte-suburban", "5g-midband"}
 
 
 COMMENTS = words(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -23,18 +22,16 @@ from typer.testing import CliRunner
 from archive_examples import add, write_rates
 from cellbed.archive import Archive
 from cellbed.archive.entry import About
-from cellbed.archive.entry_table import Kind, Rows, Value
 from cellbed.archive.search import Query, found
 from cellbed.cli.main import app
-from cellbed.cli.traces.json_rows import json_rows
-from cellbed.cli.traces.listing import columns, listing
+from cellbed.cli.traces.listing import listing
 from cellbed.cli.width import IN_A_PIPE
 
 PLACE = "Platform 2 of the railway station, beside the stairs to the north, by the third pillar, behind the kiosk"
 
 
 def _listed(archive: Archive, width: int, sort: str = "name") -> tuple[list[str], list[str]]:
-    done = listing(found(archive.contents(), Query(sort=sort), columns(sort)), sort, width)
+    done = listing(found(archive.contents().frame, Query(sort=sort)), sort, width)
     return done.lines, done.left_out
 
 
@@ -181,24 +178,11 @@ def test_a_plan_fits_a_pipe_too_and_says_all(tmp_path: Path) -> None:
         assert "round trips of us-east-1 in off-peak hours (synthetic)" in words
 
 
-@given(
-    st.lists(
-        st.tuples(st.text(), st.none() | st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
-    )
-)
-def test_rows_are_json(rows: list[tuple[Value, ...]]) -> None:
-    kinds: dict[str, Kind] = {"a%s": "TEXT", 'b"\\\n': "BOOLEAN", "": "INTEGER", "é": "REAL"}
-    told = [json.loads(line) for line in json_rows(Rows(kinds, rows))]
-    assert [tuple(row.values()) for row in told] == rows
-    assert [[type(value) for value in row.values()] for row in told] == [[type(value) for value in row] for row in rows]
-    assert all(list(row) == list(kinds) for row in told)
-
-
 @given(st.lists(st.none() | st.floats(-1e12, 1e12) | st.integers(0, 10**11).map(lambda it: it / 1000), min_size=1))
 @example([13_275_000.0, 125_000.0, 5_000.0, -0.001, 1e-300, 0.0, -0.0])
 def test_numbers_are_rounded_as_decimals(values: list[float | None]) -> None:
-    rows: list[tuple[Value, ...]] = [("n", value) for value in values]
-    lines = listing(Rows({"name": "TEXT", "uplink_mean_bit_s": "REAL"}, rows), "name", 160).lines
+    rates = pl.Series("uplink_mean_bit_s", values, pl.Float64)
+    lines = listing(pl.DataFrame({"name": ["n"] * len(values)}).with_columns(rates), "name", 160).lines
     shown = [line.split()[1:] for line in lines[1:]]
     number = pl.Series("of", values, pl.Float64).to_frame().select(of=pl.col("of") * 1e-6)["of"]
     rounded = {places: number.cast(pl.Decimal(38, places)).cast(pl.String).to_list() for places in (2, 4)}

@@ -1,10 +1,9 @@
-"""Questions to the archive's table of entries: what SQLite answers is what the words say, and it does nothing else."""
+"""Questions to the archive's table of entries: the answer is what the words mean, and a condition does nothing else."""
 
 from __future__ import annotations
 
 import math
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import pytest
@@ -14,17 +13,14 @@ from hypothesis import strategies as st
 from any_text import many, value_or_line
 from cellbed.archive import TraceError
 from cellbed.archive.entry import About
-from cellbed.archive.entry_table import EntryTable, Kind, Value
+from cellbed.archive.index import frame_of
 from cellbed.archive.search import OTHER_NAMES, Query, Way, found
 
-COLUMNS: Final[dict[str, Kind]] = {
-    "name": "TEXT",
-    "duration_ns": "INTEGER",
-    **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), "REAL"),
-    **dict.fromkeys(About.model_fields, "TEXT"),
-    **dict.fromkeys(("uplink_content", "downlink_content"), "TEXT"),
-    "recording": "BOOLEAN",
-}
+Value = str | int | float | bool | None
+COLUMNS: Final = (
+    *("name", "duration_ns", "uplink_mean_bit_s", "downlink_mean_bit_s"),
+    *(*About.model_fields, "uplink_content", "downlink_content", "recording"),
+)
 TEXTS: Final = st.sampled_from(
     [
         "5g",
@@ -47,10 +43,9 @@ RATES: Final = st.sampled_from([0.0, 1e6, 12e6, 12e6 + 1, 1e300]) | st.floats(0,
 TIMES: Final = st.sampled_from([1, 60 * 10**9, 2**63 - 1])
 
 
-def table_of(rows: list[Mapping[str, Value]]) -> EntryTable:
-    table = EntryTable(COLUMNS)
-    table.add(rows)
-    return table
+def names_of(rows: Sequence[Mapping[str, Value]], query: Query) -> list[str]:
+    """The names of the rows that answer a query, in its order."""
+    return found(frame_of(map(dict, rows)), query)["name"].to_list()
 
 
 @st.composite
@@ -78,7 +73,7 @@ def queries() -> st.SearchStrategy[Query]:
         "maximum_mean": RATES,
         "minimum_duration": TIMES | st.just(10**400),
     }
-    order = {"sort": st.sampled_from(list(COLUMNS)), "descending": st.booleans()}
+    order = {"sort": st.sampled_from(COLUMNS), "descending": st.booleans()}
     few = st.lists(st.sampled_from(list(asked)), max_size=2, unique=True)
     return few.flatmap(
         lambda keys: st.builds(Query, **{key: asked[key] for key in keys}, **order)  # type: ignore[arg-type]
@@ -122,13 +117,11 @@ def test_what_is_found_is_what_is_asked_for(rows: list[dict[str, Value]], query:
         known.sort(key=lambda row: str(row["name"]))
         known.sort(key=lambda row: _key(row[query.sort]), reverse=True)
     names = [row["name"] for row in known + [row for row in expected if row.get(query.sort) is None]]
-    result = found(table_of(rows), query)
-    assert result.column("name") == names
+    result = found(frame_of(map(dict, rows)), query)
+    assert result["name"].to_list() == names
     by_name = {row["name"]: row for row in rows}
-    for row in result.rows:
-        one = dict(zip(result.columns, row, strict=True))
+    for one in result.rows(named=True):
         assert {key: value for key, value in one.items() if value is not None} == by_name[one["name"]]
-        assert {type(value) for key, value in one.items() if key == "recording"} <= {bool, type(None)}
 
 
 def _key(value: Value) -> Any:
@@ -150,9 +143,7 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Callable[[Mapping[
     """A condition in SQL, and what it is of a row, in the logic of three values."""
     kind = draw(st.sampled_from(["compare", "null", "and", "or", "not"] if depth else ["compare", "null"]))
     column = draw(st.sampled_from(["uplink_mean_bit_s", "downlink_mean_bit_s"]))
-    written = draw(
-        st.sampled_from([column, column.upper(), f'"{column}"', f"`{column}`", f"[{column}]", f"({column})"])
-    )
+    written = draw(st.sampled_from([column, f'"{column}"', f"`{column}`", f"({column})"]))
     if kind == "compare":
         sign, number = draw(st.sampled_from(list(COMPARISONS))), draw(st.sampled_from([-1.5, 0, 2e0, 1.2e7]))
 
@@ -186,66 +177,57 @@ def test_a_condition_is_what_sql_says(
 ) -> None:
     named: list[Mapping[str, Value]] = [{"name": f"n{number}", **row} for number, row in enumerate(rows)]
     text, truth = condition
-    assert found(table_of(named), Query(where=text)).column("name") == [row["name"] for row in named if truth(row)]
+    assert names_of(named, Query(where=text)) == [row["name"] for row in named if truth(row)]
 
 
-def one() -> EntryTable:
-    return table_of([{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "recording": False}])
+ONE: Final = [{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "recording": False}]
 
 
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ('"mobilty" = "driving"', "unknown column 'mobilty': did you mean 'mobility'?"),
-        ('mobility = "driving"', "unknown column 'driving'"),
+        ("\"mobilty\" = 'driving'", "unknown column 'mobilty': did you mean 'mobility'?"),
+        ('mobility = "driving"', "Write text in single quotes"),
         ("`plac` = 'x'", "did you mean 'place'?"),
-        ("[plac] = 'x'", "did you mean 'place'?"),
         ("plac = 'x'", "did you mean 'place'?"),
-        ("rowid = 1", "unknown column 'rowid'"),
-        ("true) OR (true", "unbalanced closing bracket"),
-        ("(true", "unbalanced opening bracket"),
-        ("true); DROP TABLE entries; --", "';' begins nothing"),
-        ("true; DROP TABLE entries", "';' begins nothing"),
-        ("true -- for now", "'--' begins a comment"),
-        ("true /* for now */", "'/*' begins a comment"),
-        ("name = 'walk", '"\'" begins nothing'),
-        ("name = ?", "'?' begins nothing"),
-        ("name = :name", "':' begins nothing"),
-        ("name = 'a\0'", "begins nothing"),
-        ("name = '\udcff'", "begins nothing"),
+        ("PLACE = 'x'", "did you mean 'place'?"),
+        ("nothingofthekind = 'x'", "write one of name, duration_ns, uplink_mean_bit_s"),
+        ("true) OR (true", "cannot be read"),
+        ("(true", "cannot be read"),
+        ("true; DROP TABLE entries", "unexpected ';'"),
+        ("true -- for now", "unexpected '-'"),
+        ("true /* for now */", "unexpected '/'"),
+        ("name = 'walk", 'unexpected "\'"'),
+        ("name = ?", "unexpected '?'"),
+        ("name = E'walk'", "unexpected 'E'"),
+        ("name = 'a\\'", "unexpected"),
+        ("name = '\udcff'", "cannot be read"),
         ("name IN (SELECT name FROM entries)", "a query, SELECT, is not allowed"),
+        ("name IN (SELECT column_1 FROM read_csv('/etc/passwd'))", "a query, SELECT, is not allowed"),
+        ("name IN (FROM '/etc/passwd')", "a query, FROM, is not allowed"),
         ("name IN (VALUES ('walk'))", "a query, VALUES, is not allowed"),
-        ("name IN problems", "cannot be read"),
-        ("name IN sqlite_master", "cannot be read"),
-        ("load_extension('x') IS NULL", "cannot be read"),
-        ("uplink_mean_bit_s > > 3", 'near ">": syntax error'),
-        ("3 uplink_mean_bit_s", 'near "uplink_mean_bit_s": syntax error'),
-        ("nosuch(place)", "no such function: nosuch"),
-        ("max(uplink_mean_bit_s) > 3", "misuse of aggregate"),
+        ("read_csv('/etc/passwd') = 1", "unknown function 'read_csv'"),
+        ("LPAD(name, 1000000000000, 'x') = ''", "unknown function 'LPAD'"),
+        ("max(uplink_mean_bit_s) > 3", "unknown function 'max'"),
+        ("uplink_mean_bit_s > > 3", "cannot be read"),
         ("uplink_mean_bit_s", "is not a condition"),
         ("uplink_mean_bit_s + 1", "is not a condition"),
         ("duration_ns", "is not a condition"),
         ("place", "is not a condition"),
         ("'true'", "is not a condition"),
-        ("place > 3", "place is text: write '3' in quotes"),
-        ("3 = band", "band is text: write '3' in quotes"),
-        ("hex(zeroblob(1000000000)) = ''", "cannot be read"),
-        ("abs(-9223372036854775808) = 1", "cannot be read (integer overflow)"),
-        ("\u2028 = 1", "unknown column '\\u2028'"),
+        ("place > 3", "cannot compare string with numeric type"),
+        ("*", "cannot be read"),
+        ("true OR " * 300 + "true", "longer than 2000 characters"),
         ("", "cannot be read"),
     ],
 )
-def test_what_is_no_condition_is_refused_and_nothing_changes(where: str, reason: str) -> None:
-    table = one()
-    before = table.content()
+def test_what_is_no_condition_is_refused(where: str, reason: str) -> None:
     with pytest.raises(TraceError) as refused:
-        found(table, Query(where=where))
+        names_of(ONE, Query(where=where))
     told = str(refused.value)
     assert reason in told
     assert told.startswith("--where: ")
     assert told.isprintable()
-    assert table.content() == before
-    assert found(table, Query()).column("name") == ["walk"]
 
 
 @pytest.mark.parametrize(
@@ -253,19 +235,16 @@ def test_what_is_no_condition_is_refused_and_nothing_changes(where: str, reason:
     [
         "recording = FALSE",
         "NOT recording",
-        "PLACE = 'Delft' AND Uplink_Mean_Bit_S >= 0xF",
-        "place LIKE 'del%' AND place NOT IN ('Oslo') AND place COLLATE NOCASE = 'DELFT'",
-        "casefold(place) = 'delft' AND length(place) > 4",
+        "place ILIKE 'del%' AND place NOT IN ('Oslo') AND LOWER(place) = 'delft' AND LENGTH(place) > 4",
         "CASE WHEN uplink_mean_bit_s > 5 THEN place = 'Delft' END",
-        "CAST(uplink_mean_bit_s AS INTEGER) % 7 = 12000000 % 7",
+        "CAST(uplink_mean_bit_s AS BIGINT) % 7 = 12000000 % 7",
         "uplink_mean_bit_s / 1e6 BETWEEN 11 AND 13",
-        "uplink_mean_bit_s IS NOT downlink_mean_bit_s",
         "name = 'walk' OR place = '--; (' OR place = 'it''s'",
-        "coalesce(mobility, 'unknown') = 'unknown'",
+        "COALESCE(mobility, 'unknown') = 'unknown' AND mobility IS NULL",
     ],
 )
 def test_what_sql_has_can_be_asked(where: str) -> None:
-    assert found(one(), Query(where=where)).column("name") == ["walk"]
+    assert names_of(ONE, Query(where=where)) == ["walk"]
 
 
 @settings(many, max_examples=100)
@@ -282,24 +261,11 @@ def test_what_sql_has_can_be_asked(where: str) -> None:
 )
 @example("((name)")
 @example("entries.name = 'walk'")
-@example("main.entries.rowid = 1")
-@example("(" * 3000 + "1" + ")" * 3000)
-@example("1" + "+1" * 3000 + " > 0")
+@example("(" * 900 + "1" + ")" * 900)
+@example("1" + "+1" * 950 + " > 0")
+@example("NOT " * 400 + "true")
+@example("true" + " OR true" * 240)
+@example("-" + " -" * 900 + "1 > 0")
 def test_any_condition_is_answered_or_refused_in_a_line(where: str) -> None:
-    table = one()
-    before = table.content()
-    rows = value_or_line(lambda: found(table, Query(where=where)))
-    assert rows is None or rows.column("name") in ([], ["walk"])
-    assert table.content() == before
-
-
-def test_ctrl_c_ends_a_question_that_takes_long() -> None:
-    table = table_of([{"name": f"n{number}"} for number in range(100_000)])
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    try:
-        with pytest.raises(KeyboardInterrupt):  # and not in an hour
-            found(table, Query(where="hex(zeroblob(9000000 + length(name))) = ''"))
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert len(found(table, Query(where="name = 'n7'"))) == 1
+    names = value_or_line(lambda: names_of(ONE, Query(where=where)))
+    assert names in (None, [], ["walk"])

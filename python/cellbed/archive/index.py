@@ -1,8 +1,8 @@
 """A table of the archive's entries, for finding one among ten thousand.
 
-It lies in the archive as a database of SQLite with a checksum and is a cache: what of the entries has changed since it
-was written is read again when somebody asks, and nothing else; a table that is missing or damaged is made anew. It is
-read and replaced whole, so it needs no lock, which not every file system has, and may lie where nobody can write.
+It is kept in the archive, behind a checksum, and is a cache: entries that changed since it was written are read again,
+and a table that is missing or damaged is made anew. It is read and replaced whole, so it needs no lock, which not every
+file system has, and works in an archive that cannot be written.
 
 | column | is |
 |---|---|
@@ -17,29 +17,74 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
 
 from cellbed.archive.entry_file import ENTRY_FILE, read_entry
-from cellbed.archive.entry_table import EntryTable, Kind, Stamps, Value, as_text
 from cellbed.archive.errors import TraceError
+from cellbed.archive.search import as_text
 from cellbed.archive.series import PARTS
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import Entry
 
-_FILE: Final = ".index-4"
-"""SHA-256 of a database, and the database. The number is to be raised when the columns change."""
-_FORMER: Final = (".index-1", ".index-2", ".index-3")
+_FILE: Final = ".index-5"
+"""SHA-256 of what follows, a line of JSON, and the table as Parquet. Raise the number when the columns change."""
 _DIGEST: Final = 32
-_STEMS: Final = {part: part.replace("-", "_") for part in PARTS}
-_HELD: Final[dict[str, Kind]] = {"content": "TEXT", "sha256": "TEXT", "duration_ns": "INTEGER", "rows": "INTEGER"}
+_MOST: Final = 1900
+"""Columns; keys that come last have none."""
+_STEMS: Final = tuple(part.replace("-", "_") for part in PARTS)
+_HELD: Final[dict[str, Any]] = {"content": pl.String, "sha256": pl.String, "duration_ns": pl.Int64, "rows": pl.Int64}
+_MEASURED: Final = tuple(f"{stem}_" for stem in _STEMS)
 _TICK_NS: Final = 100_000_000
-"""A file that changed this shortly before it was read may change again without its time being another."""
+"""A file that changed so shortly before it was read may change again and keep its time."""
 
+Stamp = tuple[int, int, int]
+"""Time of change (ns), inode and size of a description; zeros where there is none."""
 Told = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class EntryTable:
+    """A row for each entry that can be read, in order of their names.
+
+    problems: by name, why an entry cannot be read. stamps: by folder, what was read.
+    """
+
+    frame: pl.DataFrame
+    problems: dict[str, str] = field(default_factory=dict)
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+
+
+@cache
+def _always() -> dict[str, Any]:
+    """Columns that are there whatever the archive holds; first those that a list shows."""
+    from cellbed.archive.entry import About
+
+    return {
+        **{"name": pl.String, "duration_ns": pl.Int64},
+        **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), pl.Float64),
+        **dict.fromkeys(About.model_fields, pl.String),
+        **{f"{stem}_{key}": kind for stem in _STEMS for key, kind in _HELD.items()},
+        "recording": pl.Boolean,
+    }
+
+
+def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
+    """A table of entries with these values by column."""
+    rows = list(rows)
+    names = list(dict.fromkeys([*_always(), *(key for row in rows for key in row)]))[:_MOST]
+    schema = {name: _kind(name) for name in names}
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in names}, schema=schema).sort("name")
 
 
 def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
@@ -48,84 +93,78 @@ def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
     told: called with how many of the changed entries are read, and how many they are.
     """
     now = _stamps(archive)
-    table = _stored(archive / _FILE)
-    if table is None:
-        table = EntryTable(_always())
-    elif table.was_made_of(now):
-        return table
-    before = table.stamps
-    changed = {name: stamp for name, stamp in now.items() if before.get(name) != stamp}
+    stored = _stored(archive / _FILE)
+    if stored is not None and stored.stamps == now:
+        return stored
+    table = stored or EntryTable(frame_of([]))
+    changed = {name: stamp for name, stamp in now.items() if table.stamps.get(name) != stamp}
     clock_ns = _clock(archive)
     rows, problems, gone = _read(archive, changed, told)
-    table.remove(as_text(os.fsdecode(name)) for name in before if name in changed or name not in now)
-    if not table.has_room(rows):
-        table = table.compacted(_always())
-    table.add(rows)
-    table.add_problems(problems)
-    table.stamps = {
+    stale = {as_text(name) for name in table.stamps if name in changed or name not in now}
+    kept = table.frame.filter(~pl.col("name").is_in(sorted(stale)))
+    used = [name for name in kept.columns if name in _always() or kept[name].null_count() < kept.height]
+    frame = pl.concat([kept.select(used), frame_of(rows)], how="diagonal").sort("name")
+    problems |= {name: problem for name, problem in table.problems.items() if name not in stale}
+    stamps = {
         name: (-1 if name in changed and changed_ns > clock_ns - _TICK_NS else changed_ns, inode, size)
         for name, (changed_ns, inode, size) in now.items()
         if name not in gone
     }
-    _store(table, archive)
+    table = EntryTable(frame.select(frame.columns[:_MOST]), dict(sorted(problems.items())), stamps)
+    _store(table, archive / _FILE)
     return table
 
 
-def _stamps(archive: Path) -> Stamps:
-    """Of the folders that may be entries: time, inode and size of their descriptions, noughts where there is none."""
+def _kind(name: str) -> Any:
+    return _always().get(name, pl.Float64 if name.startswith(_MEASURED) else pl.String)
+
+
+def _stamps(archive: Path) -> dict[str, Stamp]:
+    """Of the folders that may be entries, by name."""
     descriptor = os.open(archive, os.O_RDONLY | os.O_DIRECTORY)
-    stamps: Stamps = {}
+    stamps: dict[str, Stamp] = {}
     try:
         with os.scandir(descriptor) as folders:
             names = sorted(folder.name for folder in folders if folder.name[0] != "." and folder.is_dir())
         for name in names:
             try:
                 found = os.stat(f"{name}/{ENTRY_FILE}", dir_fd=descriptor)
-                stamps[os.fsencode(name)] = found.st_ctime_ns, found.st_ino, found.st_size
+                stamps[name] = found.st_ctime_ns, found.st_ino, found.st_size
             except OSError:
-                stamps[os.fsencode(name)] = 0, 0, 0
+                stamps[name] = 0, 0, 0
     finally:
         os.close(descriptor)
     return stamps
 
 
 def _read(
-    archive: Path, changed: Stamps, told: Told | None
-) -> tuple[list[dict[str, Value]], dict[str, str], set[bytes]]:
+    archive: Path, changed: Iterable[str], told: Told | None
+) -> tuple[list[dict[str, Any]], dict[str, str], set[str]]:
     """Rows of the entries that have changed, why others cannot be read, and which were removed meanwhile."""
     rows, problems, gone = [], {}, set()
-    for number, name in enumerate(changed, 1):
-        folder = archive / os.fsdecode(name)
+    names = list(changed)
+    for number, name in enumerate(names, 1):
         try:
-            rows.append(_row(read_entry(folder)))
+            rows.append(_row(read_entry(archive / name)))
         except TraceError as error:
-            if folder.is_dir():
-                problems[as_text(folder.name)] = as_text(str(error))
+            if (archive / name).is_dir():
+                problems[as_text(name)] = as_text(str(error))
             else:
                 gone.add(name)
         if told is not None:
-            told(number, len(changed))
+            told(number, len(names))
     return rows, problems, gone
 
 
-def _always() -> dict[str, Kind]:
-    """Columns that a filter may name whatever there is in the archive; first those that a list shows."""
-    from cellbed.archive.entry import About
-
-    columns: dict[str, Kind] = {"name": "TEXT", "duration_ns": "INTEGER"}
-    columns |= dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), "REAL")
-    columns |= dict.fromkeys(About.model_fields, "TEXT")
-    columns |= {f"{stem}_{key}": kind for stem in _STEMS.values() for key, kind in _HELD.items()}
-    return columns | {"recording": "BOOLEAN"}
-
-
-def _row(entry: Entry) -> dict[str, Value]:
-    row: dict[str, Value] = {"name": entry.name, "recording": entry.recording is not None}
+def _row(entry: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
     for key, value in entry.about:
-        if (value is None or isinstance(value, str)) and not _is_ours(key):
+        # A key cannot pass for what is measured.
+        ours = key in ("name", "recording", "duration_ns") or key.startswith(_MEASURED)
+        if (value is None or isinstance(value, str)) and not ours:
             row[key] = value
     for part, held in entry.parts.items():
-        stem = _STEMS[part]
+        stem = part.replace("-", "_")
         row |= {f"{stem}_content": str(held.content), f"{stem}_sha256": held.sha256}
         row |= {f"{stem}_duration_ns": held.duration_ns, f"{stem}_rows": held.rows}
         for key, value in (held.statistics or {}).items():
@@ -134,26 +173,21 @@ def _row(entry: Entry) -> dict[str, Value]:
     return row | {"duration_ns": max((held.duration_ns for held in entry.parts.values()), default=None)}
 
 
-def _is_ours(key: str) -> bool:
-    """Whether a column of that name says something else, whatever somebody calls his keys."""
-    return key in ("name", "recording", "duration_ns") or key.startswith(tuple(f"{stem}_" for stem in _STEMS.values()))
-
-
 def _stored(path: Path) -> EntryTable | None:
-    """The table as it was written; None where there is none, or another.
-
-    Damage is not for SQLite to find out: it looks at what it needs only, and would give other values.
-    """
+    """The table as it was written; None where there is none, or it is damaged."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    database = memoryview(content)[_DIGEST:]
-    return EntryTable.of(database) if hashlib.sha256(database).digest() == content[:_DIGEST] else None
+    if hashlib.sha256(memoryview(content)[_DIGEST:]).digest() != content[:_DIGEST]:
+        return None
+    head, _, table = content[_DIGEST:].partition(b"\n")
+    problems, stamps = json.loads(head)
+    return EntryTable(pl.read_parquet(io.BytesIO(table)), problems, {name: tuple(it) for name, it in stamps.items()})
 
 
 def _clock(archive: Path) -> int:
-    """What the file system calls now, ns."""
+    """The file system's present time, ns."""
     probe = archive / f".unfinished-clock-{os.urandom(8).hex()}"
     try:
         probe.touch()
@@ -165,19 +199,14 @@ def _clock(archive: Path) -> int:
             probe.unlink()
 
 
-def _store(table: EntryTable, archive: Path) -> None:
-    """Write the table; who may not write there does without."""
-    content = table.content()
-    if content is None:
-        return
-    temporary = archive / f".unfinished-index-{os.urandom(8).hex()}"
-    try:
-        with temporary.open("wb") as file:
-            file.write(hashlib.sha256(content).digest())
-            file.write(content)
-        temporary.replace(archive / _FILE)
-        for former in _FORMER:
-            (archive / former).unlink(missing_ok=True)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def _store(table: EntryTable, path: Path) -> None:
+    """Write the table, if the archive can be written."""
+    content = io.BytesIO()
+    content.write(json.dumps([table.problems, table.stamps]).encode() + b"\n")
+    table.frame.write_parquet(content, compression="uncompressed")
+    with contextlib.suppress(OSError):
+        digest = hashlib.sha256(content.getbuffer()).digest()
+        write_whole(path, lambda file: file.write_bytes(digest + content.getbuffer()))
+        for former in path.parent.glob(".index-*"):
+            if former != path:
+                former.unlink()

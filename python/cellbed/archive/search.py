@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from cellbed.archive.entry_table import as_text
 from cellbed.archive.errors import TraceError
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry_table import Column, EntryTable, Rows, Value
+    import polars as pl
 
 OTHER_NAMES: Final = {"lte": "4g", "nr": "5g", "umts": "3g", "hspa": "3g", "wlan": "wifi"}
 """What technologies are called, too."""
 Way = Literal["uplink", "downlink"]
 _WAYS: Final[tuple[Way, ...]] = ("uplink", "downlink")
-_ENDLESS_NS: Final = float(2**63)
-"""Longer than anything."""
+_LONGEST_NS: Final = 2**63 - 1
+_TOKEN: Final = re.compile(
+    r"""\s+ | '(?:[^'\\]|'')*' | "(?:[^"\\]|"")*" | `[^`\\]*`
+    | (?P<word>[^\W\d]\w*+)(?!['"`])(?P<call>\s*\()? | (?:\d[\w.]*+|\.\d\w*+)(?!['"`])
+    | -(?!-) | /(?!\*) | [+*%(),.<>=!|]""",
+    re.VERBOSE,
+)
+"""What a condition may consist of. Comments, escapes and other forms of text would hide words from this expression."""
+_QUERIES: Final = frozenset(("SELECT", "FROM", "TABLE", "VALUES", "WITH"))
+"""Polars would read files for these."""
+_CALLED: Final = frozenset(
+    (
+        *("AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "LIKE", "ILIKE", "CAST"),
+        *("ABS", "CEIL", "FLOOR", "ROUND", "SIGN", "SQRT", "EXP", "LN", "LOG", "LOG2", "LOG10", "POW", "POWER", "MOD"),
+        *("COALESCE", "NULLIF", "IFNULL", "GREATEST", "LEAST", "IF", "LENGTH", "CHAR_LENGTH", "LOWER", "UPPER"),
+        *("TRIM", "LTRIM", "RTRIM", "LEFT", "RIGHT", "SUBSTR", "STRPOS", "STARTS_WITH", "ENDS_WITH", "CONCAT"),
+    )
+)
+"""Words that may precede a bracket: no function that takes long, needs much memory or combines rows."""
+_LONGEST: Final = 2000
+"""Letters of a condition; Polars fails where it nests much deeper."""
+_LISTED: Final = 12
+"""Columns named in the error about an unknown one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +49,7 @@ class Query:
     technology, band, mobility, obstacle, origin: the value, in any case. operator, place, source, licence: part of it.
     name: part of the name. date: how it begins, "2021" or "2021-04". minimum_mean, maximum_mean: bit/s of a direction:
     of the one that `way` names, else of any. way: which direction it must have. minimum_duration: ns. where: a
-    condition in SQLite's SQL over the table's columns. sort: a column. descending: the largest first.
+    condition in Polars' SQL over the table's columns. sort: a column. descending: the largest first.
     """
 
     name: str | None = None
@@ -51,59 +72,96 @@ class Query:
     descending: bool = False
 
 
-def found(table: EntryTable, query: Query, columns: Collection[str] | None = None) -> Rows:
+def as_text(name: str) -> str:
+    """The name of a folder or an argument of a program, which may contain bytes that are no text, as text."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def found(table: pl.DataFrame, query: Query) -> pl.DataFrame:
     """The entries that answer `query`, in its order; those of which the column of the order is unknown come last.
 
-    columns: those that are wanted, as far as they are there; left out: all.
-
-    Raises TraceError for a column that is not there and a condition that cannot be read.
+    table: as of :mod:`cellbed.archive.index`. Raises TraceError for an unknown column and an invalid condition.
     """
     if query.sort not in table.columns:
-        from cellbed.archive.condition import no_column
-
-        raise TraceError(f"--sort: {no_column(query.sort, table.columns)}")
-    wanted = [each for each in table.columns if columns is None or each in columns]
-    where, values = _conditions(query, table.columns)
-    name, sort = table.columns["name"].sql, table.columns[query.sort].sql
-    order = name if sort == name else f"{sort} IS NULL, {sort}"
-    order += " DESC" if query.descending else ""
-    order += "" if sort == name else f", {name}"
-    if query.where is None:
-        return table.rows(wanted, where, values, order)
-    from cellbed.archive.condition import rows_where
-
-    return rows_where(query.where, table, wanted, where, values, order)
+        raise TraceError(f"--sort: {_no_column(query.sort, table.columns)}")
+    rows = table.filter(*_conditions(query))
+    if query.where is not None:
+        rows = _where(query.where, rows)
+    if query.sort == "name":
+        return rows.sort("name", descending=query.descending)
+    return rows.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
 
 
-def _conditions(query: Query, columns: Mapping[str, Column]) -> tuple[list[str], list[Value]]:
-    """Conditions of SQL, and the values that stand in them as question marks."""
-    conditions: list[str] = []
-    values: list[Value] = []
+def _conditions(query: Query) -> Iterator[pl.Expr]:
+    import polars as pl
 
-    def add(sql: str, *said: Value) -> None:
-        conditions.append(sql)
-        values.extend(as_text(each) if isinstance(each, str) else each for each in said)
+    def folded(key: str) -> pl.Expr:
+        return pl.col(key).map_elements(str.casefold, return_dtype=pl.String)
 
     for key in ("technology", "band", "mobility", "obstacle", "origin"):
         wanted = getattr(query, key)
         if wanted is not None:
-            wanted = wanted.casefold().strip()
-            wanted = OTHER_NAMES.get(wanted, wanted) if key == "technology" else wanted
-            add(f"casefold({columns[key].sql}) = ?", wanted)
+            wanted = as_text(wanted).casefold().strip()
+            yield folded(key) == (OTHER_NAMES.get(wanted, wanted) if key == "technology" else wanted)
     for key in ("name", "operator", "place", "source", "licence"):
         part = getattr(query, key)
         if part is not None:
-            add(f"instr(casefold({columns[key].sql}), ?)", part.casefold())
+            yield folded(key).str.contains(as_text(part).casefold(), literal=True)
     if query.date is not None:
-        add(f"substr({columns['date'].sql}, 1, ?) = ?", len(query.date), query.date)
+        yield pl.col("date").str.starts_with(as_text(query.date))
     if query.way is not None:
-        add(f"{columns[f'{query.way}_content'].sql} NOT NULL")
+        yield pl.col(f"{query.way}_content").is_not_null()
     if query.minimum_mean is not None or query.maximum_mean is not None:
-        means = [columns[f"{way}_mean_bit_s"].sql for way in ((query.way,) if query.way else _WAYS)]
         low = query.minimum_mean or 0.0
         high = math.inf if query.maximum_mean is None else query.maximum_mean
-        between = " OR ".join(f"{mean} BETWEEN ? AND ?" for mean in means)
-        add(f"({between})", *(low, high) * len(means))
+        ways = (query.way,) if query.way else _WAYS
+        yield pl.any_horizontal(pl.col(f"{way}_mean_bit_s").is_between(low, high) for way in ways)
     if query.minimum_duration is not None:
-        add(f"{columns['duration_ns'].sql} >= ?", min(query.minimum_duration, _ENDLESS_NS))
-    return conditions, values
+        possible = query.minimum_duration <= _LONGEST_NS
+        yield pl.col("duration_ns") >= query.minimum_duration if possible else pl.lit(value=False)
+
+
+def _where(text: str, table: pl.DataFrame) -> pl.DataFrame:
+    """The rows that fulfil a user's condition in SQL. Raises TraceError."""
+    import polars as pl
+
+    if len(text) > _LONGEST:
+        raise TraceError(f"--where: the condition is longer than {_LONGEST} characters")
+    place = 0
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            raise _invalid(text, f"unexpected {text[place]!r}")
+        word = (token["word"] or "").upper()
+        if word in _QUERIES:
+            raise _invalid(text, f"a query, {word}, is not allowed")
+        if token["call"] and word not in _CALLED:
+            raise _invalid(text, f"unknown function {token['word']!r}")
+        place = token.end()
+    try:
+        condition = pl.sql_expr(text)
+        if list(table.lazy().select(condition).collect_schema().values()) != [pl.Boolean]:
+            raise TraceError(f"--where: {text!r:.60} is not a condition: write for example 'uplink_mean_bit_s > 20e6'")
+        return table.filter(condition)
+    except pl.exceptions.ColumnNotFoundError as error:
+        name = re.match('unable to find column "(.*?)"; valid', str(error), re.DOTALL)
+        quoted = " Write text in single quotes." if name and f'"{name[1]}"' in text else ""
+        why = _no_column(name[1], table.columns) if name else "unknown column"
+        raise TraceError(f"--where: {why}{quoted}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError, ValueError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise _invalid(text, "".join(letter if letter.isprintable() else "?" for letter in why)) from None
+
+
+def _no_column(name: str, columns: Sequence[str]) -> str:
+    from cellbed.archive.near_names import near_names, question
+
+    near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(columns[:_LISTED])}, …"
+    return f"unknown column {name!r:.60}: {near} `cellbed traces ls --json` lists all"
+
+
+def _invalid(text: str, reason: str) -> TraceError:
+    return TraceError(
+        f"--where: {text!r:.60} cannot be read ({reason}): "
+        "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
+    )

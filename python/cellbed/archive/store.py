@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from cellbed.archive.draft import Draft
     from cellbed.archive.entry import About, Entry, Held
-    from cellbed.archive.entry_table import EntryTable
+    from cellbed.archive.index import EntryTable
 
 Told = Callable[[int, int], None]
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
@@ -187,7 +187,7 @@ class Archive:
 
     def index(self) -> pl.LazyFrame:
         """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
-        return self.contents().frame().lazy()
+        return self.contents().frame.lazy()
 
     def contents(self, told: Told | None = None) -> EntryTable:
         """The table that the index is made of; it also knows which entries cannot be read.

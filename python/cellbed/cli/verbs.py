@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import typer
@@ -21,9 +18,6 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     """
 
     class Verbs(TyperGroup):
-        def get_params(self, ctx: Any) -> Any:
-            return _read_plainly(super().get_params(ctx))
-
         def list_commands(self, ctx: Any) -> list[str]:
             return list(verbs)
 
@@ -59,45 +53,12 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
 class Verb(TyperCommand):
     """A command whose refusal of a value begins with what is wrong, not with the exception's class."""
 
-    def get_params(self, ctx: Any) -> Any:
-        return _read_plainly(super().get_params(ctx))
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as refusal:
             refusal.message = refusal.message.removeprefix("Value error, ")
             raise
-
-
-class _Plain:
-    """Reads an option as Typer does, without its reader for what is not given, a text, and what we read ourselves."""
-
-    def __init__(self, reader: Callable[[], Any], parse: Callable[[str], Any] | None) -> None:
-        self._reader = reader
-        self._parse = parse
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if value is None:
-            return None
-        if self._parse is not None and isinstance(value, str):
-            with suppress(ValueError, AssertionError):  # Typer knows what to say of these
-                return self._parse(value)
-        return self._reader().coerce(value, param=param, ctx=ctx)
-
-
-def _read_plainly(params: list[Any]) -> list[Any]:
-    """Spare a command the import of Pydantic where no value needs it: that takes as long as all else of a short one.
-
-    Typer reads every value by Pydantic, also that of an option that is not given.
-    """
-    for param in params:
-        reader, described = getattr(param, "get_runtime_param", None), getattr(param, "type_descriptor", None)
-        if reader is None or described is None or isinstance(reader, partial) or param.multiple or param.nargs != 1:
-            continue
-        parse = described.parameter_info.parser or (str if described.annotation is str else None)
-        param.get_runtime_param = partial(_Plain, reader, parse)
-    return params
 
 
 def _load(package: str, verb: str) -> Any:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry_table import Rows, Value
+    import polars as pl
 
+Value = str | int | float | bool | None
 _GAP = "  "
 _WIDEST = 40
 """Letters of a text at most, however wide the terminal is."""
@@ -65,12 +66,7 @@ class Listing:
     left_out: list[str]
 
 
-def columns(sort: str) -> set[str]:
-    """The columns of the table of entries that lines are made of."""
-    return {sort, *(column.of for column in _COLUMNS)}
-
-
-def listing(table: Rows, sort: str, width: int) -> Listing:
+def listing(table: pl.DataFrame, sort: str, width: int) -> Listing:
     """A heading and a line for each entry; columns of which nothing is known in any of them are left out.
 
     Not a table of `rich`, which takes seconds for ten thousand rows. sort: the column that is shown whatever it is.
@@ -79,9 +75,9 @@ def listing(table: Rows, sort: str, width: int) -> Listing:
     """
     columns = list(_COLUMNS)
     if all(sort != column.of for column in columns):
-        kind = table.columns[sort]
-        columns.insert(-1, _Column(sort, sort, 1 if kind in ("REAL", "INTEGER") else None, 3 if kind == "REAL" else 0))
-    values = dict(zip(table.columns, zip(*table.rows, strict=True), strict=True)) if table.rows else {}
+        kind = table.schema[sort]
+        columns.insert(-1, _Column(sort, sort, 1 if kind.is_numeric() else None, 3 if kind.is_float() else 0))
+    values = {column.of: table[column.of].to_list() for column in columns if column.of in table.columns}
     shown = [column for column in columns if any(value is not None for value in values.get(column.of, ()))]
     cells = {column.heading: _cells(column, values[column.of]) for column in shown}
     longest = {heading: max(map(len, texts)) for heading, texts in cells.items()}

@@ -10,7 +10,7 @@ import typer
 from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration, index_columns, known_values
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry_table import Rows
+    import polars as pl
 
 
 def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = None) -> Any:
@@ -74,7 +74,6 @@ def ls(
       cellbed traces ls --json | jq -r '.[].name'
     """
     from cellbed.archive.search import Query, found
-    from cellbed.cli.traces.listing import columns
     from cellbed.cli.traces.reading import read_index
 
     query = Query(
@@ -99,21 +98,21 @@ def ls(
     )
 
     index = read_index()
+    table = found(index, query)
     if as_json:
-        _print_json(found(index, query))
-    elif (table := found(index, query, columns(sort))) or index.values("name"):
-        _print_lines(table, sort)
-    else:
+        _print_json(table)
+    elif index.is_empty():
         print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
+    else:
+        _print_lines(table, sort)
 
 
-def _print_json(table: Rows) -> None:
-    from cellbed.cli.traces.json_rows import json_rows
+def _print_json(table: pl.DataFrame) -> None:
+    lines = table.write_ndjson().rstrip("\n").replace("\n", ",\n")
+    print(f"[\n{lines}\n]" if lines else "[]")
 
-    print("[\n" + ",\n".join(json_rows(table)) + "\n]" if table.rows else "[]")
 
-
-def _print_lines(table: Rows, sort: str) -> None:
+def _print_lines(table: pl.DataFrame, sort: str) -> None:
     from cellbed.cli.traces.listing import listing
     from cellbed.cli.width import table_width
 

@@ -100,7 +100,7 @@ def index_columns(incomplete: str) -> list[str]:
     from cellbed.archive import TraceError, open_archive
 
     try:
-        names = open_archive().contents().columns
+        names = open_archive().contents().frame.columns
     except TraceError:
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -113,7 +113,7 @@ def known_values(column: str) -> Callable[[str], list[str]]:
         from cellbed.archive import TraceError, open_archive
 
         try:
-            values = map(str, open_archive().contents().values(column))
+            values = map(str, open_archive().contents().frame[column].drop_nulls().unique().sort())
         except TraceError:
             return []
         return [value for value in values if value.lower().startswith(incomplete.lower())]

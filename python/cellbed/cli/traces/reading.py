@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry_table import EntryTable
+    import polars as pl
 
 _MANY = 500
 """Entries to be read anew that take longer than one likes to wait without a word."""
 
 
-def read_index() -> EntryTable:
+def read_index() -> pl.DataFrame:
     """The table; damaged entries are named on standard error."""
     from cellbed.archive import open_archive
 
@@ -23,7 +23,7 @@ def read_index() -> EntryTable:
         bar.close()
     for name, problem in table.problems.items():
         print(f"warning: {problem}; remove it with `cellbed traces rm {name}`", file=sys.stderr)
-    return table
+    return table.frame
 
 
 class _Progress:
