@@ -27,13 +27,13 @@ import numpy as np
 from cellbed import Link
 from cellbed.experiments.evaluation.methods import METHODS, Method
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
-from cellbed.experiments.evaluation.pages import pages
 from cellbed.experiments.evaluation.recorder import VirtualRecorder
 from cellbed.recordings import Recording, TrainPlan, Way, read_recording
 from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.simulation import Path
+from cellbed.workloads.pages import pages
 
 Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]

@@ -21,16 +21,7 @@ import pytest
 
 from cellbed import Link
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation import certificate, site
-from cellbed.experiments.evaluation.applications import (
-    Application,
-    Downloads,
-    Measured,
-    Pages,
-    Player,
-    RoundTrips,
-    Trains,
-)
+from cellbed.experiments.evaluation import site
 from cellbed.experiments.evaluation.calibration import calibrate_virtually
 from cellbed.experiments.evaluation.command import Options, run
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
@@ -38,8 +29,13 @@ from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.trips import round_trips
-from cellbed.shell.programs import find
 from cellbed.testbed.emulator import EmulatorError
+from cellbed.testbed.process import find
+from cellbed.workloads.application import Application, Measured
+from cellbed.workloads.downloads import Downloads, Player
+from cellbed.workloads.pages import Pages
+from cellbed.workloads.round_trips import RoundTrips
+from cellbed.workloads.trains import Trains
 
 SAMPLES = "samples.jsonl"
 
@@ -196,12 +192,11 @@ def perform() -> Iterator[Callable[[Application, Network], list[Measured]]]:
 def _performed_in(scratch: Path) -> Callable[[Application, Network], list[Measured]]:
 
     def perform_it(application: Application, network: Network) -> list[Measured]:
-        missing = site.needs(application)
+        missing = application.missing()
         if missing is not None:
             pytest.skip(missing)
-        made = certificate.make(scratch) if isinstance(application, Pages) else None
         try:
-            return site.perform(application, network, 1, site.Surroundings("evaluation-test", scratch, made))
+            return site.perform(application, network, 1, site.Surroundings("evaluation-test", scratch))
         except EmulatorError as error:
             pytest.skip(f"this machine runs no emulator for this user: {error}")
 

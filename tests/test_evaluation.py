@@ -15,24 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation.adaptation import play, rung
-from cellbed.experiments.evaluation.applications import (
-    APPLICATIONS,
-    Downloads,
-    Pages,
-    Player,
-    RoundTrips,
-    described,
-    told,
-)
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.order import Step, steps
 from cellbed.experiments.evaluation.pace import Pace, words
-from cellbed.experiments.evaluation.pages import pages
-from cellbed.experiments.evaluation.programs.web import body
 from cellbed.experiments.evaluation.results import Results
 from cellbed.experiments.evaluation.table import ALL, table
 from cellbed.measure import statistics
+from cellbed.workloads.downloads import Downloads, Player, rung
+from cellbed.workloads.pages import Pages, body, pages
+from cellbed.workloads.registry import APPLICATIONS, application
+from cellbed.workloads.round_trips import RoundTrips
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
 
@@ -200,14 +192,14 @@ def test_a_player_on_a_steady_network() -> None:
         return began, clock
 
     player = Player(rungs=(1.0, 4.0, 20.0), segment_s=2.0, segments=4, playable=2)
-    found = dict(play(player, "throughput", fetch))
+    found = dict(player.play("throughput", fetch))
     # 2 Mbit, then 8 Mbit at 10 Mbit/s.
     assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
 
 
 def test_applications_travel_as_json() -> None:
     for kind in APPLICATIONS.values():
-        assert told(json.loads(json.dumps(described(kind())))) == kind()
+        assert application(json.loads(json.dumps(kind().described()))) == kind()
 
 
 def test_results_go_on_where_they_were(tmp_path: Path) -> None:
@@ -340,8 +332,7 @@ def test_pages_are_told_one_by_one_and_together() -> None:
         for name, error in errors.items()
         for network, wrong in (("reference", 0.0), ("conditional", error))
     ]
-    application = Pages(protocols=("HTTP/2",), names=tuple(errors))
-    found = table(pl.DataFrame(rows), [application], ["here"], ["conditional"])
+    found = table(pl.DataFrame(rows), [Pages(protocols=("HTTP/2",), names=tuple(errors))], ["here"], ["conditional"])
     means = {(row.measure, row.profile): row.mean.value for row in found.rows}
     assert means["page amazon HTTP/2", "here"] == pytest.approx(-0.02)
     assert means["page amazon HTTP/2", ALL] == pytest.approx(0.02)
@@ -354,7 +345,7 @@ def test_pages_are_told_one_by_one_and_together() -> None:
 
 @pytest.mark.parametrize("call", ["run_first", "prefer_session"])
 def test_programs_that_measure_go_first_where_they_may(call: str) -> None:
-    program = f"from cellbed.experiments.evaluation.programs import priority; import os; priority.{call}(); "
+    program = f"from cellbed.workloads import application; import os; application.{call}(); "
     program += "print(os.sched_getscheduler(0), open('/proc/self/autogroup').read().split()[-1])"
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

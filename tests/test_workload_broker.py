@@ -29,7 +29,7 @@ def test_a_missing_mosquitto_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(broker, "SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(broker, "find", lambda _: None)
     with pytest.raises(WorkloadError, match="sudo apt install mosquitto"):
         broker.main(_settings(tmp_path, 1883))
 
@@ -41,7 +41,7 @@ def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
         result = _launch(tmp_path, _settings(tmp_path, port))
     assert result.returncode == 1
     assert result.stdout == ""
-    assert result.stderr == f"the MQTT broker cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    assert result.stderr == f"Mosquitto cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
 def test_a_wrong_configuration_is_one_clear_line(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ import pytest
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
+from cellbed.testbed.process import Process
 from cellbed.workloads import image_classification
 from cellbed.workloads.broker import find_mosquitto
 from cellbed.workloads.mqtt import request_properties
-from cellbed.workloads.registry import BROKER, LOAD, SERVER, Process
 
 needs_mosquitto = pytest.mark.skipif(
     find_mosquitto() is None, reason="Mosquitto is not installed: sudo apt install mosquitto"
@@ -134,7 +134,7 @@ class Bed:
 
     def send(self, *, duration_ns: int, drain_ns: int = 5 * SECOND) -> dict[str, dict[str, Any]]:
         """Start the endpoints' schedules and wait until they are done; their last events."""
-        loads = [self.programs[process.name] for process in self.started if process.stage == LOAD]
+        loads = [self.programs[process.name] for process in self.started if process.load]
         t0 = time.monotonic_ns() + 20 * MS
         for load in loads:
             load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=drain_ns)
@@ -204,7 +204,7 @@ def _assert_adds_up(done: dict[str, Any], requests: list[dict[str, Any]]) -> Cou
 def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, endpoints=2)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     assert bed.programs["edge-0.service"].stop() == 0
     handled = {(line["endpoint"], line["request"]): line for line in bed.service()}
@@ -239,7 +239,7 @@ def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Calla
 def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=400 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     load = bed.programs["endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=SECOND)
@@ -257,7 +257,7 @@ def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed
 def test_replies_of_a_stalled_service_are_late(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=500 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     load = bed.programs["endpoint-0.endpoint"]
     service = bed.programs["edge-0.service"].popen.pid
     t0 = time.monotonic_ns()
@@ -282,7 +282,7 @@ def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed:
     configuration = bed.raw / "endpoint-0.endpoint.json"
     settings = json.loads(configuration.read_text())
     configuration.write_text(json.dumps({**settings, "most_client_bytes": 500_000}))
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     (mosquitto,) = _descendants(bed.programs["edge-0.broker"].popen.pid)
     os.kill(mosquitto, signal.SIGSTOP)
     done = bed.send(duration_ns=2 * SECOND, drain_ns=SECOND)
@@ -299,7 +299,7 @@ def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed:
 def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(rate=20.0)
     bed.prepare(duration_ns=3 * SECOND)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     load = bed.programs["endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 3 * SECOND, drain_ns=SECOND)
@@ -308,7 +308,7 @@ def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: C
     assert bed.programs["edge-0.broker"].stop() == 0
     while not load.await_event("progress")["lost"]:
         pass
-    bed.start(BROKER)
+    bed.start(0)
     statuses = _assert_adds_up(load.await_event("done"), bed.requests())
     assert sum(statuses.values()) == 60
     assert statuses["ok"] > 0
@@ -322,7 +322,7 @@ def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: C
 def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, cpus=1.0)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     damaged = next(bed.cache.glob("photographs-*")).joinpath("000.jpg").read_bytes()[:3000]
     _publish(bed.port, b"", reply_to=None)  # no response topic, no correlation data, no content
     correlation, reply = _publish(bed.port, damaged, reply_to="cellbed/replies/tester")
@@ -342,7 +342,7 @@ def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None
     configuration = bed.raw / "edge-0.service.json"
     settings = json.loads(configuration.read_text())
     configuration.write_text(json.dumps({**settings, "most_queued_bytes": 1}))
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     requests = bed.requests()
     assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": 10}
@@ -376,7 +376,7 @@ def _publish(port: int, payload: bytes, *, reply_to: str | None) -> tuple[bytes,
 def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, cpus=1.0)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     service = bed.programs["edge-0.service"]
     children = Path(f"/proc/{service.popen.pid}/task/{service.popen.pid}/children")
     if not children.exists():
@@ -393,7 +393,7 @@ def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> No
 def test_a_closed_loop_has_one_request_at_a_time(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(arrivals="closed", rate=None)
     bed.prepare(duration_ns=SECOND)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     requests = sorted(bed.requests(), key=lambda request: request["request"])
     assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": len(requests)}
@@ -408,7 +408,7 @@ def test_one_seed_gives_one_schedule_and_the_same_photographs(make_bed: Callable
     for _ in range(2):
         bed = make_bed(arrivals="poisson", rate=30.0)
         bed.prepare(duration_ns=SECOND, seed=5)
-        bed.start(BROKER, SERVER, LOAD)
+        bed.start(0, 1)
         bed.send(duration_ns=SECOND)
         requests = sorted(bed.requests(), key=lambda request: request["request"])
         first = requests[0]["intended_ns"]
@@ -421,7 +421,7 @@ def test_one_seed_gives_one_schedule_and_the_same_photographs(make_bed: Callable
 def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=60 * SECOND)
-    bed.start(BROKER, SERVER, LOAD)
+    bed.start(0, 1)
     load = bed.programs["endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 60 * SECOND, drain_ns=SECOND)
@@ -444,7 +444,7 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
 def test_what_a_killed_process_started_dies_with_it(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND)
-    bed.start(BROKER, SERVER)
+    bed.start(0, 1)
     processes = [bed.programs[name].popen for name in ("edge-0.service", "edge-0.broker")]
     started = [pid for process in processes for pid in _descendants(process.pid)]
     for process in processes:

@@ -28,16 +28,13 @@ from cellbed.testbed.state import Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.testbed.testbed import Testbed
 from cellbed.user_folders import cache_folder
-from cellbed.workloads.registry import BROKER, LOAD, SERVER, workload
+from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Meter, Reading
 
-READY_TIMEOUT_S = 30.0
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
-READY_PER_PROGRAM_S = 1.0
-"""Added to the limit for each program, since all of them load their libraries at the same time."""
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
 FULL_BYTES = 1 << 16
@@ -173,7 +170,10 @@ def _drive(
         stack.callback(supervisor.stop)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
-        loads = _start_programs(supervisor, scenario, plan, bed, raw)
+        processes = workload(scenario.workload.kind).processes(
+            scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
+        )
+        loads = supervisor.start_all(processes, bed.nodes)
 
         t0_ns = time.monotonic_ns() + 20_000_000
         emulator.restart_links(t0_ns)
@@ -213,33 +213,6 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:
     if failed:
         raise ProofError(failed)
     state.warnings += [str(proof) for proof in state.proof if not proof.reached]
-
-
-def _start_programs(supervisor: Supervisor, scenario: Scenario, plan: Plan, bed: Testbed, raw: Path) -> list[Program]:
-    """Start the workload's programs, the broker first; returns the load generators, all programs being ready."""
-    processes = workload(scenario.workload.kind).processes(
-        scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
-    )
-    loads: list[Program] = []
-    # Servers and load generators load their libraries at the same time; both only need the broker to be there.
-    for stages in ((BROKER,), (SERVER, LOAD)):
-        started = []
-        for process in processes:
-            if process.stage in stages:
-                program = supervisor.start(
-                    process.name,
-                    process.node,
-                    process.program,
-                    process.arguments,
-                    process.env,
-                    bed.nodes[process.node].place,
-                    forked=process.forked,
-                )
-                started.append(program)
-                if process.stage == LOAD:
-                    loads.append(program)
-        supervisor.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
-    return loads
 
 
 def _follow(

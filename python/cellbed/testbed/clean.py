@@ -68,7 +68,7 @@ def _clean_record(record: Record) -> list[str]:
 
 
 def _end_processes(record: Record) -> list[str]:
-    killed = _kill_marked(record.identifier)
+    killed = kill_marked(record.identifier)
     return [f"ended {killed} process{'es' if killed > 1 else ''}"] if killed else []
 
 
@@ -102,7 +102,7 @@ def _remove_scratch(record: Record) -> list[str]:
     return [f"removed {record.scratch}"]
 
 
-def _kill_marked(identifier: str) -> int:
+def kill_marked(identifier: str) -> int:
     """Kill the processes that carry the run's mark in their environment; returns how many there were."""
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()

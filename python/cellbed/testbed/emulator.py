@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from cellbed.errors import CellbedError
+from cellbed.testbed.events import EventProcess
 
 
 class EmulatorError(CellbedError):
@@ -30,8 +30,7 @@ class Emulator:
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process = process
-        self._errors = errors
-        self._buffer = b""
+        self._channel = EventProcess(process, errors)
         self._infinite: list[str] = []
         self.ready: dict[str, Any] = {}
 
@@ -173,27 +172,18 @@ class Emulator:
         return self._receive(timeout, answer)
 
     def _send(self, line: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(line).encode() + b"\n")
-            self._process.stdin.flush()
+            self._channel.send(line)
         except (BrokenPipeError, ValueError) as error:
             raise self._failure() from error
 
     def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        deadline = time.monotonic() + timeout
-        while b"\n" not in self._buffer:
-            readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
-                raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r})")
-            chunk = os.read(descriptor, 1 << 20)
-            if not chunk:
-                raise self._failure()
-            self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        event: dict[str, Any] = json.loads(line)
+        try:
+            event = self._channel.receive(timeout)
+        except EOFError:
+            raise self._failure() from None
+        if event is None:
+            raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r})")
         if event.get("event") == "error":
             raise EmulatorError(f"the emulator failed: {event.get('message')}")
         if event.get("event") != answer:
@@ -205,14 +195,13 @@ class Emulator:
             status: int | None = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             status = None
-        self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()
-        detail = f": {said.splitlines()[-1]}" if said else ""
+        reason = self._channel.last_words()
+        detail = f": {reason}" if reason else ""
         return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
 
     def _close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
+        for stream in (self._process.stdin, self._process.stdout, self._channel.errors):
+            if stream is not None and not isinstance(stream, Path):
                 with contextlib.suppress(OSError):
                     stream.close()
 

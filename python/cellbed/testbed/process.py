@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError
 
 if TYPE_CHECKING:
     from cellbed.testbed.fork_server import ForkedProcess
+
+
+class ProgramError(CellbedError):
+    """A program did not start, failed, or ended before its time."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,32 @@ class Place:
             cgroups=list(self.cgroups),
             keep_capabilities=keep_capabilities,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A program to run on a node under a supervisor.
+
+    It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends.
+    stage: it starts when all programs of lower stages are ready. load: it then waits for the line ``{"t0_ns": …,
+    "end_ns": …, "drain_ns": …}`` and ends by itself, with ``{"event": "done", …}`` as its last line.
+    program: its command up to the arguments of this process. env: variables on top of the environment.
+    forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.fork_server`).
+    """
+
+    name: str
+    node: str
+    program: list[str]
+    arguments: list[str]
+    stage: int = 0
+    load: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+    forked: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The whole command."""
+        return [*self.program, *self.arguments]
 
 
 def spawn(
@@ -120,3 +155,30 @@ def kill(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
+
+
+def find(name: str) -> str | None:
+    """Path of a program, also where distributions keep those that ordinary users seldom run."""
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin")
+
+
+def run(command: Sequence[str], *, text: str | None = None, place: Place | None = None) -> str:
+    """Run `command` with `text` as its input, in the namespaces of `place` if given, and return its output.
+
+    Errors: :class:`ProgramError` when it cannot be run or fails.
+    """
+    pipe = subprocess.PIPE
+    process: subprocess.Popen[bytes]
+    try:
+        if place is None:
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        else:
+            process = spawn(command, place, keep_capabilities=True, stdin=pipe, stdout=pipe, stderr=pipe)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProgramError(f"cannot run {command[0]}: {error}") from error
+    output, errors = process.communicate(text.encode() if text is not None else None)
+    if process.returncode != 0:
+        said = errors.decode(errors="replace").strip().splitlines()
+        detail = said[0] if said else f"exit status {process.returncode}"
+        raise ProgramError(f"{' '.join(command[:3])}: {detail}")
+    return output.decode(errors="replace")

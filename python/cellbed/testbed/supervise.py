@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -13,76 +12,42 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.errors import CellbedError
+from cellbed.testbed.backend import Backend, NamespaceNode
 from cellbed.testbed.cgroups import Group
+from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkedProcess, ForkServer
 from cellbed.testbed.pressure import Pressure
-from cellbed.testbed.process import Place, end, kill, spawn
+from cellbed.testbed.process import Process, ProgramError, end, kill
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
 HOST_INTERVAL_NS = 1_000_000_000
+READY_TIMEOUT_S = 30.0
+READY_PER_PROGRAM_S = 1.0
+"""Added to the limit for each program, since all of them load their libraries at the same time."""
 
 
-class ProgramError(CellbedError):
-    """A program of the workload did not start, or ended before its time."""
-
-    exit_code = 1
-
-
-class Program:
-    """A program on a node whose standard output is a sequence of events.
-
-    name: its name in messages and log files. essential: the run cannot go on without it.
-    events: what it has said and nobody has taken yet.
-    """
+class Program(EventProcess):
+    """A program on a node. Its standard error goes to the file ``log``."""
 
     def __init__(self, name: str, node: str, process: subprocess.Popen[bytes] | ForkedProcess, log: Path) -> None:
+        super().__init__(process, log)
         self.name = name
         self.node = node
-        self.process = process
         self.log = log
-        self.events: list[dict[str, Any]] = []
-        self.ended = False
-        self._buffer = b""
 
     def say(self, line: dict[str, Any]) -> None:
-        """Write one line to the program's standard input."""
-        assert self.process.stdin is not None
+        """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
         try:
-            self.process.stdin.write(json.dumps(line).encode() + b"\n")
-            self.process.stdin.flush()
+            self.send(line)
         except (BrokenPipeError, ValueError):
             raise self.failure() from None
-
-    def hang_up(self) -> None:
-        """Close the program's standard input, which asks it to flush and end."""
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
-
-    def read(self) -> None:
-        """Take what the program has written; call when its standard output is readable."""
-        assert self.process.stdout is not None
-        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
-        if not chunk:
-            self.ended = True
-            return
-        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                self.events.append(event)
 
     def failure(self) -> ProgramError:
         """What went wrong, with the last line of the program's log, or with why there is none."""
         status = self.process.poll()
-        said = [line for line in self.log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
-        full = os.statvfs(self.log).f_bavail == 0
-        detail = f": {said[-1]}" if said else f": {os.strerror(errno.ENOSPC)}" if full else ""
+        reason = self.last_words() or (os.strerror(errno.ENOSPC) if os.statvfs(self.log).f_bavail == 0 else None)
+        detail = f": {reason}" if reason else ""
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
 
@@ -106,46 +71,46 @@ class Supervisor:
         self._host_samples: IO[str] | None = None
         self._next_host_sample_ns = 0
 
-    def start(
-        self,
-        name: str,
-        node: str,
-        program: Sequence[str],
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        place: Place,
-        *,
-        forked: bool = False,
-    ) -> Program:
-        """Start a program on a node; its standard error goes to ``<name>.log``.
+    def start_all(self, processes: Sequence[Process], nodes: Mapping[str, Backend]) -> list[Program]:
+        """Start programs by their stages and wait until all are ready; returns those that wait for the start of a load.
 
-        forked: as a fork of the program's fork server, which the first one starts. All have its environment.
+        nodes: by name. Errors: :class:`ProgramError`.
         """
-        log = self._raw / f"{name}.log"
-        environment = {**os.environ, **environment, RUN_VARIABLE: self._run}
-        process: subprocess.Popen[bytes] | ForkedProcess
+        loads: list[Program] = []
+        for stage in sorted({process.stage for process in processes}):
+            started = []
+            for process in processes:
+                if process.stage == stage:
+                    started.append(self.start(process, nodes[process.node]))
+                    if process.load:
+                        loads.append(started[-1])
+            self.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
+        return loads
+
+    def start(self, process: Process, node: Backend) -> Program:
+        """Start a program on a node; its standard error goes to ``<name>.log``. Errors: :class:`ProgramError`.
+
+        Forks of one program have the environment of the first.
+        """
+        log = self._raw / f"{process.name}.log"
+        environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
+        started: subprocess.Popen[bytes] | ForkedProcess
         with log.open("wb") as errors:
             try:
-                if forked:
-                    server = self._fork_servers.get(tuple(program)) or ForkServer(program, environment)
-                    self._fork_servers[tuple(program)] = server
-                    process = server.start(arguments, place, errors)
+                if process.forked and isinstance(node, NamespaceNode):
+                    program = tuple(process.program)
+                    server = self._fork_servers.get(program) or ForkServer(program, environment)
+                    self._fork_servers[program] = server
+                    started = server.start(process.arguments, node.place, errors)
                 else:
-                    process = spawn(
-                        [*program, *arguments],
-                        place,
-                        environment=environment,
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                    )
+                    pipe = subprocess.PIPE
+                    started = node.spawn(process.argv, environment=environment, stdin=pipe, stdout=pipe, stderr=errors)
             except (OSError, subprocess.SubprocessError) as error:
-                raise ProgramError(f"cannot start {name} on {node}: {error}") from error
-        started = Program(name, node, process, log)
-        assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, started)
-        self.programs.append(started)
-        return started
+                raise ProgramError(f"cannot start {process.name} on {process.node}: {error}") from error
+        found = Program(process.name, process.node, started, log)
+        self._selector.register(found, selectors.EVENT_READ)
+        self.programs.append(found)
+        return found
 
     def sample_nodes(self, groups: dict[str, Group], own: Sequence[int], from_ns: int) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
@@ -173,10 +138,11 @@ class Supervisor:
                 tick()
             pause_s = min(self._pause_ns(now), deadline_ns - now, SAMPLE_INTERVAL_NS) / 1e9
             for key, _ in self._selector.select(max(0.0, pause_s)):
-                program: Program = key.data
+                program = key.fileobj
+                assert isinstance(program, Program)
                 program.read()
                 if program.ended:
-                    self._selector.unregister(key.fileobj)
+                    self._selector.unregister(program)
                     program.process.wait()
         return True
 
@@ -196,6 +162,19 @@ class Supervisor:
         if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
             late = next(program for program in programs if not _said_ready(program))
             raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
+
+    def next_event(self, program: Program, silence_s: float) -> dict[str, Any]:
+        """Take the next event of a program, while all of them run. Errors: :class:`ProgramError`."""
+
+        def received() -> bool:
+            for each in self.programs:
+                if each.ended and not each.events:
+                    raise each.failure()
+            return bool(program.events)
+
+        if not self.wait(received, time.monotonic_ns() + round(silence_s * 1e9)):
+            raise ProgramError(f"{program.name} on {program.node} sent no output for {silence_s:g} s")
+        return program.events.pop(0)
 
     def stop(self) -> None:
         """End all programs, the last started first, and finish the samples."""

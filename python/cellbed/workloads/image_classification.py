@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
+from cellbed.testbed.process import Process
 from cellbed.workloads import mobilenet, photographs
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.registry import BROKER, LOAD, SERVER, Node, Process
+from cellbed.workloads.kind import Node
 
 if TYPE_CHECKING:
     from cellbed.scenario.model import ImageClassification
@@ -51,7 +52,7 @@ def processes(
     seed: int,
     port: int = PORT,
 ) -> list[Process]:
-    """Broker and service for each remote node, and the endpoints; see :class:`cellbed.workloads.registry.Workload`."""
+    """Broker and service for each remote node, and the endpoints; see :class:`cellbed.workloads.kind.Workload`."""
     remotes = [node for node in nodes if node.node_class == spec.on]
     endpoints = [node for node in nodes if node.node_class == "endpoint"]
     if not remotes:
@@ -64,7 +65,7 @@ def processes(
             _process(
                 "broker",
                 node,
-                BROKER,
+                0,
                 raw,
                 addresses=sorted({str(node.ipv4), _LOOPBACK}),
                 port=port,
@@ -77,7 +78,7 @@ def processes(
             _process(
                 "service",
                 node,
-                SERVER,
+                1,
                 raw,
                 node=node.name,
                 broker_host=_LOOPBACK,
@@ -93,7 +94,7 @@ def processes(
             _process(
                 "endpoint",
                 node,
-                LOAD,
+                1,
                 raw,
                 endpoint=node.name,
                 broker_host=str(remotes[index % len(remotes)].ipv4),
@@ -138,7 +139,7 @@ def _process(module: str, place: Node, stage: int, raw: Path, **settings: Any) -
         program=[sys.executable, "-P", "-m", f"cellbed.workloads.{module}"],
         arguments=["--config", str(file)],
         stage=stage,
+        load=module == "endpoint",
         env=dict(_ONE_THREAD),
-        # There are many of these.
-        forked=stage == LOAD,
+        forked=module == "endpoint",  # there are many of these
     )

@@ -7,6 +7,7 @@ own imports few.
 
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -93,6 +94,14 @@ class Commands:
             return [json.loads(line) for line in lines if line.strip()]
         except ValueError as error:
             raise WorkloadError(f"standard input: not a line of JSON: {error}") from error
+
+    def wait(self) -> list[dict[str, Any]]:
+        """The next commands; none when standard input has ended. Raises WorkloadError."""
+        commands: list[dict[str, Any]] = []
+        while not commands and not self.closed:
+            select.select([self], [], [])
+            commands = self.read()
+        return commands
 
 
 def _configuration(arguments: list[str]) -> dict[str, Any]:

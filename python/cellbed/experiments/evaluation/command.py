@@ -17,8 +17,7 @@ from typing import TextIO
 from rich.console import Console
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation import pace, site
-from cellbed.experiments.evaluation.applications import APPLICATIONS, Application, quick
+from cellbed.experiments.evaluation import pace
 from cellbed.experiments.evaluation.evaluate import Evaluation, Plan, tools
 from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import ITSELF
@@ -29,6 +28,8 @@ from cellbed.scenario.radio import PROFILES
 from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
 from cellbed.units import DURATION
+from cellbed.workloads.application import Application
+from cellbed.workloads.registry import APPLICATIONS
 
 QUICK_PROFILES = ("midband-good", "lowband-driving")
 QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
@@ -59,7 +60,7 @@ class Options:
     def plan(self) -> Plan:
         """Errors: :class:`CellbedError` that names the option and what there is."""
         chosen = _chosen("--applications", self.applications, APPLICATIONS)
-        made = [quick(APPLICATIONS[name]) if self.quick else APPLICATIONS[name]() for name in chosen]
+        made = [APPLICATIONS[name].quick() if self.quick else APPLICATIONS[name]() for name in chosen]
         course = _duration("--length", self.length)
         virtually = self.virtual or self.record_virtually or self.quick
         return Plan(
@@ -159,7 +160,7 @@ def _duration(option: str, text: str) -> int:
 def _possible(applications: Iterable[Application], virtual: bool) -> Iterable[Application]:
     """The applications that this machine can run; what the others lack is told."""
     for each in applications:
-        missing = None if virtual else site.needs(each)
+        missing = None if virtual else each.missing()
         if missing is None:
             yield each
         else:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import cellbed
+from cellbed import Link
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation import certificate, site, virtual
-from cellbed.experiments.evaluation.applications import Application, Measured, Pages, described
+from cellbed.experiments.evaluation import site
 from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import (
     HEAVY_DEVICE,
@@ -37,7 +37,10 @@ from cellbed.experiments.evaluation.workers import Perform, carry_out
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.description import Calibration
 from cellbed.recordings.saturation import idle_warnings
+from cellbed.simulation import Path as NetworkPath
+from cellbed.testbed.clean import kill_marked
 from cellbed.testbed.state import Record
+from cellbed.workloads.application import Application, Measured
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
@@ -70,7 +73,7 @@ class Plan:
         return {
             "profiles": list(self.profiles),
             "methods": list(self.methods),
-            "applications": [described(each) for each in self.applications],
+            "applications": [each.described() for each in self.applications],
             "trials": self.trials,
             "recordings": self.recordings,
             "course_ns": self.course_ns,
@@ -238,19 +241,21 @@ class Evaluation:
 def tools(plan: Plan) -> Iterator[tuple[Recorder, Perform]]:
     """What records and what runs applications; where that are programs, they are in the registry of live runs."""
     if plan.virtual:
-        yield VirtualRecorder(), virtual.perform
+        yield VirtualRecorder(), _perform_virtually
         return
     record = Record.create("evaluation")
     # Not in the folder of results: the path of a socket, which a browser has in it, must be short.
     scratch = record.note_scratch(Path(tempfile.gettempdir()))
     try:
         scratch.mkdir(mode=0o700)
-        around = site.Surroundings(record.identifier, scratch, _certificate(plan, scratch))
+        around = site.Surroundings(record.identifier, scratch)
         recorder: Recorder = SocketRecorder(record.identifier, scratch)
         if plan.recorded_virtually:
             recorder = VirtualRecorder()
         yield recorder, partial(_perform, around)
     finally:
+        # A browser that was starting has left its driver's process group, and would write into the folder.
+        kill_marked(record.identifier)
         shutil.rmtree(scratch, ignore_errors=True)
         record.remove()
 
@@ -260,5 +265,10 @@ def _perform(around: site.Surroundings, step: Step, network: Network) -> list[Me
         return site.perform(step.application, network, step.seed, replace(around, scratch=Path(scratch)))
 
 
-def _certificate(plan: Plan, scratch: Path) -> certificate.Certificate | None:
-    return certificate.make(scratch) if any(isinstance(each, Pages) for each in plan.applications) else None
+def _perform_virtually(step: Step, network: Network) -> list[Measured]:
+    """Errors: :class:`CellbedError` for stages that make no link."""
+    try:
+        path = NetworkPath(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+    except ValueError as error:
+        raise CellbedError(str(error)) from None
+    return step.application.simulate(path, step.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from cellbed.experiments.evaluation.applications import Application
+from cellbed.workloads.application import Application
 
 BRING_UP_S = 2.0
 """What a link and its programs take until an application begins, about; a browser takes some seconds more."""

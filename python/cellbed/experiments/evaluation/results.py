@@ -15,8 +15,8 @@ from typing import Any
 import polars as pl
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation.applications import Measured
 from cellbed.experiments.evaluation.order import Step
+from cellbed.workloads.application import Measured
 
 SETTINGS = "evaluation.json"
 SAMPLES = "samples.jsonl"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configuration
 from cellbed.recordings import TrainPlan
 from cellbed.recordings.description import Calibration
-from cellbed.shell.programs import find, run
-from cellbed.testbed.process import end
+from cellbed.testbed.events import EventProcess
+from cellbed.testbed.process import end, find, run
 from cellbed.testbed.state import RUN_VARIABLE
 from cellbed.testbed.testbed import Testbed
 
@@ -135,13 +134,12 @@ class _Sockets:
         server = f"{ADDRESSES[FAR]}:{_PORT}"
         process = self._start(NEAR, *verb, server, "--secret", str(self._secret), "--json", *rest)
         self._stack.callback(end, process)
-        assert process.stdout is not None
-        for line in process.stdout:
-            with contextlib.suppress(ValueError):
-                yield time.monotonic_ns(), json.loads(line)
+        events = EventProcess(process, self._log(NEAR))
+        with contextlib.suppress(EOFError):
+            while event := events.receive():
+                yield time.monotonic_ns(), event
         if process.wait() != 0:
-            said = self._log(NEAR).read_text(errors="replace", encoding="utf-8").strip().splitlines()
-            raise CellbedError(f"the recorder failed: {said[-1] if said else process.returncode}")
+            raise CellbedError(f"the recorder failed: {events.last_words() or process.returncode}")
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(

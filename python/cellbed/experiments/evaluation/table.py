@@ -11,17 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from cellbed.experiments.evaluation.applications import (
-    Application,
-    Downloads,
-    Pages,
-    RoundTrips,
-    every_page,
-    measures,
-    page,
-)
 from cellbed.experiments.evaluation.network import REFERENCE
 from cellbed.measure.statistics import Difference, Estimate, Samples, Seed, difference, estimate
+from cellbed.workloads.application import Application
+from cellbed.workloads.downloads import Downloads
+from cellbed.workloads.pages import Pages
+from cellbed.workloads.round_trips import RoundTrips
 
 ALL = "all"
 """In place of a condition: the mean over all of them."""
@@ -104,7 +99,7 @@ def table(
     together: dict[tuple[str, str, str], list[tuple[str, _Found]]] = {}
     by_measure = samples.partition_by("measure", "profile", as_dict=True)
     for application in applications:
-        for measure, method in product(measures(application), methods):
+        for measure, method in product(application.measures(), methods):
             there = [(profile, by_measure.get((measure, profile))) for profile in profiles]
             found = [
                 (profile, each)
@@ -116,8 +111,7 @@ def table(
             if found:
                 rows.append(_together(*names, ALL, found, len(found)))
             together.setdefault((application.name, measure, method), []).extend(found)
-        if isinstance(application, Pages):
-            rows += _pages_together(application, methods, together)
+        rows += _groups(application, methods, together)
     return Table(tuple(rows), tuple(_targets(rows)))
 
 
@@ -171,21 +165,21 @@ def _row(application: str, measure: str, method: str, profile: str, found: _Foun
     )
 
 
-def _pages_together(
-    pages: Pages, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
+def _groups(
+    application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
 ) -> Iterable[Row]:
-    """Rows of all pages of a protocol, for each condition and over all."""
-    for protocol, method in product(pages.protocols, methods):
+    """Rows of the measures that are reported together, for each condition and over all."""
+    for (group, members), method in product(application.groups().items(), methods):
         each = [
             (profile, name, one)
-            for name in pages.names
-            for profile, one in found.get((pages.name, page(name, protocol), method), [])
+            for measure, name in members.items()
+            for profile, one in found.get((application.name, measure, method), [])
         ]
         for profile in (*dict.fromkeys(profile for profile, _, _ in each), ALL):
             there = [(f"{where}, {name}", one) for where, name, one in each if profile in (where, ALL)]
             if there:
                 conditions = len({where for where, _, _ in each}) if profile == ALL else 1
-                yield _together(pages.name, every_page(protocol), method, profile, there, conditions)
+                yield _together(application.name, group, method, profile, there, conditions)
 
 
 def _together(
