@@ -1,10 +1,16 @@
 //! A direction of the path model in Python, over columns of packets.
 
+use std::fmt::Display;
+use std::fs::File;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cellbed_link::language::{LanguageError, Reader};
 use cellbed_link::{Change, Direction as Model, Duration, Fate, Outcome, StageConfig, Time};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::arrivals::{Arrays, Arrivals, refuse};
 use crate::columns::{Columns, Table};
@@ -193,15 +199,29 @@ pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
     changes.into_iter().map(change).collect()
 }
 
-/// Stages in the terms of the emulator's configuration.
+/// Stages of a JSON list of tables, as the emulator's configuration has them.
 pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
-    cellbed_emulator::parse_stages(stages).map_err(|error| PyValueError::new_err(error.to_string()))
+    let tables: Vec<Value> = from_json("stages", stages)?;
+    let mut reader = Reader::new(|path: &Path| File::open(path));
+    let mut stage = |(index, table)| {
+        let stage = reader.stage(table);
+        stage.map_err(|error| located(format!("stages[{index}]"), error))
+    };
+    tables.into_iter().enumerate().map(&mut stage).collect()
 }
 
 fn parse_one(stage: &str) -> PyResult<StageConfig> {
-    let mut stages = parse(&format!("[{stage}]"))?;
-    match (stages.pop(), stages.is_empty()) {
-        (Some(stage), true) => Ok(stage),
-        _ => refuse("a change is to one stage".to_owned()),
-    }
+    let stage = Reader::new(|path: &Path| File::open(path)).stage(from_json("the stage", stage)?);
+    stage.map_err(|error| located("the stage", error))
+}
+
+fn from_json<T: DeserializeOwned>(place: &str, text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| located(place, error.into()))
+}
+
+fn located(place: impl Display, error: LanguageError) -> PyErr {
+    PyValueError::new_err(match error {
+        LanguageError::Table(fault) => format!("{place}: {fault}"),
+        file => file.to_string(),
+    })
 }

@@ -3,13 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::conditional::Conditional;
-use crate::config::{Config, Stage};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::queues::Queue;
-use crate::radio::Radio;
-use crate::replay::WorkloadDependent;
-use crate::schedules::Schedule;
 
 impl Config {
     /// Refuses what cannot work, with the place and what would be right.
@@ -125,100 +120,8 @@ impl Config {
             if way.from == way.to {
                 return wrong(format!("it leads from {:?} to itself", way.from));
             }
-            // Once packets have passed, a rate of 0 is an outage.
-            if way.stages.iter().any(Stage::passes_nothing) {
-                return wrong(
-                    "a constant rate of 0 bit/s lets nothing pass; use a rate above 0".into(),
-                );
-            }
-            let changed = way.changes.iter().map(|change| &change.to);
-            for stage in way.stages.iter().chain(changed) {
-                if let Err(problem) = stage.check() {
-                    return wrong(problem);
-                }
-            }
         }
         Ok(())
-    }
-}
-
-impl Stage {
-    fn passes_nothing(&self) -> bool {
-        let Stage::Bottleneck { schedule, .. } = self else {
-            return false;
-        };
-        matches!(schedule, Schedule::Constant { bit_rate: 0 })
-    }
-
-    /// Refuses what cannot work, with what would be right.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match self {
-            Stage::Loss { probability, .. } if !(0.0..=1.0).contains(probability) => Err(format!(
-                "a loss probability of {probability} is outside 0 to 1"
-            )),
-            Stage::Bottleneck {
-                queue:
-                    Queue::DropTail {
-                        packets: None,
-                        bytes: None,
-                    },
-                ..
-            }
-            | Stage::WorkloadDependent(WorkloadDependent {
-                queue:
-                    Queue::DropTail {
-                        packets: None,
-                        bytes: None,
-                    },
-                ..
-            })
-            | Stage::Conditional(Conditional {
-                queue:
-                    Queue::DropTail {
-                        packets: None,
-                        bytes: None,
-                    },
-                ..
-            })
-            | Stage::Radio(Radio {
-                queue:
-                    Some(Queue::DropTail {
-                        packets: None,
-                        bytes: None,
-                    }),
-                ..
-            }) => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".into()),
-            Stage::WorkloadDependent(WorkloadDependent {
-                opportunity_bytes: Some(0),
-                ..
-            }) => {
-                Err("opportunities of 0 bytes let nothing pass; use what the recorder sent".into())
-            }
-            Stage::Delay {
-                fixed_ns: None,
-                series: None,
-            }
-            | Stage::Delay {
-                fixed_ns: Some(_),
-                series: Some(_),
-            } => Err("a delay needs either \"fixed_ns\" or \"series\"".into()),
-            Stage::Delay {
-                series: Some(series),
-                ..
-            } => {
-                if series.is_empty() {
-                    return Err("a recorded delay needs at least one pair [time, delay]".into());
-                }
-                match series.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
-                    Some(at) => Err(format!(
-                        "the times of a recorded delay must rise; entry {} does not",
-                        at + 1
-                    )),
-                    None => Ok(()),
-                }
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -344,50 +247,6 @@ mod tests {
             (
                 line(TWO, &format!("{},{}", direction(""), direction("")), "null"),
                 "directions[1] (up): another direction",
-            ),
-            (
-                line(
-                    TWO,
-                    &direction(r#"{"kind":"loss","probability":1.5,"seed":1}"#),
-                    "null",
-                ),
-                "1.5 is outside 0 to 1",
-            ),
-            (
-                line(TWO, &direction(r#"{"kind":"delay"}"#), "null"),
-                "either \"fixed_ns\" or \"series\"",
-            ),
-            (
-                line(TWO, &direction(r#"{"kind":"delay","series":[]}"#), "null"),
-                "at least one pair",
-            ),
-            (
-                line(
-                    TWO,
-                    &direction(r#"{"kind":"delay","series":[[5,1],[5,2]]}"#),
-                    "null",
-                ),
-                "entry 1 does not",
-            ),
-            (
-                line(
-                    TWO,
-                    &direction(
-                        r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":0},"queue":{"kind":"infinite"}}"#,
-                    ),
-                    "null",
-                ),
-                "lets nothing pass",
-            ),
-            (
-                line(
-                    TWO,
-                    &direction(
-                        r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"droptail","packets":null,"bytes":null}}"#,
-                    ),
-                    "null",
-                ),
-                "needs a limit",
             ),
             ("{\"namespaces\":".into(), "cannot be read: EOF"),
         ];

@@ -1,18 +1,16 @@
 //! The configuration line: a graph of vertices and directions, as JSON.
 //!
-//! Everything that can be judged without touching the machine is judged in [`Config::parse`].
+//! Everything but the stages is judged in [`Config::parse`]; those are in [`stages::build`](crate::stages::build).
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use cellbed_netdev::Prefix;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::error::{Error, Result, one_line};
-use crate::impairments::{GilbertElliott, Jitter, LossSteps, OnOff};
-use crate::queues::Queue;
-use crate::schedules::Schedule;
-use crate::{conditional, mahimahi_log, radio, replay};
 
 /// How network namespaces come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -87,14 +85,30 @@ pub struct Way {
     pub from: String,
     /// Name of the vertex it reaches.
     pub to: String,
-    /// What a packet passes, in order.
-    pub stages: Vec<Stage>,
+    /// What a packet passes, in order: tables as [`cellbed_link::language`] reads them.
+    pub stages: Vec<Value>,
     /// What changes after every start.
     #[serde(default)]
     pub changes: Vec<Change>,
     /// A log in the format of Mahimahi's mm-link.
     #[serde(default)]
-    pub mahimahi_log: Option<mahimahi_log::Wanted>,
+    pub mahimahi_log: Option<MahimahiLog>,
+}
+
+/// A log in the format of Mahimahi's mm-link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MahimahiLog {
+    /// Its file: a FIFO is opened as soon as it has a reader.
+    pub path: PathBuf,
+    /// Descriptor that the caller has opened for it, in place of a file at that path.
+    #[serde(default)]
+    pub descriptor: Option<RawFd>,
+    /// Lines of the header in front of the two time stamps, without `# `.
+    pub heading: Vec<String>,
+    /// Lines of the header behind them.
+    #[serde(default)]
+    pub remarks: Vec<String>,
 }
 
 /// A change of a stage, known beforehand.
@@ -106,69 +120,7 @@ pub struct Change {
     /// Number of the stage, from 0.
     pub stage: usize,
     /// What it is from then on, of the same kind.
-    pub to: Stage,
-}
-
-/// A stage of a direction.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Stage {
-    /// Independent loss.
-    Loss {
-        /// Probability that a packet is lost, 0 to 1.
-        probability: f64,
-        /// Seed of the stage's random generator.
-        seed: u64,
-    },
-    /// A queue in front of a schedule.
-    Bottleneck {
-        /// When bytes may leave.
-        schedule: Schedule,
-        /// What waits, and what does not find room.
-        queue: Queue,
-        /// Whether bytes and times are accounted for as Mahimahi does.
-        #[serde(default)]
-        mahimahi: bool,
-    },
-    /// Propagation; one of the two is given.
-    Delay {
-        /// A constant delay in ns.
-        fixed_ns: Option<u64>,
-        /// A recorded delay: pairs of time and delay in ns, in order of time.
-        series: Option<Vec<(u64, u64)>>,
-    },
-    /// Delay and bottleneck of a network that depends on its load.
-    #[serde(rename = "workload-dependent")]
-    WorkloadDependent(replay::WorkloadDependent),
-    /// What packets in the same situation met in a recording.
-    Conditional(conditional::Conditional),
-    /// A radio access network.
-    Radio(radio::Radio),
-    /// Loss in bursts.
-    #[serde(rename = "gilbert-elliott")]
-    GilbertElliott(GilbertElliott),
-    /// Loss with a probability that changes over time.
-    #[serde(rename = "loss-series")]
-    LossSeries(LossSteps),
-    /// Spells without and with loss.
-    #[serde(rename = "on-off")]
-    OnOff(OnOff),
-    /// A delay that differs from packet to packet.
-    Jitter(Jitter),
-    /// Packets that come twice.
-    Duplication {
-        /// Probability that a packet does, 0 to 1.
-        probability: f64,
-        /// Seed of the stage's random generator.
-        seed: u64,
-    },
-    /// Packets of which one bit is turned round.
-    Corruption {
-        /// Probability that a packet is damaged, 0 to 1.
-        probability: f64,
-        /// Seed of the stage's random generator.
-        seed: u64,
-    },
+    pub to: Value,
 }
 
 /// The whole configuration.

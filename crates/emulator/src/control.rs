@@ -1,6 +1,7 @@
 //! The emulator's life: a configuration, then commands on standard input, events on standard output, one JSON line each.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,15 +14,16 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Namespaces, Stage};
+use crate::config::{Config, Namespaces};
 use crate::description::Description;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
+use crate::journal::Records;
 use crate::node::{Interface, Node};
 use crate::orders::{Account, Changed, Order, Status};
 use crate::probe::{Flow, probe};
 use crate::socket::{ControlSocket, SocketFile, misunderstood};
-use crate::writer::{Lost, Pieces, Records};
+use crate::writer::{Lost, Pieces};
 use crate::{process, stages};
 
 /// A command.
@@ -91,8 +93,8 @@ fn serve() -> Result<()> {
         return Err(Error::NoConfiguration);
     }
     let config = Config::parse(&line)?;
-    let description = Description::read(&line)?;
-    let courses = stages::build(&config)?;
+    let description = Description::new(&config);
+    let courses = stages::build(&config, |path| File::open(path))?;
     let control = config.control.as_deref().map(ControlSocket::bind);
     let control = control.transpose()?;
 
@@ -103,7 +105,7 @@ fn serve() -> Result<()> {
         cellbed_netdev::enter_user_namespace()?;
     }
 
-    let records = Records::create(&config)?;
+    let records = Records::create(&config, &courses)?;
     let change_log = config.change_log.as_deref().map(Pieces::create);
     let change_log = change_log.transpose()?;
     let nodes: Vec<Option<Node>> = config
@@ -280,7 +282,8 @@ impl Supervisor {
     }
 
     fn describe(&self, inbox: &Receiver<Input>) -> Result<Value> {
-        Ok(self.description.tell(&self.order(inbox, Order::Describe)?))
+        let in_force = self.order(inbox, Order::Describe)?;
+        Ok(self.description.event(&self.config, &in_force))
     }
 
     fn change(
@@ -311,7 +314,7 @@ impl Supervisor {
         let line = json!({
             "time_ns": changed.at.as_nanos(),
             "direction": self.config.directions[direction].name,
-            "from": self.description.stage(direction, stage, changed.before),
+            "from": self.description.stage(&self.config, direction, stage, changed.before),
             "to": to,
         });
         self.description.changed(direction, stage, to);
@@ -340,8 +343,7 @@ impl Supervisor {
             let all = names.by_ref().take(20).collect::<Vec<_>>().join(", ");
             format!("there is no direction {name:?}; there are {all}")
         })?;
-        let stage = Stage::deserialize(to).map_err(|error| format!("the stage: {error}"))?;
-        let config = stages::one(&stage, name).map_err(|error| error.to_string())?;
+        let config = stages::one(to.clone(), name).map_err(|error| error.to_string())?;
         Ok((direction, config))
     }
 

@@ -1,75 +1,51 @@
-//! The stages of all directions in the words in which they were told.
+//! The stages of all directions as the configuration, or the command that changed them last, has them.
 
 use cellbed_link::InForce;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result, one_line};
+use crate::config::{Config, Way};
 
-/// What was told of the directions, and what was changed since.
-#[derive(Debug, Deserialize)]
-pub struct Description {
-    directions: Vec<Told>,
-}
-
-/// A direction as the configuration has it.
-#[derive(Debug, Deserialize)]
-struct Told {
-    name: Value,
-    from: Value,
-    to: Value,
-    stages: Vec<Value>,
-    #[serde(default)]
-    changes: Vec<Change>,
-    /// By stage, what a command asked for last.
-    #[serde(skip)]
-    asked: Vec<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Change {
-    to: Value,
-}
-
-impl Told {
-    fn stage(&self, stage: usize, from: InForce) -> &Value {
-        match from {
-            InForce::Start => &self.stages[stage],
-            InForce::Scheduled(change) => &self.changes[change].to,
-            InForce::Called => &self.asked[stage],
-        }
-    }
-}
+/// What commands have asked for: the last table of each stage, by direction.
+#[derive(Debug)]
+pub struct Description(Vec<Vec<Value>>);
 
 impl Description {
-    /// Reads a configuration line that was found good.
-    pub fn read(line: &str) -> Result<Self> {
-        let mut told: Self = serde_json::from_str(line)
-            .map_err(|error| Error::ConfigurationSyntax(one_line(&error)))?;
-        for direction in &mut told.directions {
-            direction.asked = vec![Value::Null; direction.stages.len()];
-        }
-        Ok(told)
+    /// Of a configuration of which nothing was changed yet.
+    pub fn new(config: &Config) -> Self {
+        let unchanged = |way: &Way| vec![Value::Null; way.stages.len()];
+        Self(config.directions.iter().map(unchanged).collect())
     }
 
     /// A command has changed a stage.
     pub fn changed(&mut self, direction: usize, stage: usize, to: Value) {
-        self.directions[direction].asked[stage] = to;
+        self.0[direction][stage] = to;
     }
 
     /// A stage of a direction whose parameters come from there.
-    pub fn stage(&self, direction: usize, stage: usize, from: InForce) -> &Value {
-        self.directions[direction].stage(stage, from)
+    pub fn stage<'a>(
+        &'a self,
+        config: &'a Config,
+        direction: usize,
+        stage: usize,
+        from: InForce,
+    ) -> &'a Value {
+        let way = &config.directions[direction];
+        match from {
+            InForce::Start => &way.stages[stage],
+            InForce::Scheduled(change) => &way.changes[change].to,
+            InForce::Called => &self.0[direction][stage],
+        }
     }
 
-    /// Tells every stage as it is in force.
-    pub fn tell(&self, in_force: &[Vec<InForce>]) -> Value {
-        let directions = self.directions.iter().zip(in_force).map(|(told, stages)| {
+    /// The event that describes every stage as it is in force.
+    pub fn event(&self, config: &Config, in_force: &[Vec<InForce>]) -> Value {
+        let directions = in_force.iter().enumerate().map(|(direction, stages)| {
             let stages = stages.iter().enumerate();
             let stages: Vec<&Value> = stages
-                .map(|(stage, from)| told.stage(stage, *from))
+                .map(|(stage, from)| self.stage(config, direction, stage, *from))
                 .collect();
-            json!({"name": told.name, "from": told.from, "to": told.to, "stages": stages})
+            let way = &config.directions[direction];
+            json!({"name": way.name, "from": way.from, "to": way.to, "stages": stages})
         });
         json!({"event": "description", "directions": directions.collect::<Vec<_>>()})
     }

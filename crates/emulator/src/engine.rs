@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::flow::tag;
 use crate::journal;
+use crate::journal::Records;
 use crate::lateness::{Lateness, Seconds};
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::orders::Order;
@@ -32,7 +33,6 @@ use crate::stages::{Course, infinite_room};
 use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
-use crate::writer::Records;
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;

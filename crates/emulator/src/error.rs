@@ -2,6 +2,8 @@
 
 use std::io;
 
+use cellbed_link::language::LanguageError;
+
 /// Everything that stops the emulator, or one of its commands.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,9 +24,9 @@ pub enum Error {
         problem: String,
     },
 
-    /// A trace file that is none: `FILE:LINE: reason`.
+    /// A file that a stage names: `FILE:LINE: reason`, or why it cannot be opened.
     #[error("{0}")]
-    Trace(String),
+    StageFile(LanguageError),
 
     /// A command line that is no command.
     #[error("the command {line:?} cannot be understood: {problem}")]
@@ -65,13 +67,18 @@ pub enum Error {
     },
 }
 
-/// Why a value of the configuration is refused; who knows its place adds it.
-pub(crate) type Refusal = String;
-
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// What is wrong with a stage of the direction or list at `place`.
+    pub(crate) fn stage(place: impl Into<String>, error: LanguageError) -> Self {
+        match error {
+            LanguageError::Table(fault) => Self::configuration(place, fault.to_string()),
+            file => Self::StageFile(file),
+        }
+    }
+
     /// A configuration error at `place`.
     pub(crate) fn configuration(place: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Configuration {

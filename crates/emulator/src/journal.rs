@@ -1,13 +1,82 @@
-//! What the engine tells the files of a run.
+//! The files of a run, and what the engine writes into them.
+
+use std::path::PathBuf;
 
 use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, Time};
 
 use crate::clock;
+use crate::config::Config;
+use crate::error::Result;
 use crate::lateness::Second;
-use crate::mahimahi_log::Event;
+use crate::mahimahi_log::{self, Event};
 use crate::pool::{Pool, Segment};
-use crate::records::{PacketRecord, second_record};
-use crate::writer::Records;
+use crate::records::{LATENESS_MAGIC, PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, second_record};
+use crate::series::Series;
+use crate::stages::Course;
+use crate::writer::{LARGEST_FILE, Lost, RecordFile};
+
+/// The files of a run, those that were asked for.
+pub struct Records {
+    /// Every packet.
+    pub packets: Option<RecordFile>,
+    /// The 10 ms series.
+    pub series: Option<Series>,
+    /// How punctual the event loop was, by the second.
+    pub lateness: Option<RecordFile>,
+    /// Logs in the format of Mahimahi's mm-link, by direction.
+    pub mahimahi: Vec<Option<RecordFile>>,
+}
+
+impl Records {
+    /// Creates the files.
+    pub fn create(config: &Config, courses: &[Course]) -> Result<Self> {
+        let create = |path: &Option<PathBuf>, magic| {
+            path.as_deref()
+                .map(|path| RecordFile::create(path, magic, LARGEST_FILE))
+                .transpose()
+        };
+        Ok(Self {
+            packets: create(&config.packet_log, PACKETS_MAGIC)?,
+            series: create(&config.series, SERIES_MAGIC)?
+                .map(|file| Series::new(file, config.directions.len())),
+            lateness: create(&config.lateness, LATENESS_MAGIC)?,
+            mahimahi: config
+                .directions
+                .iter()
+                .zip(courses)
+                .map(|(way, course)| {
+                    let wanted = way.mahimahi_log.as_ref();
+                    let create = |it| mahimahi_log::create(it, &course.stages);
+                    wanted.map(create).transpose()
+                })
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    /// Hands what was appended so far to the writer threads.
+    pub fn flush(&mut self) {
+        if let Some(series) = &mut self.series {
+            series.flush();
+        }
+        let files = [&mut self.packets, &mut self.lateness];
+        for file in files.into_iter().chain(&mut self.mahimahi).flatten() {
+            file.flush();
+        }
+    }
+
+    /// Closes the files; what is missing in them.
+    pub fn finish(&mut self) -> Result<Lost> {
+        let mut lost = Lost::default();
+        if let Some(series) = self.series.take() {
+            lost.add(series.finish()?);
+        }
+        let files = [self.packets.take(), self.lateness.take()];
+        for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
+            lost.add(file.finish()?);
+        }
+        Ok(lost)
+    }
+}
 
 /// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
 pub fn passage(

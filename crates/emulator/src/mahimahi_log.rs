@@ -5,15 +5,14 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use cellbed_link::{Bytes, Duration, Time};
+use cellbed_link::{Bytes, Duration, StageConfig, Time};
 use rustix::fs::{Mode, OFlags};
-use serde::Deserialize;
 
-use crate::config::Stage;
+use crate::config::MahimahiLog;
 use crate::error::Result;
 use crate::records::RECORD_BYTES;
 use crate::writer::{Pieces, RecordFile};
@@ -29,49 +28,31 @@ const OPPORTUNITY: u64 = 1504;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// A log of this kind, as the configuration asks for it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wanted {
-    /// Its file: a FIFO is opened as soon as it has a reader.
-    path: PathBuf,
-    /// Descriptor that the caller has opened for it, in place of a file at that path.
-    #[serde(default)]
-    descriptor: Option<RawFd>,
-    /// Lines of the header in front of the two time stamps, without `# `.
-    heading: Vec<String>,
-    /// Lines of the header behind them.
-    #[serde(default)]
-    remarks: Vec<String>,
+/// Creates the log of a direction with these stages; it has the opportunities of their first trace.
+pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile> {
+    let name = wanted.path.display().to_string();
+    let mut output = open(wanted)?;
+    let mut transcript = Transcript::new(wanted.clone(), Opportunities::of(stages));
+    let mut text = Vec::new();
+    RecordFile::create_with(name, move |block| {
+        text.clear();
+        let (events, _) = block.as_chunks::<RECORD_BYTES>();
+        for event in events {
+            transcript.tell(Event::from_bytes(event), &mut text);
+        }
+        output.append(&text)
+    })
 }
 
-impl Wanted {
-    /// Creates the file for a direction with these stages; the log has the opportunities of their first trace.
-    pub fn create(&self, stages: &[Stage]) -> Result<RecordFile> {
-        let name = self.path.display().to_string();
-        let mut output = self.open()?;
-        let mut transcript = Transcript::new(self.clone(), Opportunities::of(stages)?);
-        let mut text = Vec::new();
-        RecordFile::create_with(name, move |block| {
-            text.clear();
-            let (events, _) = block.as_chunks::<RECORD_BYTES>();
-            for event in events {
-                transcript.tell(Event::from_bytes(event), &mut text);
-            }
-            output.append(&text)
-        })
+fn open(wanted: &MahimahiLog) -> Result<Output> {
+    if let Some(descriptor) = wanted.descriptor {
+        // SAFETY: the caller has opened this descriptor for the log and names it once; nothing else here uses it.
+        return Ok(Output::Stream(unsafe { File::from_raw_fd(descriptor) }));
     }
-
-    fn open(&self) -> Result<Output> {
-        if let Some(descriptor) = self.descriptor {
-            // SAFETY: the caller has opened this descriptor for the log and names it once; nothing else here uses it.
-            return Ok(Output::Stream(unsafe { File::from_raw_fd(descriptor) }));
-        }
-        Ok(match std::fs::metadata(&self.path) {
-            Ok(found) if found.file_type().is_fifo() => Output::Fifo(self.path.clone(), Vec::new()),
-            _ => Output::File(Pieces::create(&self.path)?),
-        })
-    }
+    Ok(match std::fs::metadata(&wanted.path) {
+        Ok(found) if found.file_type().is_fifo() => Output::Fifo(wanted.path.clone(), Vec::new()),
+        _ => Output::File(Pieces::create(&wanted.path)?),
+    })
 }
 
 /// Bytes of a log that wait for the reader of a FIFO.

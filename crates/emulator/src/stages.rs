@@ -1,16 +1,18 @@
-//! From the configuration's stages to those of the path model.
+//! The stages of all directions, from the tables of the configuration.
 
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
+use cellbed_link::language::Reader;
 use cellbed_link::{
-    BottleneckConfig, Change, CorruptionConfig, DelayConfig, DelaySeries, Direction, Discipline,
-    DuplicationConfig, Duration, LossConfig, Packets, Seed, StageConfig, Time,
+    BitRate, BottleneckConfig, Change, Direction, Discipline, Duration, Packets, Schedule,
+    StageConfig, Time,
 };
+use serde_json::Value;
 
-use crate::config::{Config, Stage};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::impairments::probability;
-use crate::schedules::Traces;
 
 /// What a direction is made of.
 #[derive(Clone, Debug)]
@@ -25,7 +27,8 @@ impl Course {
     /// Whether it has an infinite queue at any time.
     pub fn is_infinite(&self) -> bool {
         let changes = self.changes.iter().map(|change| &change.config);
-        self.stages.iter().chain(changes).any(is_infinite)
+        let infinite = |stage: &StageConfig| stage.queue() == Some(&Discipline::Infinite);
+        self.stages.iter().chain(changes).any(infinite)
     }
 
     /// The same with room for so many packets in infinite queues.
@@ -38,15 +41,28 @@ impl Course {
     }
 }
 
-/// The stages of every direction, in the configuration's order. Directions that name one trace share it.
-pub fn build(config: &Config) -> Result<Vec<Course>> {
-    let mut traces = Traces::default();
+/// The stages of every direction, in the configuration's order. Directions that name one trace share it. open: the files
+/// that stages name.
+pub fn build<F: Read>(
+    config: &Config,
+    open: impl FnMut(&Path) -> io::Result<F>,
+) -> Result<Vec<Course>> {
+    let mut reader = Reader::new(open);
     let mut courses = Vec::new();
     for (index, way) in config.directions.iter().enumerate() {
-        let place = || config.direction_place(index);
-        let mut stage = |it| stage(it, &mut traces, place);
+        let wrong = |problem: &str| Error::configuration(config.direction_place(index), problem);
+        let mut stage = |table: &Value| {
+            let stage = reader.stage(table.clone());
+            stage.map_err(|error| Error::stage(config.direction_place(index), error))
+        };
         let stages = way.stages.iter().map(&mut stage);
         let stages: Vec<StageConfig> = stages.collect::<Result<_>>()?;
+        // Once packets have passed, a rate of 0 is an outage.
+        if stages.iter().any(passes_nothing) {
+            return Err(wrong(
+                "a constant rate of 0 bit/s lets nothing pass; use a rate above 0",
+            ));
+        }
         let changes = way.changes.iter().map(|change| {
             Ok(Change {
                 at: Duration::from_nanos(change.at_ns),
@@ -57,10 +73,17 @@ pub fn build(config: &Config) -> Result<Vec<Course>> {
         let changes: Vec<Change> = changes.collect::<Result<_>>()?;
         Direction::<()>::new(stages.clone(), Time::ZERO)
             .with_changes(changes.clone())
-            .map_err(|error| Error::configuration(place(), format!("changes: {error}")))?;
+            .map_err(|error| wrong(&format!("changes: {error}")))?;
         courses.push(Course { stages, changes });
     }
     Ok(courses)
+}
+
+fn passes_nothing(stage: &StageConfig) -> bool {
+    let StageConfig::Bottleneck(BottleneckConfig { schedule, .. }) = stage else {
+        return false;
+    };
+    *schedule == Schedule::Constant(BitRate(0))
 }
 
 /// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of `memory` bytes.
@@ -73,148 +96,35 @@ pub fn infinite_room(memory: u64, directions: usize) -> Packets {
     Packets(memory / 8 / QUEUED / directions.max(1) as u64)
 }
 
-/// Whether the stage has an infinite queue.
-fn is_infinite(stage: &StageConfig) -> bool {
-    let queue = match stage {
-        StageConfig::Bottleneck(it) => &it.queue,
-        StageConfig::WorkloadDependent(it) => &it.queue,
-        StageConfig::Conditional(it) => &it.queue,
-        StageConfig::Radio(it) => &it.queue,
-        _ => return false,
-    };
-    *queue == Discipline::Infinite
-}
-
 /// Bounds the queue of a stage, if that is infinite.
 pub fn bound(stage: &mut StageConfig, room: Packets) {
-    if !is_infinite(stage) {
-        return;
+    if let Some(queue) = stage.queue_mut()
+        && *queue == Discipline::Infinite
+    {
+        *queue = Discipline::DropTail {
+            packets: Some(room),
+            bytes: None,
+        };
     }
-    let queue = match stage {
-        StageConfig::Bottleneck(it) => &mut it.queue,
-        StageConfig::WorkloadDependent(it) => &mut it.queue,
-        StageConfig::Conditional(it) => &mut it.queue,
-        StageConfig::Radio(it) => &mut it.queue,
-        _ => return,
-    };
-    *queue = Discipline::DropTail {
-        packets: Some(room),
-        bytes: None,
-    };
 }
 
-/// One stage that a direction is to have from now on; `place` names the direction.
-pub fn one(stage: &Stage, place: &str) -> Result<StageConfig> {
-    stage
-        .check()
-        .map_err(|problem| Error::configuration(place, problem))?;
-    self::stage(stage, &mut Traces::default(), || place.to_owned())
-}
-
-/// Reads a JSON list of stages in the configuration's terms: what one direction does, without an emulator around it.
-///
-/// Errors name the place in the list, and what is wrong with a trace file.
-pub fn parse_stages(json: &str) -> Result<Vec<StageConfig>> {
-    let written: Vec<serde_json::Value> = serde_json::from_str(json)
-        .map_err(|error| Error::configuration("stages", error.to_string()))?;
-    let place = |index: usize| format!("stages[{index}]");
-    let mut read = Vec::new();
-    for (index, value) in written.into_iter().enumerate() {
-        let stage: Stage = serde_json::from_value(value)
-            .map_err(|error| Error::configuration(place(index), error.to_string()))?;
-        stage
-            .check()
-            .map_err(|problem| Error::configuration(place(index), problem))?;
-        read.push(stage);
-    }
-    let mut traces = Traces::default();
-    let build = |(index, it)| stage(it, &mut traces, || place(index));
-    read.iter().enumerate().map(build).collect()
-}
-
-fn stage<'a>(
-    stage: &'a Stage,
-    traces: &mut Traces<'a>,
-    place: impl Fn() -> String,
-) -> Result<StageConfig> {
-    let refused = |reason: String| Error::configuration(place(), reason);
-    Ok(match stage {
-        Stage::GilbertElliott(loss) => loss.build().map_err(refused)?.into(),
-        Stage::LossSeries(loss) => loss.build().map_err(refused)?.into(),
-        Stage::OnOff(loss) => loss.build().into(),
-        Stage::Jitter(jitter) => jitter.build().map_err(refused)?.into(),
-        Stage::Conditional(link) => {
-            let queue = link.queue.build().map_err(refused)?;
-            link.build(queue)?.into()
-        }
-        Stage::WorkloadDependent(link) => {
-            let heavy = traces.read(&link.heavy)?;
-            let queue = link.queue.build().map_err(refused)?;
-            link.build(heavy, queue)?.into()
-        }
-        Stage::Radio(radio) => radio.build().map_err(refused)?.into(),
-        Stage::Loss {
-            probability: share,
-            seed,
-        } => LossConfig::Independent {
-            probability: probability(*share).map_err(refused)?,
-            seed: Seed(*seed),
-        }
-        .into(),
-        Stage::Duplication {
-            probability: share,
-            seed,
-        } => DuplicationConfig {
-            probability: probability(*share).map_err(refused)?,
-            seed: Seed(*seed),
-        }
-        .into(),
-        Stage::Corruption {
-            probability: share,
-            seed,
-        } => CorruptionConfig {
-            probability: probability(*share).map_err(refused)?,
-            seed: Seed(*seed),
-        }
-        .into(),
-        Stage::Bottleneck {
-            schedule,
-            queue,
-            mahimahi,
-        } => {
-            let schedule = schedule.build(traces, refused)?;
-            let bottleneck = if *mahimahi {
-                BottleneckConfig::mahimahi(schedule)
-            } else {
-                BottleneckConfig::new(schedule)
-            };
-            bottleneck
-                .with_queue(queue.build().map_err(refused)?)
-                .into()
-        }
-        Stage::Delay { fixed_ns, series } => match series {
-            Some(points) => {
-                let points = points
-                    .iter()
-                    .map(|&(t, d)| (Duration::from_nanos(t), Duration::from_nanos(d)))
-                    .collect();
-                let series = DelaySeries::new(points).ok_or_else(|| {
-                    Error::configuration(place(), "the times of a recorded delay must rise")
-                })?;
-                DelayConfig::Series(Arc::new(series)).into()
-            }
-            None => DelayConfig::Fixed(Duration::from_nanos(fixed_ns.unwrap_or(0))).into(),
-        },
-    })
+/// One stage that a direction gets; `place` names the direction.
+pub fn one(stage: Value, place: &str) -> Result<StageConfig> {
+    let stage = Reader::new(|path: &Path| File::open(path)).stage(stage);
+    stage.map_err(|error| Error::stage(place, error))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::sync::Arc;
 
-    use cellbed_link::{Bytes, Discipline, Schedule};
+    use cellbed_link::{Bytes, Seed};
 
     use super::*;
+
+    fn open(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
 
     fn config(path: &Path) -> Config {
         let trace = format!(
@@ -236,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.up");
         std::fs::write(&path, "1\n2\n").unwrap();
-        let stages = build(&config(&path)).unwrap();
+        let stages = build(&config(&path), open).unwrap();
         let traces: Vec<_> = stages
             .iter()
             .map(|stages| match &stages.stages[0] {
@@ -256,27 +166,7 @@ mod tests {
                "default_vertex":null,"directions":[{{"name":"up","from":"a","to":"b","stages":[{stage}]}}],
                "series":null,"packet_log":null}}"#
         ))?;
-        Ok(build(&config)?[0].stages[0].clone())
-    }
-
-    #[test]
-    fn stages_alone_are_read_like_those_of_a_direction() {
-        let json = r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":5},"queue":{"kind":"pie"}}"#;
-        assert_eq!(
-            parse_stages(&format!("[{json}]")).unwrap(),
-            [read(json).unwrap()]
-        );
-        for (list, part) in [
-            (r#"[{"kind":"delay"}]"#, "stages[0]: a delay needs"),
-            (
-                r#"[{"kind":"delay","fixed_ns":1},{"kind":"dely"}]"#,
-                "stages[1]: unknown variant `dely`",
-            ),
-            ("5", "stages: invalid type"),
-        ] {
-            let message = parse_stages(list).unwrap_err().to_string();
-            assert!(message.contains(part), "{message}");
-        }
+        Ok(build(&config, open)?[0].stages[0].clone())
     }
 
     #[test]
@@ -397,6 +287,34 @@ mod tests {
     fn what_makes_no_sense_is_told_with_its_place() {
         for (stage, part) in [
             (
+                r#"{"kind":"loss","probability":1.5,"seed":1}"#,
+                "1.5 is not a probability",
+            ),
+            (
+                r#"{"kind":"dely"}"#,
+                "unknown variant `dely`, expected one of `loss`",
+            ),
+            (r#"{"fixed_ns":1}"#, "missing field `kind`"),
+            (r#"{"kind":"delay","fixed":1}"#, "unknown field `fixed`"),
+            (r#"{"kind":"delay"}"#, "either \"fixed_ns\" or \"series\""),
+            (r#"{"kind":"delay","series":[]}"#, "at least one pair"),
+            (
+                r#"{"kind":"delay","series":[[5,1],[5,2]]}"#,
+                "entry 1 does not",
+            ),
+            (
+                r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":0},"queue":{"kind":"infinite"}}"#,
+                "lets nothing pass",
+            ),
+            (
+                r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"droptail","packets":null,"bytes":null}}"#,
+                "needs a limit",
+            ),
+            (
+                r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"codel","limit":5}}"#,
+                "unknown field `limit`",
+            ),
+            (
                 r#"{"kind":"gilbert-elliott","to_bad":2,"to_good":0.5,"loss_good":0,"loss_bad":1,"seed":1}"#,
                 "2 is not a probability",
             ),
@@ -448,12 +366,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.up");
         std::fs::write(&path, "1\n2.5\n").unwrap();
-        let message = build(&config(&path)).unwrap_err().to_string();
+        let message = build(&config(&path), open).unwrap_err().to_string();
         assert!(
             message.starts_with(&format!("{}:2: ", path.display())),
             "{message}"
         );
-        let missing = build(&config(Path::new("/no/such.up")))
+        let missing = build(&config(Path::new("/no/such.up")), open)
             .unwrap_err()
             .to_string();
         assert!(missing.contains("/no/such.up"), "{missing}");

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use crate::config::Config;
 use crate::error::{Error, Result, Trying};
-use crate::records::{LATENESS_MAGIC, PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC};
-use crate::series::Series;
+use crate::records::RECORD_BYTES;
 
 /// Records per block; a block is what the two sides exchange (256 KiB).
 const BLOCK_RECORDS: usize = 4096;
@@ -180,67 +178,6 @@ impl RecordFile {
         };
         let written = self.writer.join();
         lost.add(written.map_err(|_| Error::ThreadEnded { thread: "writer" })?);
-        Ok(lost)
-    }
-}
-
-/// The files of a run, those that were asked for.
-pub struct Records {
-    /// Every packet.
-    pub packets: Option<RecordFile>,
-    /// The 10 ms series.
-    pub series: Option<Series>,
-    /// How punctual the event loop was, by the second.
-    pub lateness: Option<RecordFile>,
-    /// Logs in the format of Mahimahi's mm-link, by direction.
-    pub mahimahi: Vec<Option<RecordFile>>,
-}
-
-impl Records {
-    /// Creates the files.
-    pub fn create(config: &Config) -> Result<Self> {
-        let create = |path: &Option<PathBuf>, magic| {
-            path.as_deref()
-                .map(|path| RecordFile::create(path, magic, LARGEST_FILE))
-                .transpose()
-        };
-        Ok(Self {
-            packets: create(&config.packet_log, PACKETS_MAGIC)?,
-            series: create(&config.series, SERIES_MAGIC)?
-                .map(|file| Series::new(file, config.directions.len())),
-            lateness: create(&config.lateness, LATENESS_MAGIC)?,
-            mahimahi: config
-                .directions
-                .iter()
-                .map(|way| {
-                    let wanted = way.mahimahi_log.as_ref();
-                    wanted.map(|it| it.create(&way.stages)).transpose()
-                })
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    /// Hands what was appended so far to the writer threads.
-    pub fn flush(&mut self) {
-        if let Some(series) = &mut self.series {
-            series.flush();
-        }
-        let files = [&mut self.packets, &mut self.lateness];
-        for file in files.into_iter().chain(&mut self.mahimahi).flatten() {
-            file.flush();
-        }
-    }
-
-    /// Closes the files; what is missing in them.
-    pub fn finish(&mut self) -> Result<Lost> {
-        let mut lost = Lost::default();
-        if let Some(series) = self.series.take() {
-            lost.add(series.finish()?);
-        }
-        let files = [self.packets.take(), self.lateness.take()];
-        for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
-            lost.add(file.finish()?);
-        }
         Ok(lost)
     }
 }

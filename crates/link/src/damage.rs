@@ -1,7 +1,6 @@
 //! Packets that come twice, and packets that come damaged.
 
-use crate::loss::Probability;
-use crate::random::{Random, Seed};
+use crate::random::{Probability, Random, Seed};
 use crate::units::Bytes;
 
 /// Each packet is doubled with the same probability. Both go on through the stages behind, the second one after the
@@ -17,6 +16,11 @@ use crate::units::Bytes;
 /// assert_eq!(fates, [Fate::Doubled, Fate::Delivered, Fate::Delivered]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct DuplicationConfig {
     /// Probability that a packet is duplicated.
     pub probability: Probability,
@@ -38,6 +42,11 @@ pub struct DuplicationConfig {
 /// assert!(link.poll(Time::ZERO).unwrap().corrupt_bit.unwrap() < 800);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct CorruptionConfig {
     /// Probability that a packet is damaged.
     pub probability: Probability,

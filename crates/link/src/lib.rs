@@ -27,6 +27,8 @@ pub mod bottleneck;
 pub mod damage;
 pub mod delay;
 pub mod direction;
+#[cfg(feature = "serde")]
+pub mod language;
 pub mod lines;
 pub mod loss;
 pub mod meter;
@@ -45,18 +47,15 @@ pub mod units;
 
 pub use bottleneck::{BottleneckConfig, Clock};
 pub use damage::{CorruptionConfig, DuplicationConfig};
-pub use delay::{DelayConfig, DelaySeries, Distribution, RandomDelay};
+pub use delay::{DelayConfig, DelaySeries, Distribution, Observed, RandomDelay};
 pub use direction::{Change, ChangeError, Direction, InForce};
-pub use loss::{LossConfig, LossSeries, Probability, Spell};
+pub use loss::{LossConfig, LossSeries};
 pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};
 pub use packet::{Ecn, Tag};
-pub use queue::{
-    CoDelConfig, Discipline, DualPi2Config, FqCoDelConfig, Limit, MahimahiCoDelConfig,
-    MahimahiPieConfig, PieConfig, QueueLevel, RedConfig,
-};
+pub use queue::*;
 pub use radio::{Profile, RadioConfig, Way};
-pub use random::Seed;
+pub use random::{Probability, Seed};
 pub use replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, DelayState, Delays, IdleAt,
     LightRow, LightRows, RecordingError, RecordingFault, Saturated, Shift, SizeSamples, TrainSet,

@@ -1,9 +1,45 @@
-//! Random numbers whose stream never changes.
+//! Probabilities, and random numbers whose stream never changes.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-use crate::loss::Probability;
+/// A probability: a number from 0 to 1.
+///
+/// ```
+/// use cellbed_link::Probability;
+///
+/// assert_eq!(Probability::new(0.25).unwrap().get(), 0.25);
+/// assert!(Probability::new(1.5).is_none());
+/// assert!(Probability::new(f64::NAN).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
+pub struct Probability(f64);
+
+impl Probability {
+    /// What never happens.
+    pub const NEVER: Self = Self(0.0);
+    /// What always happens.
+    pub const ALWAYS: Self = Self(1.0);
+
+    /// The probability, or `None` if `value` is not a number from 0 to 1.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// The value, 0 to 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Probability {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        Self::new(value).ok_or_else(|| format!("{value} is not a probability from 0 to 1"))
+    }
+}
 
 /// The seed of one stage. The same seed gives the same numbers in every version of cellbed.
 ///
@@ -20,6 +56,7 @@ use crate::loss::Probability;
 /// assert_ne!(fates(1), fates(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Seed(pub u64);
 
 /// A generator of uniform 64-bit numbers: PCG XSL RR 128/64 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient
@@ -82,6 +119,15 @@ mod tests {
                 11804140549878406015,
                 4116617630059424034
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_probability_is_refused() {
+        assert!(
+            [-0.1, 1.1, f64::NAN, f64::INFINITY]
+                .iter()
+                .all(|&value| Probability::new(value).is_none())
         );
     }
 }

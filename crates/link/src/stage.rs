@@ -8,7 +8,7 @@ use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
 use crate::outcome::DropReason;
 use crate::packet::{Ecn, Tag};
-use crate::queue::QueueLevel;
+use crate::queue::{Discipline, QueueLevel};
 use crate::radio::{Radio, RadioConfig};
 use crate::replay::{Conditional, ConditionalConfig, WorkloadDependent, WorkloadDependentConfig};
 use crate::schedule::Offer;
@@ -37,15 +37,26 @@ pub enum StageConfig {
 }
 
 impl StageConfig {
-    /// Whether packets wait there for their turn.
-    pub(crate) fn queues(&self) -> bool {
-        matches!(
-            self,
-            Self::Bottleneck(_)
-                | Self::WorkloadDependent(_)
-                | Self::Radio(_)
-                | Self::Conditional(_)
-        )
+    /// Where packets wait for their turn, in a stage in which they do.
+    pub fn queue(&self) -> Option<&Discipline> {
+        match self {
+            Self::Bottleneck(config) => Some(&config.queue),
+            Self::WorkloadDependent(config) => Some(&config.queue),
+            Self::Radio(config) => Some(&config.queue),
+            Self::Conditional(config) => Some(&config.queue),
+            _ => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn queue_mut(&mut self) -> Option<&mut Discipline> {
+        match self {
+            Self::Bottleneck(config) => Some(&mut config.queue),
+            Self::WorkloadDependent(config) => Some(&mut config.queue),
+            Self::Radio(config) => Some(&mut config.queue),
+            Self::Conditional(config) => Some(&mut config.queue),
+            _ => None,
+        }
     }
 }
 

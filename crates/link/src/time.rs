@@ -23,6 +23,7 @@ pub struct Time(u64);
 
 /// A span of time in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Duration(u64);
 
 impl Time {

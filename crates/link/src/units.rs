@@ -10,10 +10,12 @@ pub const MTU: Bytes = Bytes(1500);
 
 /// A size in bytes. Packets are measured by their IP length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Bytes(pub u64);
 
 /// A number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Packets(pub u64);
 
 /// A number of packet delivery opportunities.
@@ -30,6 +32,7 @@ pub struct Opportunities(pub u64);
 /// assert_eq!(rate.bytes_in(Duration::from_millis(10)), Bytes(15_000));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct BitRate(pub u64);
 
 impl Add for Bytes {

@@ -6,60 +6,62 @@
 mod choices;
 mod segmentation;
 
+use std::io;
+use std::path::Path;
+
+use cellbed_link::language::Reader;
 use cellbed_link::{Bytes, Direction, Duration, Time};
+use serde_json::Value;
 
 pub use segmentation::{Figures, Segmentation};
 
-use crate::config::{Config, Stage};
+use crate::config::Config;
 use crate::control::Command;
 use crate::flow::tag;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::packet::Header;
-use crate::schedules::Schedule;
 use crate::stages;
 use choices::Choices;
 
 /// Any text is a configuration or an error in one line, and whatever stages it has carry packets.
 pub fn configuration(text: &str) {
-    match Config::parse(text) {
-        Ok(config) => {
-            let all = config.directions.iter();
-            if all.flat_map(|way| &way.stages).any(reads_a_file) {
-                return;
-            }
-            if let Ok(courses) = stages::build(&config) {
-                for course in courses {
-                    let direction = Direction::new(course.stages, Time::ZERO);
-                    let direction = direction.with_changes(course.changes);
-                    carry(direction.expect("changes were checked"), text.as_bytes());
-                }
+    let built = Config::parse(text).and_then(|config| stages::build(&config, no_file));
+    match built {
+        Ok(courses) => {
+            for course in courses {
+                let direction = Direction::new(course.stages, Time::ZERO);
+                let direction = direction.with_changes(course.changes);
+                carry(direction.expect("changes were checked"), text.as_bytes());
             }
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }
 }
 
-/// Any text is a list of stages or an error in one line, and the stages carry packets.
+/// Any text is a list of stages or not, and the stages carry packets.
 pub fn stage_list(text: &str) {
-    let listed: Result<Vec<serde_json::Value>, _> = serde_json::from_str(text);
-    if listed.is_ok_and(|list| list.iter().any(|stage| stage.to_string().contains("path"))) {
+    let Ok(tables) = serde_json::from_str::<Vec<Value>>(text) else {
         return;
-    }
-    match stages::parse_stages(text) {
-        Ok(stages) => carry(Direction::new(stages, Time::ZERO), text.as_bytes()),
-        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    };
+    let mut reader = Reader::new(no_file);
+    let stages: Result<Vec<_>, _> = tables.into_iter().map(|it| reader.stage(it)).collect();
+    if let Ok(stages) = stages {
+        carry(Direction::new(stages, Time::ZERO), text.as_bytes());
     }
 }
 
 /// Any text is a command or an error.
 pub fn command(text: &str) {
     if let Ok(Command::Change { to, .. }) = serde_json::from_str(text)
-        && let Ok(stage) = serde_json::from_value::<Stage>(to)
-        && !reads_a_file(&stage)
-        && let Ok(stage) = stages::one(&stage, "here")
+        && let Ok(stage) = Reader::new(no_file).stage(to)
     {
         carry(Direction::new(vec![stage], Time::ZERO), text.as_bytes());
     }
+}
+
+/// Whatever is thrown at the parsers opens no file.
+fn no_file(_path: &Path) -> io::Result<io::Empty> {
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// Any bytes are a packet of which something can be told, or nothing.
@@ -74,16 +76,6 @@ pub fn packet(bytes: &[u8]) {
         let repeated = usize::from(layout.segments() - 1) * usize::from(layout.header);
         assert_eq!(sizes, packet.len() + repeated);
     }
-}
-
-fn reads_a_file(stage: &Stage) -> bool {
-    matches!(
-        stage,
-        Stage::Bottleneck {
-            schedule: Schedule::Trace { .. },
-            ..
-        }
-    )
 }
 
 /// Lets some packets through, as many and as far apart as `bytes` say. None may vanish, and time goes forwards.

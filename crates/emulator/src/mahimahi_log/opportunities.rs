@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use cellbed_link::{Duration, Trace};
+use cellbed_link::{BottleneckConfig, Duration, Repeat, Schedule, StageConfig, Trace};
 
 use super::{MILLISECOND, OPPORTUNITY, line};
-use crate::config::Stage;
-use crate::error::Result;
-use crate::schedules::{Schedule, read_trace};
 
 /// The opportunities of a recording that have not been told yet.
 pub struct Opportunities {
@@ -25,24 +22,23 @@ pub struct Opportunities {
 
 impl Opportunities {
     /// Those of the first trace in `stages`.
-    pub fn of(stages: &[Stage]) -> Result<Option<Self>> {
-        let trace = stages.iter().find_map(|stage| match stage {
-            Stage::Bottleneck {
+    pub fn of(stages: &[StageConfig]) -> Option<Self> {
+        stages.iter().find_map(|stage| match stage {
+            StageConfig::Bottleneck(BottleneckConfig {
                 schedule:
                     Schedule::Trace {
-                        path,
-                        looped,
-                        offset_ns,
+                        trace,
+                        repeat,
+                        offset,
                     },
                 ..
-            } => Some((path, *looped, *offset_ns)),
+            }) => Some(Self::new(
+                Arc::clone(trace),
+                *repeat == Repeat::Looped,
+                offset.as_nanos(),
+            )),
             _ => None,
-        });
-        trace
-            .map(|(path, looped, offset)| {
-                Ok(Self::new(Arc::new(read_trace(path)?), looped, offset))
-            })
-            .transpose()
+        })
     }
 
     /// Those of `trace`, `offset` ns into it.

@@ -2,14 +2,15 @@
 
 use cellbed_link::{Duration, Time};
 
-use super::{Event, MILLISECOND, OPPORTUNITY, Opportunities, Wanted, line};
+use super::{Event, MILLISECOND, OPPORTUNITY, Opportunities, line};
+use crate::config::MahimahiLog;
 
 /// Bytes of the header that a TUN device puts in front of a packet; Mahimahi's lengths include it.
 const TUN_HEADER: u64 = 4;
 
 /// The lines. Times in them are ms since the first start of the schedule; what happens before it is not told.
 pub struct Transcript {
-    wanted: Wanted,
+    wanted: MahimahiLog,
     init: Option<Time>,
     opportunities: Option<Opportunities>,
     /// The opportunity that was spent last, in ms, and what is left of it.
@@ -20,7 +21,7 @@ pub struct Transcript {
 
 impl Transcript {
     /// Of a direction with these opportunities, if it has any.
-    pub fn new(wanted: Wanted, opportunities: Option<Opportunities>) -> Self {
+    pub fn new(wanted: MahimahiLog, opportunities: Option<Opportunities>) -> Self {
         Self {
             wanted,
             init: None,
@@ -137,7 +138,7 @@ mod tests {
 
     fn transcript(millis: &[u64], looped: bool) -> Transcript {
         let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
-        let wanted = Wanted {
+        let wanted = MahimahiLog {
             path: "log".into(),
             descriptor: None,
             heading: vec!["mahimahi mm-link (Uplink) [up] > log".into()],

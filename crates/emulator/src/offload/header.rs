@@ -1,10 +1,7 @@
 //! The header of one segment, or of a run of them, made from that of the packet they were part of.
 
-use super::layout::{Layout, Transport};
+use super::layout::{Layout, MOST_HEADER, Transport};
 use super::vnet::{Cut, Vnet};
-
-/// The longest headers, network and transport together, that are taken apart.
-pub const MOST_HEADER: usize = 192;
 
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;

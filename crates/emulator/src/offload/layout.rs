@@ -1,7 +1,9 @@
 //! What a packet consists of: headers that each of its segments repeats, and payload.
 
-use super::header::MOST_HEADER;
 use super::vnet::{Cut, Vnet};
+
+/// The longest headers, network and transport together, that are taken apart.
+pub const MOST_HEADER: usize = 192;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

@@ -18,8 +18,8 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use header::{MOST_HEADER, mark, write_header};
-pub use layout::{Layout, Transport};
+pub use header::{mark, write_header};
+pub use layout::{Layout, MOST_HEADER, Transport};
 pub use run::{Run, View};
 pub use single::single;
 pub use vnet::{VNET_BYTES, Vnet};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::time::{Duration, Time};
 pub(crate) use flight::Flight;
-pub use random::{Distribution, RandomDelay};
+pub use random::{Distribution, Observed, RandomDelay};
 pub(crate) use random::{Draw, normal_quantile};
 
 /// How long packets are on the way. The order of arrival is kept, but where
@@ -57,6 +57,11 @@ impl DelayConfig {
 /// assert_eq!(series.at(ms(2000)), ms(40));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(try_from = "Vec<(Duration, Duration)>")
+)]
 pub struct DelaySeries {
     /// (time since the start, delay), strictly increasing in time, never empty.
     points: Vec<(Duration, Duration)>,
@@ -66,8 +71,7 @@ impl DelaySeries {
     /// The series through `points`, each (time since the start, delay); `None` if there are none or their times do not
     /// increase.
     pub fn new(points: Vec<(Duration, Duration)>) -> Option<Self> {
-        let increasing = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        (increasing && !points.is_empty()).then_some(Self { points })
+        points.try_into().ok()
     }
 
     /// The delay of a packet that arrives at a position of the series, rounded to the nanosecond below.
@@ -90,6 +94,23 @@ impl DelaySeries {
             .map(|&(_, delay)| delay)
             .min()
             .unwrap_or_default()
+    }
+}
+
+impl TryFrom<Vec<(Duration, Duration)>> for DelaySeries {
+    type Error = String;
+
+    fn try_from(points: Vec<(Duration, Duration)>) -> Result<Self, Self::Error> {
+        if points.is_empty() {
+            return Err("a recorded delay needs at least one pair [time, delay]".to_owned());
+        }
+        match points.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
+            Some(at) => Err(format!(
+                "the times of a recorded delay must rise; entry {} does not",
+                at + 1
+            )),
+            None => Ok(Self { points }),
+        }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::loss::Probability;
-use crate::random::{Random, Seed};
+use crate::random::{Probability, Random, Seed};
 use crate::time::Duration;
 
 /// A delay drawn anew for every packet.
@@ -23,14 +22,21 @@ use crate::time::Duration;
 /// assert!(departed >= Time::from_millis(15));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct RandomDelay {
     /// What it is drawn from.
     pub distribution: Distribution,
     /// How much each draw depends on the one before, as netem defines it (`get_crandom` in `sch_netem.c`): with a
     /// fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v. The closer to 1, the narrower the
     /// distribution becomes, there as here.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub correlation: Probability,
     /// Whether a packet with a shorter delay may overtake. If not, it leaves together with the one before.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub reorder: bool,
     /// Seed of this stage's generator.
     pub seed: Seed,
@@ -46,31 +52,67 @@ pub struct RandomDelay {
 /// assert!(Distribution::empirical(vec![]).is_none());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
+)]
 pub enum Distribution {
     /// All delays from `mean − spread` to `mean + spread` alike.
     Uniform {
         /// Mean.
+        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
         mean: Duration,
         /// Largest distance from it.
+        #[cfg_attr(feature = "serde", serde(rename = "spread_ns"))]
         spread: Duration,
     },
     /// Normal, cut at four standard deviations, which is where the tables of netem end.
     Normal {
         /// Mean.
+        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
         mean: Duration,
         /// Standard deviation.
+        #[cfg_attr(feature = "serde", serde(rename = "deviation_ns"))]
         deviation: Duration,
     },
     /// The Pareto distribution of netem (`pareto.c` of iproute2): shape 3, shifted by its mean of 1.5 and scaled by
     /// 4/3, cut at four `deviation`s. Its standard deviation is 1.15 times `deviation` without the cut.
     Pareto {
         /// Mean.
+        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
         mean: Duration,
         /// Scale.
+        #[cfg_attr(feature = "serde", serde(rename = "deviation_ns"))]
         deviation: Duration,
     },
     /// One of the values that were observed, all alike. With correlation, in order of size.
-    Empirical(Arc<[Duration]>),
+    Empirical {
+        /// The values.
+        #[cfg_attr(feature = "serde", serde(rename = "delays_ns"))]
+        delays: Observed,
+    },
+}
+
+/// Delays that were observed, at least one, in order of size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(try_from = "Vec<Duration>")
+)]
+pub struct Observed(Arc<[Duration]>);
+
+impl TryFrom<Vec<Duration>> for Observed {
+    type Error = &'static str;
+
+    fn try_from(mut delays: Vec<Duration>) -> Result<Self, Self::Error> {
+        delays.sort_unstable();
+        match delays.is_empty() {
+            true => Err("an empirical distribution needs at least one delay"),
+            false => Ok(Self(delays.into())),
+        }
+    }
 }
 
 /// Where netem's tables end: they hold 16-bit numbers in units of 1/8192.
@@ -78,9 +120,9 @@ const CUT: f64 = 32_767.0 / 8_192.0;
 
 impl Distribution {
     /// The distribution of the given observations; `None` if there are none.
-    pub fn empirical(mut observations: Vec<Duration>) -> Option<Self> {
-        observations.sort_unstable();
-        (!observations.is_empty()).then(|| Self::Empirical(observations.into()))
+    pub fn empirical(observations: Vec<Duration>) -> Option<Self> {
+        let delays = observations.try_into().ok()?;
+        Some(Self::Empirical { delays })
     }
 
     /// The delay below which the share `u` (from 0 up to but excluding 1) of all delays lies.
@@ -97,7 +139,9 @@ impl Distribution {
                 let value = 1.0 / (1.0 - u).cbrt();
                 around(mean, deviation, ((value - 1.5) * 4.0 / 3.0).min(CUT))
             }
-            Self::Empirical(observations) => {
+            Self::Empirical {
+                delays: Observed(observations),
+            } => {
                 let index = (u * observations.len() as f64) as usize;
                 let last = observations.len().saturating_sub(1);
                 observations

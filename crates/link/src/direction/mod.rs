@@ -74,7 +74,7 @@ pub struct Direction<P> {
 impl<P: Clone> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
-        let metered = stages.iter().position(StageConfig::queues);
+        let metered = stages.iter().position(|stage| stage.queue().is_some());
         Self {
             stages: stages
                 .iter()

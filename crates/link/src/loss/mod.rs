@@ -1,16 +1,12 @@
 //! Loss: packets that vanish on the way.
 
-mod probability;
 mod series;
-mod spell;
 
 use std::sync::Arc;
 
-use crate::random::{Random, Seed};
+use crate::random::{Probability, Random, Seed};
 use crate::time::{Duration, Time};
-pub use probability::Probability;
 pub use series::LossSeries;
-pub use spell::Spell;
 
 /// How packets are lost.
 ///
@@ -23,8 +19,14 @@ pub use spell::Spell;
 /// assert_eq!(link.poll(Time::ZERO).unwrap().fate, Fate::Dropped(DropReason::Loss));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
+)]
 pub enum LossConfig {
     /// Each packet is lost with the same probability, whatever happened to the others.
+    #[cfg_attr(feature = "serde", serde(rename = "loss"))]
     Independent {
         /// Probability of a loss.
         probability: Probability,
@@ -49,8 +51,10 @@ pub enum LossConfig {
         seed: Seed,
     },
     /// A probability that was recorded over time.
+    #[cfg_attr(feature = "serde", serde(rename = "loss-series"))]
     Series {
         /// The recording.
+        #[cfg_attr(feature = "serde", serde(rename = "steps"))]
         series: Arc<LossSeries>,
         /// Seed of this stage's generator.
         seed: Seed,
@@ -58,9 +62,14 @@ pub enum LossConfig {
     /// All packets pass for a spell, then none for another, and so on. It begins with passing.
     OnOff {
         /// How long packets pass.
-        on: Spell,
+        #[cfg_attr(feature = "serde", serde(rename = "on_ns"))]
+        on: Duration,
         /// How long they are lost.
-        off: Spell,
+        #[cfg_attr(feature = "serde", serde(rename = "off_ns"))]
+        off: Duration,
+        /// Whether these are means of exponential distributions.
+        #[cfg_attr(feature = "serde", serde(default))]
+        exponential: bool,
         /// Seed of this stage's generator.
         seed: Seed,
     },
@@ -76,6 +85,9 @@ impl LossConfig {
         }
     }
 }
+
+/// No spell is shorter, so that time goes on.
+const LEAST: Duration = Duration::from_nanos(1000);
 
 /// The stage: draws for each packet, in order of arrival.
 #[derive(Clone, Debug)]
@@ -157,18 +169,36 @@ impl Loss {
     }
 
     fn begin_spell(&mut self, now: Time) {
-        if let LossConfig::OnOff { on, off, .. } = &self.config {
-            let spell = if self.bad { off } else { on };
-            self.until = now + spell.draw(&mut self.random);
+        if let LossConfig::OnOff {
+            on,
+            off,
+            exponential,
+            ..
+        } = &self.config
+        {
+            let mean = if self.bad { *off } else { *on };
+            let length = match exponential {
+                true => {
+                    let length = -(1.0 - self.random.unit()).ln() * mean.as_secs_f64();
+                    Duration::from_secs_f64(length)
+                }
+                false => mean,
+            };
+            self.until = now + length.max(LEAST);
         }
     }
 
     fn follow_spells(&mut self, now: Time) {
-        let LossConfig::OnOff { on, off, .. } = &self.config else {
+        let LossConfig::OnOff {
+            on,
+            off,
+            exponential,
+            ..
+        } = self.config
+        else {
             return;
         };
-        let (on, off) = (*on, *off);
-        if let (Spell::Fixed(on), Spell::Fixed(off)) = (on, off) {
+        if !exponential {
             // where in the cycle: no need to walk there
             let (on, cycle) = (on.as_nanos(), (on + off).as_nanos());
             self.bad = now >= self.zero && now.since(self.zero).as_nanos() % cycle.max(1) >= on;
@@ -176,7 +206,7 @@ impl Loss {
         }
         // After a time without packets that is longer than a hundred thousand spells the process has forgotten where it was:
         // it goes on from a state drawn by the shares of the two.
-        let (on, off) = (on.mean().as_secs_f64(), off.mean().as_secs_f64());
+        let [on, off] = [on, off].map(|mean| mean.max(LEAST).as_secs_f64());
         if now.since(self.until).as_secs_f64() > 50_000.0 * (on + off) {
             self.bad = self.random.unit() * (on + off) >= on;
             self.until = now;
@@ -244,10 +274,11 @@ mod tests {
 
     #[test]
     fn fixed_spells_alternate() {
-        let ms = |millis| Spell::Fixed(Duration::from_millis(millis));
+        let ms = Duration::from_millis;
         let config = LossConfig::OnOff {
             on: ms(3),
             off: ms(2),
+            exponential: false,
             seed: Seed(1),
         };
         let lost = strikes(config, 12);

@@ -1,6 +1,6 @@
 //! A loss probability recorded over time.
 
-use super::Probability;
+use crate::random::Probability;
 use crate::time::Duration;
 
 /// A loss probability that holds until the next step; the last one for ever.
@@ -17,6 +17,11 @@ use crate::time::Duration;
 /// assert_eq!(tunnel.at(Duration::from_secs(11)), chance(1.0));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(try_from = "Vec<(Duration, Probability)>")
+)]
 pub struct LossSeries {
     /// (time since the start, probability), strictly increasing in time, never empty.
     steps: Vec<(Duration, Probability)>,
@@ -35,5 +40,13 @@ impl LossSeries {
         let next = self.steps.partition_point(|&(time, _)| time <= position);
         next.checked_sub(1)
             .map_or(Probability::NEVER, |index| self.steps[index].1)
+    }
+}
+
+impl TryFrom<Vec<(Duration, Probability)>> for LossSeries {
+    type Error = &'static str;
+
+    fn try_from(steps: Vec<(Duration, Probability)>) -> Result<Self, Self::Error> {
+        Self::new(steps).ok_or("the times of a recorded loss must rise")
     }
 }

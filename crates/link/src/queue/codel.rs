@@ -9,21 +9,31 @@ use crate::units::{Bytes, MTU};
 
 /// CoDel's parameters. The default is that of RFC 8289 §4.2 to §4.5: 5 ms, 100 ms, no limit, no marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue (`TARGET`, §4.3).
+    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
     /// How long the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2): about
     /// the longest usual round-trip time.
+    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
     pub interval: Duration,
     /// Nothing is dropped while no more than this waits behind the packet (`maxpacket`, §4.1 and §5.3).
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub mtu: Bytes,
     /// Whether packets of ECN-capable transports are marked in place of being dropped. A marked packet is the one that is
     /// sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
     /// Sojourn time above which every packet of an ECN-capable transport is marked, whatever else is decided, for senders
     /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
+    #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
     pub ce_threshold: Option<Duration>,
     /// How much waits at most; what exceeds it is dropped on arrival.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
 }
 

@@ -8,7 +8,7 @@ use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
 use crate::random::Seed;
 use crate::stage::Item;
-use crate::time::Time;
+use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
 /// At most so many packets are dropped at once from the longest flow (RFC 8290 §4.1).
@@ -31,15 +31,31 @@ const DROP_BATCH: u32 = 64;
 /// assert_eq!(left, ["bulk 1", "bulk 2", "sparse", "bulk 3"]); // a quantum is 1514 bytes
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct FqCoDelConfig {
     /// Queues that flows are hashed to (1024, §5.2.5).
     pub flows: u16,
     /// Bytes that a flow may send before it is the next one's turn (1514, §5.2.4).
+    #[cfg_attr(feature = "serde", serde(rename = "quantum_bytes", alias = "quantum"))]
     pub quantum: Bytes,
-    /// CoDel in each flow. Its own limit is not used.
-    pub codel: CoDelConfig,
+    /// `TARGET` of CoDel in each flow.
+    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    pub target: Duration,
+    /// `INTERVAL` of CoDel in each flow.
+    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
+    pub interval: Duration,
+    /// Whether packets are marked as CoDel's [`ecn`](CoDelConfig::ecn) has it.
+    pub ecn: bool,
+    /// As CoDel's [`ce_threshold`](CoDelConfig::ce_threshold).
+    #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
+    pub ce_threshold: Option<Duration>,
     /// How much waits at most: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
     /// packets from its head.
+    #[cfg_attr(feature = "serde", serde(flatten, deserialize_with = "limit"))]
     pub limit: Limit,
     /// What the hash is stirred with.
     pub seed: Seed,
@@ -47,13 +63,14 @@ pub struct FqCoDelConfig {
 
 impl Default for FqCoDelConfig {
     fn default() -> Self {
+        let codel = CoDelConfig::default();
         Self {
             flows: 1024,
             quantum: Bytes(1514),
-            codel: CoDelConfig {
-                ecn: true,
-                ..CoDelConfig::default()
-            },
+            target: codel.target,
+            interval: codel.interval,
+            ecn: true,
+            ce_threshold: None,
             limit: Limit {
                 packets: Some(Packets(10_240)),
                 bytes: Some(Bytes(32 << 20)),
@@ -61,6 +78,16 @@ impl Default for FqCoDelConfig {
             seed: Seed::default(),
         }
     }
+}
+
+/// The limit of a table; the default's where the table has none.
+#[cfg(feature = "serde")]
+fn limit<'de, D: serde::Deserializer<'de>>(table: D) -> Result<Limit, D::Error> {
+    let limit: Limit = serde::Deserialize::deserialize(table)?;
+    Ok(match limit == Limit::default() {
+        true => FqCoDelConfig::default().limit,
+        false => limit,
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +109,7 @@ struct Flow<P> {
 #[derive(Clone, Debug)]
 pub(crate) struct FqCoDel<P> {
     config: FqCoDelConfig,
+    codel: CoDelConfig,
     flows: Vec<Flow<P>>,
     new: VecDeque<u16>,
     old: VecDeque<u16>,
@@ -100,6 +128,13 @@ impl<P> FqCoDel<P> {
             flows: std::iter::repeat_with(flow)
                 .take(usize::from(config.flows.max(1)))
                 .collect(),
+            codel: CoDelConfig {
+                target: config.target,
+                interval: config.interval,
+                ecn: config.ecn,
+                ce_threshold: config.ce_threshold,
+                ..CoDelConfig::default()
+            },
             config,
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -136,9 +171,9 @@ impl<P> FqCoDel<P> {
             }
             let before = flow.line.level();
             let elsewhere = Bytes(self.level.bytes.0.saturating_sub(before.bytes.0));
-            let item =
-                flow.control
-                    .dequeue(now, &self.config.codel, &mut flow.line, elsewhere, dropped);
+            let item = flow
+                .control
+                .dequeue(now, &self.codel, &mut flow.line, elsewhere, dropped);
             let gone = before.bytes.0.saturating_sub(flow.line.level().bytes.0);
             let packets = before.packets.0 - flow.line.level().packets.0;
             self.level = QueueLevel {

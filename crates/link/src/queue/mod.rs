@@ -45,6 +45,11 @@ use red::Red;
 /// assert!(dropped > 0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
+)]
 pub enum Discipline {
     /// Every packet waits.
     #[default]
@@ -77,9 +82,33 @@ pub enum Discipline {
     /// The coupled dual queue of L4S (RFC 9332).
     DualPi2(DualPi2Config),
     /// What Mahimahi calls CoDel.
+    #[cfg_attr(feature = "serde", serde(rename = "mahimahi-codel"))]
     MahimahiCoDel(MahimahiCoDelConfig),
     /// What Mahimahi calls PIE.
+    #[cfg_attr(feature = "serde", serde(rename = "mahimahi-pie"))]
     MahimahiPie(MahimahiPieConfig),
+}
+
+impl Discipline {
+    /// Refuses parameters that do not fit each other.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::DropTail {
+                packets: None,
+                bytes: None,
+            } => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),
+            Self::Red(config) => config.check(),
+            Self::MahimahiCoDel(config) => {
+                mahimahi::at_least_a_millisecond("target_ns", config.target)?;
+                mahimahi::at_least_a_millisecond("interval_ns", config.interval)
+            }
+            Self::MahimahiPie(config) => {
+                mahimahi::at_least_a_millisecond("qdelay_ref_ns", config.target)?;
+                mahimahi::at_least_a_millisecond("max_burst_ns", config.burst)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// How much a queue with active management holds at most. The packet in service counts as with
@@ -91,6 +120,7 @@ pub enum Discipline {
 /// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Limit {
     /// Most packets held.
     pub packets: Option<Packets>,

@@ -17,23 +17,35 @@ use crate::units::{Bytes, MTU};
 /// A; Linux, too, uses time stamps unless told otherwise). §5.3, which switches PIE off while a third of the buffer is
 /// not filled, is left out: the buffer may be without a limit.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct PieConfig {
     /// The delay that is aimed at (`QDELAY_REF`, 15 ms, §4.2).
+    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
     /// How often the probability is computed (`T_UPDATE`, 15 ms, §4.2).
+    #[cfg_attr(feature = "serde", serde(rename = "update_ns"))]
     pub update: Duration,
     /// Gain on the distance from the target, per second (0.125).
     pub alpha: f64,
     /// Gain on the change of the delay, per second (1.25).
     pub beta: f64,
     /// How long after a quiet time nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
+    #[cfg_attr(feature = "serde", serde(rename = "burst_ns"))]
     pub burst: Duration,
-    /// Below which drop probability packets of ECN-capable transports are marked instead (`mark_ecnth`, §5.1, which says
-    /// 0.1); `None` never marks.
+    /// Whether packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
+    /// (`mark_ecnth`, §5.1).
+    pub ecn: bool,
+    /// The same with another drop probability; `None` leaves it to `ecn`.
     pub mark_below: Option<f64>,
     /// Nothing is dropped while no more than twice this waits (`MEAN_PKTSIZE`, §4.1).
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub mtu: Bytes,
     /// How much waits at most; what exceeds it is dropped on arrival.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops.
     pub seed: Seed,
@@ -47,6 +59,7 @@ impl Default for PieConfig {
             alpha: 0.125,
             beta: 1.25,
             burst: Duration::from_millis(150),
+            ecn: false,
             mark_below: None,
             mtu: MTU,
             limit: Limit::default(),
@@ -54,6 +67,9 @@ impl Default for PieConfig {
         }
     }
 }
+
+/// `mark_ecnth` (§5.1).
+const MARK_BELOW: f64 = 0.1;
 
 /// The control loop, names as in the RFC's Appendix A.
 #[derive(Clone, Debug)]
@@ -184,10 +200,9 @@ impl<P> Pie<P> {
         }
         let backlog = self.line.level().bytes;
         if self.control.drops(&self.config, backlog, &mut self.random) {
-            let may_mark = self
-                .config
-                .mark_below
-                .is_some_and(|threshold| self.control.drop_prob < threshold);
+            let threshold = self.config.mark_below;
+            let threshold = threshold.or(self.config.ecn.then_some(MARK_BELOW));
+            let may_mark = threshold.is_some_and(|below| self.control.drop_prob < below);
             if !(may_mark && item.mark()) {
                 return Err((item, DropReason::Congestion));
             }

@@ -20,10 +20,17 @@ use crate::units::Bytes;
 /// let queue = Discipline::Red(red);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct RedConfig {
     /// Average queue below which nothing is dropped (`min_th`).
+    #[cfg_attr(feature = "serde", serde(rename = "minimum_bytes"))]
     pub minimum: Bytes,
     /// Average queue above which everything is dropped, or twice of which where `gentle` (`max_th`).
+    #[cfg_attr(feature = "serde", serde(rename = "maximum_bytes"))]
     pub maximum: Bytes,
     /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
     pub probability: f64,
@@ -32,6 +39,7 @@ pub struct RedConfig {
     pub weight: Option<f64>,
     /// How long a typical packet takes to send (`s`): the average falls by one step per such span of an idle queue. `None`
     /// for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
+    #[cfg_attr(feature = "serde", serde(rename = "service_ns"))]
     pub service: Option<Duration>,
     /// Whether the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
     /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
@@ -42,6 +50,7 @@ pub struct RedConfig {
     /// below 1.
     pub ecn: bool,
     /// How much waits at most; what exceeds it is dropped on arrival.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops.
     pub seed: Seed,
@@ -56,12 +65,12 @@ const FACTOR: f64 = 0.9;
 /// `s` of a link without a mean rate.
 const LEAST_SERVICE: Duration = Duration::from_micros(1);
 
-impl RedConfig {
-    /// Plain RED between two thresholds, with the values that its authors recommend: w_q 0.002, max_p 0.1 and gentle.
-    pub fn new(minimum: Bytes, maximum: Bytes) -> Self {
+impl Default for RedConfig {
+    /// Plain RED between 5 and 15 packets, with the values that its authors recommend: w_q 0.002, max_p 0.1 and gentle.
+    fn default() -> Self {
         Self {
-            minimum,
-            maximum,
+            minimum: Bytes(7_500),
+            maximum: Bytes(22_500),
             probability: 0.1,
             weight: None,
             service: None,
@@ -71,6 +80,27 @@ impl RedConfig {
             limit: Limit::default(),
             seed: Seed::default(),
         }
+    }
+}
+
+impl RedConfig {
+    /// The default between other thresholds.
+    pub fn new(minimum: Bytes, maximum: Bytes) -> Self {
+        Self {
+            minimum,
+            maximum,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (minimum, maximum) = (self.minimum, self.maximum);
+        if minimum >= maximum {
+            return Err(format!(
+                "the lower threshold of RED, {minimum}, must lie below the upper one, {maximum}"
+            ));
+        }
+        Ok(())
     }
 
     /// The same with all that follows from the link. packet: time that one takes at its mean rate.

@@ -1,8 +1,7 @@
 //! What a radio link is made of.
 
-use crate::loss::Probability;
 use crate::queue::Discipline;
-use crate::random::Seed;
+use crate::random::{Probability, Seed};
 use crate::time::Duration;
 
 /// One direction of a radio access network, as one device meets it.
@@ -53,6 +52,11 @@ pub struct RadioConfig {
 
 /// A direction, seen from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum Way {
     /// From the device.
     Uplink,
@@ -62,8 +66,10 @@ pub enum Way {
 
 /// The slots of a carrier and which of their symbols this direction may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Slots {
     /// Length of a slot: 1 ms at 15 kHz, 0.5 ms at 30 kHz subcarrier spacing (TS 38.211, table 4.3.2-1).
+    #[cfg_attr(feature = "serde", serde(rename = "slot_ns"))]
     pub length: Duration,
     /// Symbols of each slot of the pattern for this direction, of 14. With frequency division all have 14.
     pub symbols: Vec<u8>,
@@ -74,6 +80,7 @@ pub(crate) const SYMBOLS: u8 = 14;
 
 /// The resources of a carrier.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Carrier {
     /// Resource blocks of 12 subcarriers (TS 38.101-1, table 5.3.2-1).
     pub blocks: u32,
@@ -185,12 +192,20 @@ pub struct Sleep {
 
 /// Changes of the cell: nothing passes for a time, nothing is lost, and the quality is another afterwards.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Handover {
     /// Mean time between two. Each falls at random into its part of a grid of this width.
+    #[cfg_attr(feature = "serde", serde(rename = "every_ns"))]
     pub every: Duration,
     /// The shortest gap.
+    #[cfg_attr(feature = "serde", serde(rename = "least_ns"))]
     pub least: Duration,
     /// The longest, all between being alike; at most half of `every`.
+    #[cfg_attr(feature = "serde", serde(rename = "most_ns"))]
     pub most: Duration,
     /// Standard deviation of what a cell adds to the mean signal to noise ratio, dB.
     pub spread_db: f64,

@@ -76,8 +76,8 @@ const ATTEMPTS: u64 = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::Probability;
     use crate::radio::{Profile, Way};
+    use crate::random::Probability;
 
     fn config(first: f64, again: f64) -> RadioConfig {
         let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);

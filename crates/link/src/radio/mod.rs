@@ -13,6 +13,8 @@ mod noise;
 mod profile;
 mod ramp;
 mod route;
+#[cfg(feature = "serde")]
+mod table;
 
 pub use config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -33,6 +35,8 @@ use channel::{Known, Surroundings};
 use harq::Retransmissions;
 use ramp::Warmth;
 use route::Route;
+#[cfg(feature = "serde")]
+pub(crate) use table::RadioTable;
 
 /// The stage. It looks only at slots in which something is sent: with nothing waiting there are no events, and the next
 /// slot after any pause is found without a walk through it.

@@ -8,9 +8,8 @@
 use super::config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
 };
-use crate::loss::Probability;
 use crate::queue::Discipline;
-use crate::random::Seed;
+use crate::random::{Probability, Seed};
 use crate::time::Duration;
 use crate::units::Bytes;
 

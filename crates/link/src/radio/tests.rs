@@ -1,8 +1,8 @@
 use super::*;
 use crate::direction::Direction;
-use crate::loss::Probability;
 use crate::outcome::{Fate, Outcome};
 use crate::queue::Discipline;
+use crate::random::Probability;
 use crate::stage::StageConfig;
 use crate::units::Packets;
 

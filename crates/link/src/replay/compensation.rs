@@ -6,6 +6,7 @@ use crate::units::Bytes;
 
 /// A span by which something is later or, if negative, sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Shift(i64);
 
 impl Shift {
@@ -28,9 +29,22 @@ impl Shift {
     }
 }
 
+impl TryFrom<Vec<(Bytes, Shift)>> for Compensation {
+    type Error = &'static str;
+
+    fn try_from(points: Vec<(Bytes, Shift)>) -> Result<Self, Self::Error> {
+        Self::new(points).ok_or("the sizes of a compensation must increase")
+    }
+}
+
 /// comp(s): the delay of a packet of `s` bytes less that of one of the recorder's size (Sentosa et al., "CellReplay", NSDI
 /// 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(try_from = "Vec<(Bytes, Shift)>")
+)]
 pub struct Compensation {
     /// (size, ns), strictly increasing in size.
     points: Vec<(u64, i64)>,

@@ -66,6 +66,11 @@ pub struct WorkloadDependentConfig {
 
 /// Where the time without packets is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum IdleAt {
     /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at the
     /// link, at least F.
@@ -79,6 +84,11 @@ pub enum IdleAt {
 
 /// What the light opportunities count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum Anchor {
     /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier waits for it.
     BaseDelay,

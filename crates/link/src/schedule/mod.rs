@@ -65,12 +65,22 @@ pub enum Schedule {
 
 /// What follows the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "bool"))]
 pub enum Repeat {
     /// The recording again. Its period is the last timestamp.
     #[default]
     Looped,
     /// Nothing, ever.
     Once,
+}
+
+impl From<bool> for Repeat {
+    fn from(looped: bool) -> Self {
+        match looped {
+            true => Self::Looped,
+            false => Self::Once,
+        }
+    }
 }
 
 impl Schedule {

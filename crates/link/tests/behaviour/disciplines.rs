@@ -125,11 +125,9 @@ fn fair() -> impl Strategy<Value = Discipline> {
     let fq_codel = (limit(), 1..6u16).prop_map(|(limit, flows)| FqCoDelConfig {
         flows,
         limit,
-        codel: CoDelConfig {
-            target: span(MS),
-            interval: span(10 * MS),
-            ..CoDelConfig::default()
-        },
+        target: span(MS),
+        interval: span(10 * MS),
+        ecn: false,
         ..FqCoDelConfig::default()
     });
     let dual = (limit(), 0..100u8).prop_map(|(limit, classic_share)| DualPi2Config {
@@ -163,12 +161,7 @@ fn probability(range: std::ops::Range<f64>) -> impl Strategy<Value = Probability
 }
 
 fn loss() -> impl Strategy<Value = StageConfig> {
-    let spell = || {
-        prop_oneof![
-            (0..30 * MS).prop_map(|length| Spell::Fixed(span(length))),
-            (0..30 * MS).prop_map(|mean| Spell::Exponential(span(mean))),
-        ]
-    };
+    let spell = || (0..30 * MS).prop_map(span);
     let p = || probability(0.0..0.5);
     let config = prop_oneof![
         (p(), any::<u64>()).prop_map(|(probability, seed)| LossConfig::Independent {
@@ -186,10 +179,13 @@ fn loss() -> impl Strategy<Value = StageConfig> {
                 }
             }
         ),
-        (spell(), spell(), any::<u64>()).prop_map(|(on, off, seed)| LossConfig::OnOff {
-            on,
-            off,
-            seed: Seed(seed)
+        (spell(), spell(), any::<bool>(), any::<u64>()).prop_map(|(on, off, exponential, seed)| {
+            LossConfig::OnOff {
+                on,
+                off,
+                exponential,
+                seed: Seed(seed),
+            }
         }),
         (
             prop::collection::btree_map(0..100 * MS, p(), 1..5),

@@ -139,8 +139,9 @@ fn both_states_of_elliott_s_channel_lose() {
 fn exponential_spells_have_no_memory() {
     let (on, off) = (30.0f64, 10.0);
     let lost = losses(LossConfig::OnOff {
-        on: Spell::Exponential(ms(30)),
-        off: Spell::Exponential(ms(10)),
+        on: ms(30),
+        off: ms(10),
+        exponential: true,
         seed: Seed(1),
     });
     assert!(!lost[0], "begins with passing");
@@ -390,7 +391,6 @@ fn the_seed_decides_and_nothing_else() {
             mean: ms(5),
             spread: ms(5),
         };
-        let spell = Spell::Exponential(ms(3));
         vec![
             LossConfig::Independent {
                 probability: half,
@@ -406,8 +406,9 @@ fn the_seed_decides_and_nothing_else() {
             }
             .into(),
             LossConfig::OnOff {
-                on: spell,
-                off: spell,
+                on: ms(3),
+                off: ms(3),
+                exponential: true,
                 seed,
             }
             .into(),

@@ -38,7 +38,8 @@ fn stages(seed: u64, choice: u8) -> [Vec<StageConfig>; 2] {
         },
         1 => Discipline::CoDel(fast),
         2 => Discipline::FqCoDel(FqCoDelConfig {
-            codel: fast,
+            target: fast.target,
+            interval: fast.interval,
             ..FqCoDelConfig::default()
         }),
         _ => Discipline::DualPi2(DualPi2Config::default()),

@@ -12,12 +12,20 @@ use crate::time::{Duration, Time};
 /// behind it is dropped in its place (an inner variable hides the outer one), all times are whole milliseconds, and the
 /// spacing of drops is rounded down to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct MahimahiCoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue; whole milliseconds of it count.
+    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
     /// How long the sojourn time must have stayed above the target; whole milliseconds of it count.
+    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
     pub interval: Duration,
     /// How much waits at most, with 4 bytes more for each packet; what exceeds it is dropped on arrival.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
 }
 

@@ -19,6 +19,17 @@ pub use codel::MahimahiCoDelConfig;
 pub use pie::MahimahiPieConfig;
 pub(crate) use pie::Pie;
 
+/// Refuses a span that no whole millisecond fits into, by its name.
+pub(super) fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
+    if whole_millis(span) == 0 {
+        let nanos = span.as_nanos();
+        return Err(format!(
+            "{name} is {nanos}, less than a millisecond; a queue of Mahimahi needs at least that"
+        ));
+    }
+    Ok(())
+}
+
 /// Bytes that count beyond those of the IP packet.
 const HEADER: u64 = 4;
 /// The largest packet, with its header.

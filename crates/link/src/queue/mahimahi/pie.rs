@@ -12,15 +12,24 @@ use crate::time::{Duration, Time};
 /// that are made up for when a packet comes or is taken, and a departure rate measured over 16384 bytes in whole bytes
 /// per millisecond. It does not even out the drops, as RFC 8033 §5.4 does.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct MahimahiPieConfig {
     /// The delay that is aimed at (`qdelay_ref`); whole milliseconds of it count.
+    #[cfg_attr(feature = "serde", serde(rename = "qdelay_ref_ns"))]
     pub target: Duration,
     /// How long after a quiet time nothing is dropped (`max_burst`); whole milliseconds of it count.
+    #[cfg_attr(feature = "serde", serde(rename = "max_burst_ns"))]
     pub burst: Duration,
     /// How much waits at most, with 4 bytes more for each packet; what exceeds it is dropped on arrival.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops, which are then those that the original would make if its generator were seeded so; its lower
     /// 32 bits count. The original takes a new one from the system each time.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub seed: Seed,
 }
 

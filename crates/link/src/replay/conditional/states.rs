@@ -9,8 +9,14 @@ use crate::units::Bytes;
 
 /// What packets took that came after an idleness of a certain length.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct DelayState {
     /// The least idleness: from the instant at which the packet before could have left the sender to be where it was, to the packet.
+    #[cfg_attr(feature = "serde", serde(rename = "idle_ns"))]
     pub idle: Duration,
     /// What packets of each size took more than the trend, on average.
     pub compensation: Compensation,
@@ -20,12 +26,19 @@ pub struct DelayState {
 
 /// Packets of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
     /// What most of them took more than the trend at the most. Who takes longer was sent no later, but had to be sent again.
+    #[cfg_attr(feature = "serde", serde(rename = "usual_ns"))]
     pub usual: Shift,
     /// When, and how much more than the trend; in order of time, at least one.
+    #[cfg_attr(feature = "serde", serde(rename = "samples_ns"))]
     pub samples: Vec<(Duration, Shift)>,
 }
 

@@ -5,8 +5,14 @@ use crate::units::Bytes;
 
 /// What trains of one length got, as a share of what a saturated link got at the same times.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct WarmUpCurve {
     /// Bytes of a train, which wait together at first.
+    #[cfg_attr(feature = "serde", serde(rename = "waiting_bytes"))]
     pub waiting: Bytes,
     /// The share from each of the [edges](WarmUp::edges) on.
     pub shares: Vec<f64>,

@@ -1,0 +1,354 @@
+//! The serialised form of stages: for each a table with its `kind`, as the emulator's configuration and `cellbed.Link` have it.
+//!
+//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). What is here are the kinds, and tables that
+//! differ from what is made of them: those that name files, and radio links, which are a profile and what is different from it.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Error as Fault, Value, from_value};
+use thiserror::Error;
+
+use crate::bottleneck::BottleneckConfig;
+use crate::damage::{CorruptionConfig, DuplicationConfig};
+use crate::delay::{DelayConfig, DelaySeries};
+use crate::loss::LossConfig;
+use crate::queue::Discipline;
+use crate::radio::RadioTable;
+use crate::random::Seed;
+use crate::replay::{
+    Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, LightRows, RecordingError,
+    WorkloadDependentConfig,
+};
+use crate::schedule::{RateSeries, Repeat, Schedule};
+use crate::stage::StageConfig;
+use crate::time::Duration;
+use crate::trace::{Trace, TraceError};
+use crate::units::{BitRate, Bytes};
+
+/// Why a table makes no stage.
+#[derive(Debug, Error)]
+pub enum LanguageError {
+    /// The table has something wrong.
+    #[error("{0}")]
+    Table(#[from] Fault),
+    /// A file that the table names cannot be opened.
+    #[error("cannot open the {what} {path}: {source}")]
+    Open {
+        /// What it holds.
+        what: &'static str,
+        /// Its path.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file that the table names has something wrong: `FILE:LINE: reason`.
+    #[error("{0}")]
+    File(String),
+}
+
+/// Makes stages of their tables. Stages that name the same trace share it.
+///
+/// ```
+/// use cellbed_link::language::Reader;
+/// use serde_json::json;
+///
+/// let mut reader = Reader::new(|_path| Ok(&b"2\n5\n"[..])); // any file has these two lines
+/// let schedule = json!({"kind": "trace", "path": "some.up", "looped": true});
+/// let queue = json!({"kind": "codel", "target_ns": 10_000_000, "packets": 100});
+/// let stage = reader.stage(json!({"kind": "bottleneck", "schedule": schedule, "queue": queue}));
+/// assert!(stage.is_ok());
+/// let error = reader.stage(json!({"kind": "delay", "fixed": 5})).unwrap_err();
+/// assert!(error.to_string().starts_with("unknown field `fixed`"));
+/// ```
+pub struct Reader<Open> {
+    open: Open,
+    traces: HashMap<PathBuf, Arc<Trace>>,
+}
+
+impl<Open, File> Reader<Open>
+where
+    Open: FnMut(&Path) -> io::Result<File>,
+    File: Read,
+{
+    /// A reader that gets the content of files from `open`.
+    pub fn new(open: Open) -> Self {
+        Self {
+            open,
+            traces: HashMap::new(),
+        }
+    }
+
+    /// The stage of a table.
+    pub fn stage(&mut self, mut table: Value) -> Result<StageConfig, LanguageError> {
+        let kind = table
+            .get("kind")
+            .ok_or_else(|| Fault::missing_field("kind"))?;
+        let kind = String::deserialize(kind)?;
+        if LOSSES.contains(&&*kind) {
+            return Ok(from_value::<LossConfig>(table)?.into());
+        }
+        if let Some(fields) = table.as_object_mut() {
+            fields.remove("kind");
+        }
+        Ok(match &*kind {
+            "duplication" => from_value::<DuplicationConfig>(table)?.into(),
+            "corruption" => from_value::<CorruptionConfig>(table)?.into(),
+            "delay" => from_value::<DelayTable>(table)?.build()?.into(),
+            "jitter" => DelayConfig::Random(from_value(table)?).into(),
+            "radio" => from_value::<RadioTable>(table)?.build()?.into(),
+            "bottleneck" => self.bottleneck(from_value(table)?)?.into(),
+            "workload-dependent" => self.workload_dependent(from_value(table)?)?.into(),
+            "conditional" => self.conditional(from_value(table)?)?.into(),
+            _ => return Err(Fault::unknown_variant(&kind, KINDS).into()),
+        })
+    }
+
+    fn bottleneck(&mut self, table: BottleneckTable) -> Result<BottleneckConfig, LanguageError> {
+        let schedule = match table.schedule {
+            ScheduleTable::Trace {
+                path,
+                looped,
+                offset,
+            } => Schedule::Trace {
+                trace: self.trace(path)?,
+                repeat: looped,
+                offset,
+            },
+            ScheduleTable::Constant { rate } => Schedule::Constant(rate),
+            ScheduleTable::Series {
+                steps,
+                period,
+                offset,
+            } => {
+                let series = RateSeries::new(steps, period).ok_or_else(|| {
+                    Fault::custom(
+                        "the times of a rate series must begin at 0 and rise up to its period",
+                    )
+                })?;
+                Schedule::Series {
+                    series: Arc::new(series),
+                    offset,
+                }
+            }
+            ScheduleTable::TokenBucket { rate, burst } => Schedule::TokenBucket { rate, burst },
+            ScheduleTable::Unlimited => Schedule::Unlimited,
+        };
+        let bottleneck = match table.mahimahi {
+            true => BottleneckConfig::mahimahi(schedule),
+            false => BottleneckConfig::new(schedule),
+        };
+        Ok(bottleneck.with_queue(table.queue))
+    }
+
+    fn workload_dependent(
+        &mut self,
+        table: WorkloadDependentTable,
+    ) -> Result<WorkloadDependentConfig, LanguageError> {
+        let compensation = match &table.latency_offset {
+            Some(path) => self.file(
+                "latency offsets",
+                path,
+                Compensation::parse,
+                RecordingError::in_file,
+            )?,
+            None => Compensation::default(),
+        };
+        let light = self.file(
+            "light rows",
+            &table.light,
+            LightRows::parse,
+            RecordingError::in_file,
+        )?;
+        Ok(WorkloadDependentConfig {
+            repeat: table.looped,
+            offset: table.offset,
+            compensation,
+            idle: table.idle,
+            idle_at: table.idle_at,
+            anchor: table.anchor,
+            queue: table.queue,
+            opportunity: table
+                .opportunity
+                .unwrap_or(WorkloadDependentConfig::OPPORTUNITY),
+            overhead: table.overhead,
+            ..WorkloadDependentConfig::new(Arc::new(light), self.trace(table.heavy)?)
+        })
+    }
+
+    fn conditional(&mut self, table: ConditionalTable) -> Result<ConditionalConfig, LanguageError> {
+        let model = self.file(
+            "model",
+            &table.model,
+            ConditionalModel::parse,
+            |reason, path| format!("{path}: {reason}"),
+        )?;
+        Ok(ConditionalConfig {
+            repeat: table.looped,
+            offset: table.offset,
+            queue: table.queue,
+            seed: table.seed,
+            ..ConditionalConfig::new(Arc::new(model))
+        })
+    }
+
+    fn trace(&mut self, path: PathBuf) -> Result<Arc<Trace>, LanguageError> {
+        if let Some(trace) = self.traces.get(&path) {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(self.file("trace", &path, Trace::parse, TraceError::in_file)?);
+        self.traces.insert(path, Arc::clone(&trace));
+        Ok(trace)
+    }
+
+    /// What a file holds. placed: the fault with the file's name before it.
+    fn file<T, E>(
+        &mut self,
+        what: &'static str,
+        path: &Path,
+        parse: impl FnOnce(File) -> Result<T, E>,
+        placed: impl FnOnce(&E, String) -> String,
+    ) -> Result<T, LanguageError> {
+        let shown = || path.display().to_string();
+        let file = (self.open)(path).map_err(|source| LanguageError::Open {
+            what,
+            path: shown(),
+            source,
+        })?;
+        parse(file).map_err(|error| LanguageError::File(placed(&error, shown())))
+    }
+}
+
+const LOSSES: &[&str] = &["loss", "gilbert-elliott", "loss-series", "on-off"];
+const KINDS: &[&str] = &[
+    "loss",
+    "gilbert-elliott",
+    "loss-series",
+    "on-off",
+    "duplication",
+    "corruption",
+    "bottleneck",
+    "workload-dependent",
+    "conditional",
+    "radio",
+    "delay",
+    "jitter",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DelayTable {
+    fixed_ns: Option<Duration>,
+    series: Option<Arc<DelaySeries>>,
+}
+
+impl DelayTable {
+    fn build(self) -> Result<DelayConfig, Fault> {
+        match (self.fixed_ns, self.series) {
+            (Some(delay), None) => Ok(DelayConfig::Fixed(delay)),
+            (None, Some(series)) => Ok(DelayConfig::Series(series)),
+            _ => Err(Fault::custom(
+                "a delay needs either \"fixed_ns\" or \"series\"",
+            )),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BottleneckTable {
+    schedule: ScheduleTable,
+    #[serde(deserialize_with = "queue")]
+    queue: Discipline,
+    #[serde(default)]
+    mahimahi: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum ScheduleTable {
+    Trace {
+        path: PathBuf,
+        looped: Repeat,
+        #[serde(rename = "offset_ns", default)]
+        offset: Duration,
+    },
+    Constant {
+        #[serde(rename = "bit_rate")]
+        rate: BitRate,
+    },
+    Series {
+        steps: Vec<(Duration, BitRate)>,
+        #[serde(rename = "period_ns")]
+        period: Option<Duration>,
+        #[serde(rename = "offset_ns", default)]
+        offset: Duration,
+    },
+    TokenBucket {
+        #[serde(rename = "bit_rate")]
+        rate: BitRate,
+        #[serde(rename = "burst_bytes")]
+        burst: Bytes,
+    },
+    Unlimited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadDependentTable {
+    light: PathBuf,
+    heavy: PathBuf,
+    latency_offset: Option<PathBuf>,
+    #[serde(deserialize_with = "queue")]
+    queue: Discipline,
+    looped: Repeat,
+    #[serde(rename = "offset_ns", default)]
+    offset: Duration,
+    #[serde(rename = "idle_ns", default)]
+    idle: Duration,
+    #[serde(default)]
+    idle_at: IdleAt,
+    #[serde(default)]
+    anchor: Anchor,
+    #[serde(
+        rename = "opportunity_bytes",
+        default,
+        deserialize_with = "opportunity"
+    )]
+    opportunity: Option<Bytes>,
+    #[serde(rename = "overhead_bytes", default)]
+    overhead: Bytes,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConditionalTable {
+    model: PathBuf,
+    #[serde(deserialize_with = "queue")]
+    queue: Discipline,
+    looped: Repeat,
+    #[serde(rename = "offset_ns", default)]
+    offset: Duration,
+    #[serde(default)]
+    seed: Seed,
+}
+
+/// A queue whose parameters fit each other.
+pub(crate) fn queue<'de, D: Deserializer<'de>>(table: D) -> Result<Discipline, D::Error> {
+    let queue = Discipline::deserialize(table)?;
+    queue.check().map_err(D::Error::custom)?;
+    Ok(queue)
+}
+
+fn opportunity<'de, D: Deserializer<'de>>(bytes: D) -> Result<Option<Bytes>, D::Error> {
+    match Option::deserialize(bytes)? {
+        Some(Bytes(0)) => Err(D::Error::custom(
+            "opportunities of 0 bytes let nothing pass; use what the recorder sent",
+        )),
+        bytes => Ok(bytes),
+    }
+}
