@@ -89,7 +89,7 @@ def test_a_queue_that_changes_keeps_the_schedule_and_its_seed() -> None:
     direction = up(planned(text + 'at = "1 s"\nqueue = { kind = "pie", target = "20 ms", ecn = true }\n'))
     (change,) = direction.config["changes"]
     queue, before = change["to"]["queue"], direction.stages[1]["queue"]
-    assert (queue["target_ns"], queue["mark_below"]) == (20 * MS, 0.1)
+    assert (queue["target_ns"], queue["ecn"]) == (20 * MS, True)
     assert queue["seed"] == before["seed"]
     assert change["to"]["schedule"] == direction.stages[1]["schedule"]
 

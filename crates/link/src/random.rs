@@ -37,7 +37,7 @@ impl TryFrom<f64> for Probability {
     type Error = String;
 
     fn try_from(value: f64) -> Result<Self, Self::Error> {
-        Self::new(value).ok_or_else(|| format!("{value} is not a probability from 0 to 1"))
+        Self::new(value).ok_or_else(|| format!("{value} is not a probability: outside 0 to 1"))
     }
 }
 

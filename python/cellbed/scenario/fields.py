@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
-from cellbed.units import BIT_RATE, SIZE, Quantity, UnitError, parse_probability
+from cellbed.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
 def refusal(text: str) -> PydanticCustomError:
@@ -45,13 +45,15 @@ class TextField:
 
     read: (text, folder of the scenario file) to the value; raises UnitError or TraceError with what would be right.
     show: the value to text that `read` understands. schema: the JSON Schema of the text. hint: what to write instead of
-    something that is not text, given the number that was written, if it was one.
+    something that is not text, given the number that was written, if it was one. stage: (name of the field, value) to
+    keys and values of the path model.
     """
 
     read: Callable[[str, Path], Any]
     show: Callable[[Any], str]
     schema: Mapping[str, Any]
     hint: Callable[[str | None], str]
+    stage: Callable[[str, Any], dict[str, Any]] = lambda name, value: {name: value}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(
@@ -89,7 +91,12 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
         return number
 
     schema = {"pattern": kind.pattern(), "examples": list(kind.examples)}
-    return TextField(read, kind.format, schema, kind.remedy)
+    key = _STAGE_KEYS.get(kind.base, "{}")
+    return TextField(read, kind.format, schema, kind.remedy, lambda name, value: {key.format(name): value})
+
+
+_STAGE_KEYS = {DURATION.base: "{}_ns", SIZE.base: "{}_bytes", BIT_RATE.base: "bit_{}"}
+"""What keys of the path model are called that hold a quantity, by its unit."""
 
 
 def _percentage(certain: bool) -> BeforeValidator:
@@ -210,6 +217,7 @@ QUEUE_LIMIT = TextField(
         "examples": ["1 MB", "100 packets"],
     },
     lambda number: f"'{number or 1} MB' or '{number or 100} packets'",
+    lambda _name, limit: {"packets": limit.packets, "bytes": limit.bytes},
 )
 
 

@@ -1,6 +1,6 @@
 """Kinds of bottleneck queues, with the defaults of their RFCs or authors."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -42,23 +42,33 @@ def _interval() -> Any:
     return Field(written("100 ms"), description="How long the delay must exceed the target before packets are dropped.")
 
 
-class DropTail(Table):
+class Discipline(Table):
+    """What all have in common. TITLE: what people call it. DRAWS: whether chance decides, so that it needs a seed."""
+
+    TITLE: ClassVar[str]
+    DRAWS: ClassVar[bool] = False
+
+
+class DropTail(Discipline):
     """A queue that drops what arrives when it is full."""
 
+    TITLE = "drop-tail"
     kind: Literal["droptail"]
     limit: Limit = _limit()
 
 
-class DropHead(Table):
+class DropHead(Discipline):
     """A queue that drops what has waited longest when it is full."""
 
+    TITLE = "drop-head"
     kind: Literal["drophead"]
     limit: Limit = _limit()
 
 
-class CoDel(Table):
+class CoDel(Discipline):
     """Controlled delay (RFC 8289): drops what leaves after too long a wait, until the queue is short."""
 
+    TITLE = "CoDel"
     kind: Literal["codel"]
     target: QueueTime = _target("5 ms")
     interval: QueueTime = _interval()
@@ -66,9 +76,11 @@ class CoDel(Table):
     limit: Limit = _limit()
 
 
-class FqCoDel(Table):
+class FqCoDel(Discipline):
     """FQ-CoDel (RFC 8290): flows in queues of their own, served in turn, each under CoDel."""
 
+    TITLE = "FQ-CoDel"
+    DRAWS = True
     kind: Literal["fqcodel"]
     flows: int = Field(1024, ge=1, le=65535, description="How many queues there are; flows are spread by a hash.")
     quantum: Annotated[int, quantity(SIZE, "64 B", "1 MB")] = Field(
@@ -80,9 +92,11 @@ class FqCoDel(Table):
     limit: Limit = _limit("10240 packets")
 
 
-class Pie(Table):
+class Pie(Discipline):
     """PIE (RFC 8033): drops what arrives with a probability that follows the queueing delay."""
 
+    TITLE = "PIE"
+    DRAWS = True
     kind: Literal["pie"]
     target: QueueTime = _target("15 ms")
     update: QueueTime = _update("15 ms")
@@ -93,9 +107,11 @@ class Pie(Table):
     limit: Limit = _limit()
 
 
-class Red(Table):
+class Red(Discipline):
     """RED (Floyd and Jacobson, 1993) or Adaptive RED (Floyd, Gummadi and Shenker, 2001): drops by the mean queue."""
 
+    TITLE = "RED"
+    DRAWS = True
     kind: Literal["red"]
     minimum: Threshold = Field(written("7500 B"), description="Mean queue below which nothing is dropped.")
     maximum: Threshold = Field(
@@ -124,9 +140,10 @@ class Red(Table):
         return self
 
 
-class DualPi2(Table):
+class DualPi2(Discipline):
     """DualPI2 (RFC 9332): a queue of low latency for L4S beside a classic one, under one controller."""
 
+    TITLE = "DualPI2"
     kind: Literal["dualpi2"]
     target: QueueTime = _target("15 ms")
     update: QueueTime = _update("16 ms")
@@ -141,9 +158,10 @@ class DualPi2(Table):
     limit: Limit = _limit()
 
 
-class Infinite(Table):
+class Infinite(Discipline):
     """A queue that never drops."""
 
+    TITLE = "infinite"
     kind: Literal["infinite"]
 
 
@@ -151,3 +169,10 @@ Queue = Annotated[
     DropTail | DropHead | CoDel | FqCoDel | Pie | Red | DualPi2 | Infinite,
     Field(discriminator="kind"),
 ]
+
+TITLES: dict[str, str] = {
+    kind: table.TITLE
+    for table in get_args(get_args(Queue)[0])
+    for kind in get_args(table.model_fields["kind"].annotation)
+}
+"""What people call a discipline, by its kind."""

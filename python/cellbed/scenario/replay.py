@@ -20,7 +20,8 @@ def _show(file: RecordedFile[Rows] | RecordedFile[Offsets] | TraceSource) -> str
 
 def _file(read: object, what: str, example: str) -> TextField:
     schema = {"minLength": 1, "examples": [example]}
-    return TextField(read, _show, schema, lambda _number: f"the path of a {what}")  # type: ignore[arg-type]
+    path = lambda name, file: {name: str(file.path)}  # noqa: E731
+    return TextField(read, _show, schema, lambda _number: f"the path of a {what}", path)  # type: ignore[arg-type]
 
 
 _LIGHT = _file(light_rows, "file of light rows", "recordings/up-delay-light-pdo")

@@ -94,6 +94,7 @@ def recording(column: Column, *, timed: bool = True) -> TextField:
         lambda file: str(file.name),
         {"minLength": 1, "examples": [f"{column.name}.csv"]},
         lambda _number: "the path of a CSV file",
+        lambda _name, file: {f"{column.name}s_ns": list(file.values)},
     )
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
 from cellbed.scenario.conditional import Conditional
-from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Normal, Pareto, RandomDelay, Uniform
-from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.delays import Delay, DelaySeries, Drawn
+from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
-from cellbed.scenario.queues import CoDel, DropHead, DropTail, DualPi2, FqCoDel, Infinite, Pie, Queue, Red
+from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import advanced
@@ -50,8 +50,6 @@ _SLOT_OF: dict[str, Slot] = {
 
 MTU = 1500
 """Bytes that an opportunity of a trace carries."""
-_MARK_BELOW = 0.1
-"""Drop probability up to which PIE marks instead (RFC 8033, §5.1: mark_ecnth)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,39 +106,21 @@ def bottleneck_stage(
     of a radio link. seed: as for :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:
-            return _replay_stage(replay, playing) | {"queue": _waiting(parameters, seed("queue"))}
+            played = {"kind": REPLAY, "looped": playing.looped, "offset_ns": playing.start_ns}
+            return replay.stage() | played | {"queue": queue_config(parameters.queue, seed("queue"))}
         case Conditional() as conditional:
             played = {"looped": playing.looped, "offset_ns": playing.start_ns, "seed": seed("replay")}
             stage = {"kind": CONDITIONAL, "model": str(conditional.model), **played}
-            return stage | {"queue": _waiting(parameters, seed("queue"))}
+            return stage | {"queue": queue_config(parameters.queue, seed("queue"))}
         case Radio() as radio:
-            stage = {"kind": RADIO, "profile": radio.profile, "way": radio.way, "seed": seed("radio")}
+            stage = radio.stage() | {"seed": seed("radio")}
             stage |= {"offset_ns": playing.start_ns} if playing.start_ns else {}
-            return stage | ({} if parameters.queue is None else {"queue": _waiting(parameters, seed("queue"))})
+            return stage | (
+                {} if parameters.queue is None else {"queue": queue_config(parameters.queue, seed("queue"))}
+            )
         case capacity:
-            queue = _waiting(parameters, seed("queue"))
+            queue = queue_config(parameters.queue, seed("queue"))
             return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": queue}
-
-
-def _waiting(parameters: Parameters, seed: int) -> dict[str, Any]:
-    return queue_config(parameters.queue, seed)
-
-
-def _replay_stage(replay: Replay, playing: Playing) -> Stage:
-    offsets = replay.latency_offset
-    return {
-        "kind": REPLAY,
-        "light": str(replay.light.path),
-        "heavy": str(replay.heavy.path),
-        "latency_offset": None if offsets is None else str(offsets.path),
-        "looped": playing.looped,
-        "offset_ns": playing.start_ns,
-        "idle_ns": replay.idle,
-        "idle_at": replay.idle_at,
-        "anchor": replay.anchor,
-        "opportunity_bytes": replay.opportunity,
-        "overhead_bytes": replay.overhead,
-    }
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
@@ -151,15 +131,11 @@ def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability
 def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
     """A stage that loses packets."""
     match loss:
-        case GilbertElliott():
-            chances = {name: getattr(loss, name) for name in ("to_bad", "to_good", "loss_good", "loss_bad")}
-            return {"kind": "gilbert-elliott", **chances, "seed": seed}
+        case GilbertElliott() | OnOff():
+            return loss.stage() | {"seed": seed}
         case LossSeries():
             points = advanced(loss.points, playing.start_ns, linear=False)
             return {"kind": "loss-series", "steps": _pairs(points), "seed": seed}
-        case OnOff():
-            spells = {"on_ns": loss.on, "off_ns": loss.off, "exponential": loss.exponential}
-            return {"kind": "on-off", **spells, "seed": seed}
         case _:
             return chance_stage("loss", loss, seed)
 
@@ -169,26 +145,12 @@ def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
     match delay:
         case DelaySeries():
             return {"kind": "delay", "series": _pairs(advanced(delay.series, playing.start_ns, linear=True))}
-        case Normal() | Pareto() | Uniform() | Empirical():
-            return {
-                "kind": "jitter",
-                "distribution": _distribution(delay),
-                "correlation": delay.correlation,
-                "reorder": delay.reorder,
-                "seed": seed,
-            }
+        case Drawn():
+            drawn = delay.stage()
+            how = {key: drawn.pop(key) for key in ("correlation", "reorder")}
+            return {"kind": "jitter", "distribution": drawn, **how, "seed": seed}
         case _:
             return {"kind": "delay", "fixed_ns": delay}
-
-
-def _distribution(delay: RandomDelay) -> dict[str, Any]:
-    match delay:
-        case Uniform():
-            return {"kind": "uniform", "mean_ns": delay.mean, "spread_ns": delay.spread}
-        case Empirical():
-            return {"kind": "empirical", "delays_ns": list(delay.file.values)}
-        case Normal() | Pareto():
-            return {"kind": delay.kind, "mean_ns": delay.mean, "deviation_ns": delay.deviation}
 
 
 def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
@@ -201,7 +163,7 @@ def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
             steps = _pairs(capacity.points)
             return {"kind": "series", "steps": steps, "period_ns": capacity.period, "offset_ns": playing.start_ns}
         case TokenBucket():
-            return {"kind": "token-bucket", "bit_rate": capacity.rate, "burst_bytes": capacity.burst}
+            return capacity.stage()
         case ConstantRate(bit_rate=bit_rate):
             return {"kind": "constant", "bit_rate": bit_rate}
         case Unlimited():
@@ -228,37 +190,9 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
 
 def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
     """A queue as the emulator takes it; ``None`` is an infinite one."""
-    match queue:
-        case None | Infinite():
-            return {"kind": "infinite"}
-        case DropTail() | DropHead():
-            return {"kind": queue.kind, **_limit(queue.limit)}
-    config: dict[str, Any] = {"kind": queue.kind, **_limit(queue.limit)}
-    match queue:
-        case CoDel():
-            return config | {"target_ns": queue.target, "interval_ns": queue.interval, "ecn": queue.ecn}
-        case FqCoDel():
-            codel = {"target_ns": queue.target, "interval_ns": queue.interval, "ecn": queue.ecn}
-            return config | {"flows": queue.flows, "quantum": queue.quantum, **codel, "seed": seed}
-        case Pie():
-            marking = {"mark_below": _MARK_BELOW} if queue.ecn else {}
-            return config | _control(queue) | {"burst_ns": queue.burst, **marking, "seed": seed}
-        case DualPi2():
-            low = {"threshold_ns": queue.threshold, "range_ns": queue.range}
-            return config | _control(queue) | {"coupling": queue.coupling, **low, "classic_share": queue.classic_share}
-        case Red():
-            thresholds = {"minimum_bytes": queue.minimum, "maximum_bytes": queue.maximum}
-            weight = {} if queue.weight is None else {"weight": queue.weight}
-            how = {"gentle": queue.gentle, "adaptive": queue.adaptive, "ecn": queue.ecn}
-            return config | thresholds | {"probability": queue.probability} | weight | how | {"seed": seed}
-
-
-def _control(queue: Pie | DualPi2) -> dict[str, Any]:
-    return {"target_ns": queue.target, "update_ns": queue.update, "alpha": queue.alpha, "beta": queue.beta}
-
-
-def _limit(limit: QueueLimit) -> dict[str, int | None]:
-    return {"packets": limit.packets, "bytes": limit.bytes}
+    if queue is None:
+        return {"kind": "infinite"}
+    return queue.stage() | ({"seed": seed} if queue.DRAWS else {})
 
 
 def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:

@@ -10,17 +10,8 @@ from typing import Any
 from cellbed.readable import duration_unit, duration_words, significant
 from cellbed.units import BIT_RATE, DURATION, SIZE
 
-_QUEUES = {
-    "droptail": "drop-tail",
-    "drophead": "drop-head",
-    "codel": "CoDel",
-    "fqcodel": "FQ-CoDel",
-    "pie": "PIE",
-    "red": "RED",
-    "dualpi2": "DualPI2",
-    "mahimahi-codel": "CoDel (Mahimahi's)",
-    "mahimahi-pie": "PIE (Mahimahi's)",
-}
+_MAHIMAHI = {"mahimahi-codel": "CoDel (Mahimahi's)", "mahimahi-pie": "PIE (Mahimahi's)"}
+"""Disciplines that only Mahimahi's commands have."""
 
 Stage = Mapping[str, Any]
 
@@ -112,13 +103,14 @@ def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None 
 
 def queue_words(queue: Mapping[str, Any]) -> str:
     """A queue in words."""
-    if queue["kind"] == "infinite":
-        return "infinite queue"
-    name = ("adaptive " if queue.get("adaptive") else "") + _QUEUES.get(queue["kind"], str(queue["kind"]))
+    from cellbed.scenario.queues import TITLES  # slow: by Pydantic
+
+    kind = queue["kind"]
+    name = ("adaptive " if queue.get("adaptive") else "") + str(TITLES.get(kind) or _MAHIMAHI.get(kind) or kind)
     limits = [SIZE.format(queue["bytes"])] if queue.get("bytes") is not None else []
     limits += [f"{queue['packets']} packets"] if queue.get("packets") is not None else []
     details = [f"of {' and '.join(limits)}"] if limits else []
-    if queue["kind"] == "red":
+    if "minimum_bytes" in queue:
         details.append(f"from {SIZE.format(queue['minimum_bytes'])} to {SIZE.format(queue['maximum_bytes'])}")
     elif queue.get("target_ns") is not None:
         details.append(f"at {DURATION.format(queue['target_ns'])}")
