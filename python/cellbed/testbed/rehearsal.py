@@ -8,10 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import numpy as np
-
 from cellbed import _core
-from cellbed.outcomes import Fate
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.replay import Replay
@@ -30,6 +27,11 @@ def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock
     sent_ns: in order. Where packets are lost or delayed by chance, the draws are those of an emulator that has just
     started.
     """
+    # Here, because few runs have such links, and loading it takes a tenth of a second.
+    import numpy as np
+
+    from cellbed.outcomes import Fate
+
     order = np.arange(len(sent_ns))
     times = np.array([clock.position(sent) for sent in sent_ns], dtype=np.int64)
     for direction in path:
