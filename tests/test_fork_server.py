@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from cellbed.testbed import cgroups
+from cellbed.testbed.backend import NamespaceNode
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.process import Place
+from cellbed.testbed.process import Place, Process, ProgramError
 from cellbed.testbed.state import RUN_VARIABLE
-from cellbed.testbed.supervise import Program, ProgramError, Supervisor
+from cellbed.testbed.supervise import Program, Supervisor
 from emulator_process import line_of_two
 
 pytestmark = pytest.mark.needs_tun
@@ -64,8 +65,8 @@ def start(supervisor: Supervisor, folder: Path, place: Place, name: str, program
     """Start a fork called `name` of the program."""
     (folder / "program.py").write_text(program)
     (folder / f"{name}.json").write_text(f'{{"name": "{name}"}}')
-    command = [sys.executable, "-P", str(folder / "program.py")]
-    return supervisor.start(name, name, command, ["--config", str(folder / f"{name}.json")], {}, place, forked=True)
+    command, arguments = [sys.executable, "-P", str(folder / "program.py")], ["--config", str(folder / f"{name}.json")]
+    return supervisor.start(Process(name, name, command, arguments, forked=True), NamespaceNode(name, place))
 
 
 def parent(process: int) -> int:
