@@ -149,12 +149,17 @@ def test_the_outer_device_is_named_after_the_command_and_its_process(world: Worl
 @USERS
 def test_a_kill_of_everything_leaves_nothing(world: World, user: int) -> None:
     before = world.traces()
-    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo up; sleep 1000"), user=user)
+    script = "setsid sleep 1001 & echo $!; sleep 1000"
+    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", script), user=user)
     assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
+    daemon = process.stdout.readline().strip()
     assert world.traces() != before
     os.killpg(process.pid, signal.SIGKILL)
     wait_until(lambda: world.traces() == before)
+    # In a session of its own, it outlives the shell.
+    process.wait()
+    assert "ended 1 process" in world.run(cellbed("clean"), user=user).stdout
+    wait_until(lambda: not Path(f"/proc/{daemon}").exists())
 
 
 def test_a_granted_user_stays_who_he_is_and_set_user_id_programs_work(world: World) -> None:
