@@ -28,11 +28,12 @@ from cellbed import Link
 from cellbed.experiments.evaluation.methods import METHODS, Method
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.recorder import VirtualRecorder
-from cellbed.recordings import Recording, TrainPlan, Way, read_recording
+from cellbed.recordings import Recording, TrainPlan, read_recording
 from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.simulation import Path
+from cellbed.ways import Way
 from cellbed.workloads.pages import pages
 
 Model = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 
 from cellbed import Link
 from cellbed.cli.record import _with_plan
-from cellbed.recordings import WAYS, Fixed, TrainPlan, write_recording
+from cellbed.recordings import Fixed, TrainPlan, write_recording
 from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
@@ -22,6 +22,7 @@ from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.prove_links import prove_links
+from cellbed.ways import WAYS
 from in_process import cellbed
 from recording_examples import MS, SECOND, calibrated, pair, walk
 

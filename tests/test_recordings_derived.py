@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cellbed import Link
-from cellbed.recordings import WAYS, Fixed, Recording, RecordingError, Span, Train, TrainPlan
+from cellbed.recordings import Fixed, Recording, RecordingError, Span, Train, TrainPlan
 from cellbed.recordings.cellreplay import derive, light_rows
 from cellbed.recordings.description import Adaptive
 from cellbed.recordings.saturation import idle_share, opportunities
@@ -22,6 +22,7 @@ from cellbed.recordings.series import delays, rates
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.trips import fixed_delay, round_trips
 from cellbed.recordings.virtual import record_virtually
+from cellbed.ways import WAYS
 from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk
 
 Int64 = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,7 +14,8 @@ from any_text import many, value_or_line
 from cellbed.archive import TraceError
 from cellbed.archive.entry import About
 from cellbed.archive.index import frame_of
-from cellbed.archive.search import OTHER_NAMES, Query, Way, found
+from cellbed.archive.search import OTHER_NAMES, Query, found
+from cellbed.ways import WAYS
 
 Value = str | int | float | bool | None
 COLUMNS: Final = (
@@ -68,7 +69,7 @@ def queries() -> st.SearchStrategy[Query]:
     asked: dict[str, st.SearchStrategy[Any]] = {
         **dict.fromkeys((*EXACT, *PARTS, "date"), TEXTS | st.sampled_from(["lte", " NR ", "ss", "", "\udcff"])),
         "name": st.sampled_from(["a", "", "B", "\udcff"]),
-        "way": st.sampled_from(get_args(Way)),
+        "way": st.sampled_from(WAYS),
         "minimum_mean": RATES,
         "maximum_mean": RATES,
         "minimum_duration": TIMES | st.just(10**400),
@@ -100,7 +101,7 @@ def answers(row: Mapping[str, Value], query: Query) -> bool:
     if query.minimum_mean is not None or query.maximum_mean is not None:
         least = query.minimum_mean or 0.0
         most = math.inf if query.maximum_mean is None else query.maximum_mean
-        means = [row.get(f"{way}_mean_bit_s") for way in ([query.way] if query.way else get_args(Way))]
+        means = [row.get(f"{way}_mean_bit_s") for way in ([query.way] if query.way else WAYS)]
         if not any(isinstance(mean, float) and least <= mean <= most for mean in means):
             return False
     duration = row.get("duration_ns")

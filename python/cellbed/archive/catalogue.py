@@ -30,7 +30,7 @@ ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class EntryDirection:
     """One direction of an entry. synthetic: whether it comes from a model instead of a recording."""
 
     archive: Archive
@@ -51,9 +51,9 @@ class TraceSource:
     name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
     """
 
-    def __init__(self, name: str, file: Path | Model | Direction) -> None:
+    def __init__(self, name: str, file: Path | Model | EntryDirection) -> None:
         self.name = name
-        self.synthetic = file.synthetic if isinstance(file, Direction) else isinstance(file, Model)
+        self.synthetic = file.synthetic if isinstance(file, EntryDirection) else isinstance(file, Model)
         self._file = file
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class TraceSource:
         match self._file:
             case Path():
                 return self._file
-            case Direction():
+            case EntryDirection():
                 return self._file.text()
             case Model():
                 return _generated(self._file)
@@ -81,7 +81,7 @@ class TraceSource:
         match self._file:
             case Path():
                 return None
-            case Direction():
+            case EntryDirection():
                 return self._file.archive.entry(self._file.name), self._file.part
             case Model():
                 name, _, ending = self.name.partition(".")
@@ -148,14 +148,14 @@ def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
     return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
 
 
-def _direction(text: str, archive: Archive) -> Direction | None:
+def _direction(text: str, archive: Archive) -> EntryDirection | None:
     """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
     name, part = entry_and_part(archive, text)
     if part is None:
         return None
     entry = archive.entry(name)
     archive.series(name, part)
-    return Direction(archive, name, part, entry.about.origin == "synthetic")
+    return EntryDirection(archive, name, part, entry.about.origin == "synthetic")
 
 
 def _hint(text: str, archive: Archive) -> str:

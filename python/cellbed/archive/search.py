@@ -6,17 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from cellbed.archive.errors import TraceError
+from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
     import polars as pl
 
 OTHER_NAMES: Final = {"lte": "4g", "nr": "5g", "umts": "3g", "hspa": "3g", "wlan": "wifi"}
 """What technologies are called, too."""
-Way = Literal["uplink", "downlink"]
-_WAYS: Final[tuple[Way, ...]] = ("uplink", "downlink")
 _LONGEST_NS: Final = 2**63 - 1
 _TOKEN: Final = re.compile(
     r"""\s+ | '(?:[^'\\]|'')*' | "(?:[^"\\]|"")*" | `[^`\\]*`
@@ -114,7 +113,7 @@ def _conditions(query: Query) -> Iterator[pl.Expr]:
     if query.minimum_mean is not None or query.maximum_mean is not None:
         low = query.minimum_mean or 0.0
         high = math.inf if query.maximum_mean is None else query.maximum_mean
-        ways = (query.way,) if query.way else _WAYS
+        ways = (query.way,) if query.way else WAYS
         yield pl.any_horizontal(pl.col(f"{way}_mean_bit_s").is_between(low, high) for way in ways)
     if query.minimum_duration is not None:
         possible = query.minimum_duration <= _LONGEST_NS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cellbed.readable import duration_words, rate_words
 from cellbed.units import DURATION
+from cellbed.ways import WAYS
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import Entry
@@ -95,7 +96,7 @@ def drift_of(entry: Entry) -> str | None:
 def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -> Iterator[str]:
     if entry.about.origin == "synthetic":
         yield "synthetic: made by a model, not recorded on any network"
-    has = [part for part in ("uplink", "downlink") if part in entry.parts]
+    has = [part for part in WAYS if part in entry.parts]
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
         yield f"no {other}: a direction of another recording is from another moment"
@@ -110,7 +111,7 @@ def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -
 def _paired(entry: Entry) -> str | None:
     """What there is to say of directions that were put together from two entries."""
     for step in entry.history:
-        ends = [str(step.how.get(place, "")) for place in ("uplink", "downlink")]
+        ends = [str(step.how.get(place, "")) for place in WAYS]
         if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
             return f"a pair of {ends[0]} and {ends[1]}: the correlation of the two directions was not measured"
     return None

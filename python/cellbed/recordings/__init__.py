@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cellbed.recordings.description import WAYS, Description, Fixed, Light, Span, Train, TrainPlan, Way, Workload
+    from cellbed.recordings.description import Description, Fixed, Light, Span, Train, TrainPlan, Workload
     from cellbed.recordings.errors import RecordingError
     from cellbed.recordings.packets import COLUMNS, SIGNAL_COLUMNS
     from cellbed.recordings.recording import Recording, read_recording, write_recording
 else:
     _HOMES = {
-        "description": {"WAYS", "Description", "Fixed", "Light", "Span", "Train", "TrainPlan", "Way", "Workload"},
+        "description": {"Description", "Fixed", "Light", "Span", "Train", "TrainPlan", "Workload"},
         "errors": {"RecordingError"},
         "packets": {"COLUMNS", "SIGNAL_COLUMNS"},
         "recording": {"Recording", "read_recording", "write_recording"},
@@ -28,7 +28,6 @@ else:
 __all__ = [
     "COLUMNS",
     "SIGNAL_COLUMNS",
-    "WAYS",
     "Description",
     "Fixed",
     "Light",
@@ -37,7 +36,6 @@ __all__ = [
     "Span",
     "Train",
     "TrainPlan",
-    "Way",
     "Workload",
     "read_recording",
     "write_recording",

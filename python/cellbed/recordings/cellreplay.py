@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cellbed.recordings.description import Way
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.trips import base_delays
+from cellbed.ways import Way
 
 Int64 = npt.NDArray[np.int64]
 

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cellbed.recordings.description import Train, TrainPlan, Way
+from cellbed.recordings.description import Train, TrainPlan
 from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
+from cellbed.ways import Way
 
 FORMAT = "cellbed-conditional-model"
 VERSION = 1

@@ -12,12 +12,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from cellbed.ways import WAYS
+
 FORMAT: Final = "cellbed-recording"
 VERSION: Final = 1
-
-Way = Literal["uplink", "downlink"]
-"""Uplink packets go from the client to the server."""
-WAYS: tuple[Way, ...] = ("uplink", "downlink")
 
 Workload = Literal["light", "heavy"]
 """Packet trains with pauses in between, or saturation (Sentosa et al., "CellReplay", NSDI 2025, §4.2)."""

@@ -11,7 +11,6 @@ from typing import Literal
 import polars as pl
 
 from cellbed.recordings.cellreplay import CellReplay, derive
-from cellbed.recordings.description import WAYS, Way
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
 from cellbed.recordings.replaying import rate_notes, round_trip_notes
@@ -19,6 +18,7 @@ from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import delays, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
 from cellbed.recordings.trips import fixed_delay
+from cellbed.ways import WAYS, Way
 
 Format = Literal["mahimahi", "cellreplay", "rate", "rtt"]
 FORMATS: tuple[Format, ...] = ("mahimahi", "cellreplay", "rate", "rtt")

@@ -16,7 +16,7 @@ from cellbed.recordings.replaying import rate_notes, round_trip_notes, trace_not
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.recordings.description import Way
+    from cellbed.ways import Way
 
 _SHORT: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 

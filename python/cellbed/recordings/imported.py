@@ -13,7 +13,6 @@ import polars as pl
 import cellbed
 from cellbed.recordings.cellreplay import Offsets
 from cellbed.recordings.description import (
-    WAYS,
     CalibratedDirection,
     CalibratedDirections,
     Calibration,
@@ -25,12 +24,12 @@ from cellbed.recordings.description import (
     Signal,
     Train,
     TrainPlan,
-    Way,
 )
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import COLUMNS
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.tool_files import NAMES
+from cellbed.ways import WAYS, Way
 
 _MS = 1_000_000
 _PACKET_BYTES = 1400

@@ -12,8 +12,8 @@ from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
 from cellbed.archive.importers import Format, Importer, Options, Tell
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
-from cellbed.recordings.description import WAYS
 from cellbed.recordings.errors import RecordingError
+from cellbed.ways import WAYS
 
 if TYPE_CHECKING:
     from cellbed.recordings.recording import Recording

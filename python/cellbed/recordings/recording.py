@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from cellbed._core import pack_recording
 from cellbed.archive.unfinished import unfinished_beside
-from cellbed.recordings.description import FORMAT, VERSION, Description, Way, Workload
+from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
+from cellbed.ways import Way
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"

@@ -14,12 +14,13 @@ import cellbed
 from cellbed import user_folders
 from cellbed.recordings.cellreplay import LightRow, derive
 from cellbed.recordings.conditional import conditional_plan, model_text
-from cellbed.recordings.description import Description, Train, TrainPlan, Way
+from cellbed.recordings.description import Description, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.recordings.trips import fixed_delay
+from cellbed.ways import Way
 
 Method = Literal["cellreplay", "saturation", "conditional"]
 """How a recording is replayed.

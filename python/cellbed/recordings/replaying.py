@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cellbed.recordings.description import WAYS, Way
+from cellbed.ways import WAYS, Way
 
 _SHORT: Final[dict[Way, str]] = {"uplink": "up", "downlink": "down"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from cellbed.recordings.description import Way
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.trips import round_trips
+from cellbed.ways import Way
 
 
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.recordings.description import WAYS
 from cellbed.recordings.summary import RecordingSummary
+from cellbed.ways import WAYS
 
 
 def show(name: str, summary: RecordingSummary) -> RenderableType:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cellbed.recordings.description import WAYS, Way
 from cellbed.recordings.packets import count
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.recordings.series import rates
 from cellbed.recordings.trips import round_trips
+from cellbed.ways import WAYS, Way
 
 SECOND = 1_000_000_000
 

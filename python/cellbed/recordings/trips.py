@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from cellbed.recordings.description import Way
 from cellbed.recordings.recording import Recording
+from cellbed.ways import Way
 
 
 def round_trips(recording: Recording) -> pl.DataFrame:

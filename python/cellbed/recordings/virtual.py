@@ -47,7 +47,7 @@ _DRAINING = 2 * SECOND
 """How long no packets are sent after saturation before trains use the same link again: its queue must be empty."""
 
 
-class Direction(Protocol):
+class LinkLike(Protocol):
     """One direction of a network: what :class:`cellbed.Link` is."""
 
     def run(self, times: npt.ArrayLike, sizes: npt.ArrayLike) -> Outcomes:
@@ -55,7 +55,7 @@ class Direction(Protocol):
         ...
 
 
-Pair = tuple[Direction, Direction]
+Pair = tuple[LinkLike, LinkLike]
 """Uplink and downlink of one device."""
 
 
@@ -212,7 +212,7 @@ class _Filled:
         spans: list[Span],
         packet_bytes: int,
         duration_ns: int,
-        link: Direction | None,
+        link: LinkLike | None,
     ) -> None:
         self.fate: _Fate | None = None
         self._least_ns = how.least_delay_ns if isinstance(how, Adaptive) else 0
@@ -249,7 +249,7 @@ def _evenly(how: Fixed | Adaptive | None, span: Span, packet_bytes: int) -> Int6
     return at
 
 
-def _pass(light_link: Direction, heavy_link: Direction, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
+def _pass(light_link: LinkLike, heavy_link: LinkLike, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
     """What becomes of both workloads in one direction, on links of their own or on one that they share."""
     heavy = filled.sent
     if light_link is not heavy_link:

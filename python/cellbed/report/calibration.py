@@ -24,10 +24,11 @@ from cellbed import _core
 from cellbed.errors import CellbedError
 from cellbed.link import Link
 from cellbed.measure.run_folder import replace
-from cellbed.recordings.description import WAYS, CalibratedDirection, Calibration, Gap, Length, Way
+from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
 from cellbed.report import plot
 from cellbed.report.plot import ALARM, INK, MUTED, of_place
 from cellbed.scenario.radio import PROFILES
+from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,9 +77,7 @@ def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
         near = difflib.get_close_matches(profile, PROFILES, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
-    uplink, downlink = (
-        Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in ("uplink", "downlink")
-    )
+    uplink, downlink = (Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in WAYS)
     return calibrate_virtually(uplink, downlink, seed)
 
 

@@ -9,9 +9,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from cellbed.scenario.table import Table
-
-WAYS = ("uplink", "downlink")
-"""The directions, seen from the endpoint."""
+from cellbed.ways import WAYS
 
 PLAIN = "plain"
 BOTH = "both ways"
@@ -48,7 +46,9 @@ class EachWay:
         one = handler.generate_schema(self.value)
         left_out = one if self.default is not None else core_schema.nullable_schema(one)
         field = core_schema.with_default_schema(left_out, default=self.default, validate_default=True)
-        fields = {way: core_schema.typed_dict_field(field, required=False) for way in WAYS}
+        fields: dict[str, core_schema.TypedDictField] = {
+            way: core_schema.typed_dict_field(field, required=False) for way in WAYS
+        }
         apart = core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_STRICT)
         return core_schema.tagged_union_schema(
             {

@@ -11,8 +11,9 @@ from pydantic_core import ErrorDetails
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.fields import plainly
-from cellbed.scenario.forms import APART, BOTH, PLAIN, WAYS, Ways, is_apart
+from cellbed.scenario.forms import APART, BOTH, PLAIN, Ways, is_apart
 from cellbed.scenario.table import Path
+from cellbed.ways import WAYS
 
 MOST = 40
 """Errors that become problems."""

@@ -11,6 +11,7 @@ from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, 
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Path, Table, written
+from cellbed.ways import Way
 
 Profile = Literal[
     "midband-good",
@@ -27,8 +28,6 @@ Profile = Literal[
 """Two operators in five conditions (docs/reference/radio.md)."""
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
-
-Way = Literal["uplink", "downlink"]
 
 
 class Radio(Table):

@@ -22,13 +22,12 @@ from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.units import DURATION
+from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from cellbed.recordings.description import CalibratedDirection, Description
     from cellbed.recordings.replay import ReplayFiles
 
-Way = Literal["uplink", "downlink"]
-WAYS: tuple[Way, ...] = ("uplink", "downlink")
 Method = Literal["cellreplay", "saturation", "conditional"]
 IdleAt = Literal["link", "queue"]
 Anchor = Literal["base-delay", "first-packet"]

@@ -13,7 +13,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario
@@ -31,6 +31,7 @@ from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.testbed.words import difference, words
 from cellbed.units import DURATION
+from cellbed.ways import Way
 
 TOWER = "tower"
 EMULATOR_FILES = {
@@ -42,8 +43,6 @@ EMULATOR_FILES = {
 """What the emulator writes into the raw folder of a run, by its key in the emulator's configuration."""
 CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
-
-Way = Literal["uplink", "downlink"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from cellbed.archive.generation.series import Generated
 from cellbed.archive.generation.wander import Wander
 from cellbed.archive.series import Content, Part
 from cellbed.units import BIT_RATE, DURATION
+from cellbed.ways import WAYS
 
 OWN: Final = "cellbed's own model"
 _YOURS: Final = "Not published: all figures are set by the user."
@@ -134,7 +135,7 @@ def _daily(order: Order) -> dict[Part, Generated]:
 def _each_way_rates(low: str, high: str, words: tuple[str, str], defaults: dict[str, str]) -> tuple[Parameter, ...]:
     return tuple(
         Parameter(f"{part}-{name}", "rate", defaults[f"{part}-{name}"], f"{part.capitalize()}: {text}.")
-        for part in ("uplink", "downlink")
+        for part in WAYS
         for name, text in ((low, words[0]), (high, words[1]))
     )
 

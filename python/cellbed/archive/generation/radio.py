@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content
+from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
     import polars as pl
 
-Way = Literal["uplink", "downlink"]
 
 _STEP_NS = 20_000_000
 """How often the link is fed."""
@@ -119,7 +119,7 @@ class RadioLink:
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
 
-            described = [self._described(way, seed, duration_ns, saturated=False) for way in ("uplink", "downlink")]
+            described = [self._described(way, seed, duration_ns, saturated=False) for way in WAYS]
             path = Path(described[0], described[1], 0)
             count = -(-duration_ns // interval_ns)
             sent, taken = path.round_trips(0, count, interval_ns, 1400, 1400, duration_ns + 10**11)

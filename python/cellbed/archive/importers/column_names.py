@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.options import Direction
 from cellbed.archive.series import PARTS, Part
+from cellbed.ways import WayOrBoth
 
 TIME_UNITS: Final[Mapping[str, int]] = {
     "ns": 1,
@@ -86,7 +86,7 @@ def rate_unit(text: str) -> float | None:
 def map_columns(
     names: Sequence[str],
     said: Mapping[str, str],
-    direction: Direction | None,
+    direction: WayOrBoth | None,
     moments: Callable[[str], bool],
     only: Part | None = None,
 ) -> Mapped:
@@ -108,7 +108,7 @@ def map_columns(
 def _mapped(
     names: Sequence[str],
     said: Mapping[str, str],
-    direction: Direction | None,
+    direction: WayOrBoth | None,
     moments: Callable[[str], bool],
     only: Part | None,
 ) -> Mapped:
@@ -166,7 +166,7 @@ def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str]
     return Column(name, size)
 
 
-def _guessed(names: Sequence[str], time: str, direction: Direction | None, only: Part | None) -> dict[Part, Column]:
+def _guessed(names: Sequence[str], time: str, direction: WayOrBoth | None, only: Part | None) -> dict[Part, Column]:
     found: dict[Part, list[str]] = {}
     for name in names:
         part = None if name == time else _part(name, direction)
@@ -195,7 +195,7 @@ def _guessed(names: Sequence[str], time: str, direction: Direction | None, only:
     return values
 
 
-def _part(name: str, direction: Direction | None) -> Part | None:
+def _part(name: str, direction: WayOrBoth | None) -> Part | None:
     words = set(_words(name))
     if words & _SAID_TRIP or {"round", "trip"} <= words:
         return "round-trip"

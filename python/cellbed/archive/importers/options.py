@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.archive.series import Part
-
-Direction = Literal["uplink", "downlink", "both"]
+from cellbed.ways import WayOrBoth
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Options:
     idle_ns: F of uplink and downlink of CellReplay. latency_offset: its files of latency offsets.
     """
 
-    direction: Direction | None = None
+    direction: WayOrBoth | None = None
     device: str | None = None
     flow: str | None = None
     all_flows: bool = False

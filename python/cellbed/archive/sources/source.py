@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.store import valid_name
+from cellbed.ways import Way
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,7 +106,7 @@ class Imported:
 
     files: tuple[Path, ...]
     format: str | None = None
-    direction: Literal["uplink", "downlink"] | None = None
+    direction: Way | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,12 @@ import typer
 from cellbed.cli.traces import about_options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
 from cellbed.readable import duration_words, rate_words
+from cellbed.ways import WayOrBoth
 
 if TYPE_CHECKING:
     from cellbed.archive.adding import Added
 
 _ENDINGS = {"uplink": "up", "downlink": "down"}
-
-
-class _Direction(StrEnum):
-    uplink = "uplink"
-    downlink = "downlink"
-    both = "both"
 
 
 class _Delays(StrEnum):
@@ -56,7 +51,7 @@ def add(
         ),
     ] = None,
     direction: Annotated[
-        _Direction | None, typer.Option(help="Direction of the file, or the direction to add from it.")
+        WayOrBoth | None, typer.Option(help="Direction of the file, or the direction to add from it.")
     ] = None,
     technology: about.Technology = None,
     band: about.Band = None,
@@ -151,7 +146,7 @@ def add(
         note=note,
     )
     options = Options(
-        direction=None if direction is None else direction.value,
+        direction=direction,
         device=device,
         flow=flow,
         all_flows=all_flows,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, Way, size
+from cellbed.cli.traces.options import AS_JSON, size
+from cellbed.ways import Way
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source
@@ -105,7 +106,7 @@ def fetch(
         address=address,
         everything=everything,
         only=only,
-        way=way.value if way else None,
+        way=way,
         replace=replace,
         keep_download=keep_download,
         most_entries=most,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, Origin, Way, bit_rate, duration, index_columns, known_values
+from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration, index_columns, known_values
+from cellbed.ways import Way
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,7 +89,7 @@ def ls(
         origin=origin,
         source=source,
         licence=licence,
-        way=None if way is None else way.value,
+        way=way,
         minimum_mean=min_mean,
         maximum_mean=max_mean,
         minimum_duration=min_duration,

@@ -10,13 +10,6 @@ from typing import Annotated, Final
 import typer
 
 
-class Way(StrEnum):
-    """A direction, as an option takes it."""
-
-    uplink = "uplink"
-    downlink = "downlink"
-
-
 class Origin(StrEnum):
     """Where a trace comes from, as an option takes it."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.network import Network
-from cellbed.recordings import WAYS, Recording, Train, TrainPlan, Way
+from cellbed.recordings import Recording, Train, TrainPlan
 from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.description import Calibration
 from cellbed.recordings.replay import write_replay_files
@@ -18,6 +18,7 @@ from cellbed.recordings.tool_files import heavy_text
 from cellbed.recordings.trips import fixed_delay
 from cellbed.scenario.recorded import calibrated_idle, calibrated_queue, replayed
 from cellbed.testbed.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
+from cellbed.ways import WAYS, Way
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
 """G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""

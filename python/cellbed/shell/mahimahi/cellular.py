@@ -51,7 +51,7 @@ _VALUES = (
     *("start-timestamp", "loss-rate", "packet-log-folder"),
 )
 
-Way = Literal["up", "down"]
+_Side = Literal["up", "down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
 
     remarks: list[str] = []
 
-    def direction(way: Way, light: str, heavy: str) -> ShellDirection:
+    def direction(way: _Side, light: str, heavy: str) -> ShellDirection:
         offsets = options.get(f"psize-latency-offset-{way}")
         recording = Replay.model_construct(
             kind="cellreplay",
@@ -144,7 +144,7 @@ def _sorted(own: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return files, options
 
 
-def _queue(options: Mapping[str, str], way: Way) -> LinkQueue:
+def _queue(options: Mapping[str, str], way: _Side) -> LinkQueue:
     option = f"{way}link-queue"
     kind, arguments = options.get(option, "infinite"), options.get(f"{option}-args", "")
     return parse_queue(kind, arguments, f"--{option}", derived_seed(_SEED, option))

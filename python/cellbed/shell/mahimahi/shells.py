@@ -18,6 +18,7 @@ from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.shell.mahimahi.traces import Replayed, replayed
 from cellbed.shell.meter import ShellMeter
 from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
+from cellbed.ways import WAYS
 
 BASE_VARIABLE = "MAHIMAHI_BASE"
 """In the command's environment: the address of the outermost gateway, where the host is reached."""
@@ -30,7 +31,6 @@ _SECOND = 1e9
 _MILLISECOND = 1e6
 _MOST_LINKS = 40
 """Symbolic links that the kernel follows in one path (path_resolution(7))."""
-_WAYS = ("uplink", "downlink")
 _METERS = {
     "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
     "downlink": ("meter-downlink", "meter-downlink-delay", "meter-all"),
@@ -79,13 +79,13 @@ def link(arguments: Sequence[str]) -> int:
             f"--{way}-queue",
             seed,
         )
-        for way in _WAYS
+        for way in WAYS
     ]
     for remark in dict.fromkeys(remark for queue in queues for remark in queue.remarks):
         print(f"mm-link: {remark}", file=sys.stderr)
     command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
     directions = []
-    for way, trace, queue in zip(_WAYS, traces, queues, strict=True):
+    for way, trace, queue in zip(WAYS, traces, queues, strict=True):
         stage = {
             "kind": "bottleneck",
             "schedule": {"kind": "trace", "path": trace.path, "looped": not once},
@@ -179,7 +179,7 @@ def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
 
 
 def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
-    if way not in _WAYS:
+    if way not in WAYS:
         raise UsageError(f"invalid direction '{way}': write uplink or downlink", usage)
     direction = ShellDirection(tuple(stages), description)
     return ShellLink(uplink=direction) if way == "uplink" else ShellLink(downlink=direction)
@@ -259,7 +259,7 @@ def _quoted(word: str) -> str:
 
 def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:
     """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``."""
-    shown = tuple(way for way in _WAYS if line.chosen(*_METERS[way]))
+    shown = tuple(way for way in WAYS if line.chosen(*_METERS[way]))
     published = []
     if line.publish:
         from cellbed.shell.publish import parse
