@@ -1,4 +1,4 @@
-"""The data bank: photographs of realistic sizes, made from the two that the scikit-learn package carries.
+"""The data bank: photographs of realistic sizes, made from the one that Matplotlib carries.
 
 A crop, a size and a compression are drawn for each photograph at a fixed seed, so that every machine with the same
 version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
@@ -26,12 +26,12 @@ SEED = 1
 SMALLEST, MEDIAN, LARGEST = 7_000, 65_000, 170_000  # bytes
 SPREAD = 0.9  # standard deviation of the logarithm, before the cut
 
-NOTE = "the photographs are crops of the two that the scikit-learn package carries, with realistic sizes"
+NOTE = "the photographs are crops of one that Matplotlib carries, with realistic sizes"
 """What a report must say of the data."""
 
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST = "manifest.json"
-_SOURCES = ("china.jpg", "flower.jpg")
+_SOURCE = "grace_hopper.jpg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Bank:
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Bank:
     """The bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
 
-    Raises CellbedError when scikit-learn's photographs or the cache cannot be used.
+    Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
     import PIL
 
@@ -121,14 +121,12 @@ def _build(folder: Path, count: int, seed: int) -> None:
     import PIL
     from PIL import Image
 
-    originals = []
-    for path in _originals():
-        with Image.open(path) as image:
-            originals.append(image.convert("RGB"))
+    with Image.open(_source()) as image:
+        original = image.convert("RGB")
     photographs = []
     for number, size in enumerate(target_sizes(count, seed)):
         generator = random.Random(f"{seed}/{number}")
-        content = _photograph(generator.choice(originals), size, generator)
+        content = _photograph(original, size, generator)
         name = f"{number:0{max(3, len(str(count - 1)))}d}.jpg"
         (folder / name).write_bytes(content)
         photographs.append(Photograph(name, len(content), hashlib.sha256(content).hexdigest()))
@@ -136,7 +134,7 @@ def _build(folder: Path, count: int, seed: int) -> None:
         "format": _FORMAT,
         "seed": seed,
         "pillow": PIL.__version__,
-        "sources": [f"scikit-learn {name}" for name in _SOURCES],
+        "source": f"Matplotlib's {_SOURCE}",
         "photographs": [asdict(photograph) for photograph in photographs],
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -185,17 +183,15 @@ def _encode(image: "Image.Image", size: int) -> bytes:
     return best
 
 
-def _originals() -> list[Path]:
-    """The two photographs; found without importing scikit-learn, which takes seconds."""
-    found = importlib.util.find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
-        raise CellbedError(
-            "the photographs for the data bank come from the scikit-learn package, which is missing: "
-            "pip install scikit-learn"
-        )
-    folder = Path(found.submodule_search_locations[0]) / "datasets" / "images"
-    paths = [folder / name for name in _SOURCES]
+def _source() -> Path:
+    """The photograph; found without importing Matplotlib, which takes long."""
+    found = importlib.util.find_spec("matplotlib")
+    folders = (found.submodule_search_locations if found else None) or []
+    paths = [Path(folder) / "mpl-data" / "sample_data" / _SOURCE for folder in folders]
     for path in paths:
-        if not path.is_file():
-            raise CellbedError(f"{path}: missing from the scikit-learn package; reinstall it: pip install scikit-learn")
-    return paths
+        if path.is_file():
+            return path
+    raise CellbedError(
+        f"the data bank is made from {_SOURCE} of Matplotlib's sample data, which is missing: "
+        "pip install --force-reinstall matplotlib"
+    )
