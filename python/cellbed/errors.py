@@ -1,4 +1,4 @@
-"""The one kind of error that a user sees as a sentence instead of a traceback."""
+"""Errors that are printed as a message instead of a traceback."""
 
 import errno
 import os
@@ -12,13 +12,13 @@ _HINTS = {
     errno.EPERM: "check its owner and permissions",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
-"""What to do about a refusal of the operating system, where that is not obvious."""
+"""Remedies for errors of the operating system."""
 
 
 class CellbedError(Exception):
-    """Something the user can put right. The text says what was wrong, where, and what to do.
+    """An error that the user can correct. The text states the problem, its place, and a remedy.
 
-    Messages repeat what was written; what a terminal would not show is escaped in them.
+    Messages quote the input; unprintable characters are escaped.
     exit_code: the exit status of the command that fails with it.
     """
 
@@ -30,7 +30,7 @@ class CellbedError(Exception):
 
 
 class OperatingSystemError(CellbedError):
-    """An OSError in one sentence: which file, why the operating system refused it, what to do.
+    """An OSError in one sentence: file, reason, remedy.
 
     place: a file or folder that was in use, for an error that names none.
     """

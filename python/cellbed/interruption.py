@@ -1,7 +1,7 @@
-"""Whose Ctrl-C is: that of the process in front, and Python's also once Polars has been loaded.
+"""Keep Ctrl-C working after Polars is imported.
 
-Polars takes SIGINT over when it is loaded. It then has the kernel go on with every wait that is interrupted (a pipe
-without a reader would never end), prints the traces of its threads, and lets these write on in folders that are being
+Polars installs a SIGINT handler when it is imported: the kernel then restarts interrupted waits (a pipe without a
+reader would never end), traces of its threads are printed, and these continue to write in folders that are being
 removed. Without that, an interruption arrives after the query that runs.
 """
 
@@ -20,20 +20,21 @@ _came = False
 
 
 def keep_interruptions() -> None:
-    """Note that Ctrl-C came, and have it mean after the first import of Polars what it meant before."""
+    """Record Ctrl-C, and restore its effect after the first import of Polars."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _note)
     sys.meta_path.insert(0, _AroundPolars())
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C came, whatever error a library has made of it."""
+    """Whether Ctrl-C came, even if a library raised another error for it."""
     return _came
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """SIGINT waits for the end of this context. Processes that start in it never get one, also not while they load."""
+    """Delay SIGINT until the end of this context. Processes that start in it never receive one, even while they
+    load."""
     came: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     ours = threading.current_thread() is threading.main_thread() and handler is not None

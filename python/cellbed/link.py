@@ -1,7 +1,6 @@
 """One direction of a link in virtual time: arrays of arrivals in, arrays of departures out.
 
-The stages are the emulator's own, so a link here does to packets what the emulator does to those of programs, to the
-nanosecond; only that no clock runs.
+The stages are the emulator's, so the results equal those of the emulator to the nanosecond, without a clock.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chan
 from cellbed.units import DURATION
 
 Value = str | float | Mapping[str, Any]
-"""A value as the scenario file has it: text such as ``"20 ms"``, a number, or a table as a mapping."""
+"""A value as in the scenario file: text such as ``"20 ms"``, a number, or a table as a mapping."""
 
 
 class Link:
     """One direction of a link, at rest at time 0.
 
-    A packet meets loss, duplication, corruption, the bottleneck and the delay in this order::
+    A packet passes loss, duplication, corruption, the bottleneck and the delay in this order::
 
         Link(rate="12 Mbit/s", queue="100 packets", delay="20 ms", loss="1 %")
 
@@ -86,7 +85,7 @@ class Link:
     ) -> Self:
         """A link of any stages in any order, each a mapping in the terms of the emulator's configuration.
 
-        changes: time (ns), number of the stage from 0, and what it is from then on.
+        changes: time (ns), number of the stage from 0, and its new configuration.
 
         Errors: :class:`ValueError` that names the stage.
         """
@@ -110,12 +109,12 @@ class Link:
 
     @property
     def changes(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """The changes that the link was made with: time (ns), number of the stage, and what it is from then on."""
+        """The changes that the link was made with: time (ns), number of the stage, and its new configuration."""
         return [(at, index, json.loads(json.dumps(stage))) for at, index, stage in self._changes]
 
     @property
     def now(self) -> int:
-        """The latest time that was told, ns since the start."""
+        """The current time, ns since the start."""
         return self._model.now_ns
 
     @property
@@ -132,15 +131,15 @@ class Link:
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """What becomes of packets that meet the link at its start, until the last one is out; in order of arrival.
+        """The outcomes of packets from the link's start until the last one is out; in order of arrival.
 
-        Row *i* is packet *i*; only where a stage doubles packets, the copies come in rows behind theirs. The state that
-        :meth:`send` leaves plays no part and stays as it is.
+        Row *i* is packet *i*; copies by a duplication stage come in rows behind theirs. Independent of the state of
+        :meth:`send`, which does not change.
 
         times: arrivals in ns since the start, int64, sorted. sizes: bytes from the IP header on, one for each packet or
         one for all. flows: numbers of the packets' flows, for FQ-CoDel. ecn: ECN fields, 0 to 3, for queues that mark.
 
-        Errors: :class:`ValueError` that says which value is wrong.
+        Errors: :class:`ValueError` that names the wrong value.
         """
         arrivals = _arrivals(times, sizes, flows, ecn)
         outcomes = Outcomes(*self._model.run(arrivals))
@@ -153,18 +152,18 @@ class Link:
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """Send packets, and learn of all that left or was dropped up to the last of them, in order of that time.
+        """Send packets, and return all that left or were dropped up to the last of them, in order of that time.
 
-        Goes on where the last call ended: no packet may come before `now`. Arguments and errors as of :meth:`run`.
+        Continues after the last call: no packet may come before `now`. Arguments and errors as of :meth:`run`.
         """
         return Outcomes(*self._model.send(_arrivals(times, sizes, flows, ecn)))
 
     def advance(self, until: str | int) -> Outcomes:
-        """Let time go on to `until`, and learn of all that left or was dropped by then."""
+        """Advance time to `until`, and return all packets that left or were dropped by then."""
         return Outcomes(*self._model.advance(_time(until)))
 
     def drain(self) -> Outcomes:
-        """Let time go on until nothing in the link moves any more, and learn of all that left or was dropped."""
+        """Advance time until no packet in the link moves, and return all that left or were dropped."""
         return Outcomes(*self._model.drain())
 
     def change(
@@ -216,7 +215,7 @@ def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool) -> list[Stage]:
-    """The stages that something is asked of, at the start or later; each of the others would cost every packet time."""
+    """The stages that have an effect at the start or later; each other one would cost every packet time."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,
         queue=_queue(settings),
@@ -248,7 +247,7 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
 
 
 def _queue(settings: Settings) -> Queue | None:
-    """What the settings ask for, or the default; ``None`` for a radio link's own."""
+    """The value of the settings, or the default; ``None`` for a radio link's."""
     if settings.queue is None and not isinstance(settings.rate, Radio):
         return DropTail(kind="droptail")
     return settings.queue
@@ -261,7 +260,7 @@ _KEYS: dict[Slot, tuple[str, ...]] = {
     "bottleneck": ("rate", "queue"),
     "delay": ("delay",),
 }
-"""What each stage is described by."""
+"""The description of each stage."""
 
 
 def _json(config: Any) -> str:

@@ -1,4 +1,4 @@
-"""What became of the packets of a :class:`cellbed.Link`, as arrays."""
+"""Outcomes of the packets of a :class:`cellbed.Link`, as arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Fate(IntEnum):
-    """What became of a packet. The codes of drops are those of the packet log."""
+    """The outcome of a packet. The codes of drops are those of the packet log."""
 
     DELIVERED = 0
     QUEUE_FULL = 1
@@ -21,18 +21,18 @@ class Fate(IntEnum):
     CONGESTION = 3
     """Dropped by the queue's active management."""
     HELD = 255
-    """In the link for ever, since an unlooped trace has ended. Only :meth:`Link.run` tells of such packets."""
+    """Never leaves, since an unlooped trace has ended. Only :meth:`Link.run` returns such packets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """What became of packets: arrays of one length, a row for each packet that left or was dropped.
+    """Outcomes of packets: arrays of one length, a row for each packet that left or was dropped.
 
     packet: number of the packet (uint64), counted from 0 in the order in which they were sent. arrived: when it came.
     released: when its last byte left the last bottleneck. departed: when it left the link, or was dropped. These are in
     ns since the link's start (int64); the last two are -1 where ``fate`` is ``HELD``. size: bytes (uint32).
     fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
-    corrupt_bit: which bit was turned round, counted from the first of the packet (int64); -1 if none was.
+    corrupt_bit: the flipped bit, counted from the first of the packet (int64); -1 if none was.
     """
 
     packet: npt.NDArray[np.uint64]

@@ -1,4 +1,4 @@
-"""Tables of any length into Parquet, so that Ctrl-C ends it at once and leaves no thread that goes on writing."""
+"""Write tables of any length to Parquet; Ctrl-C ends it at once and leaves no thread that continues writing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_rows(
         except BaseException as error:
             failed.append(error)
 
-    # The thread that waits for Polars hears of Ctrl-C only when the query has ended.
+    # The thread that waits for Polars receives Ctrl-C only after the query.
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
     while writing.is_alive():

@@ -1,4 +1,4 @@
-"""What a process asks of the kernel for itself, by prctl(2)."""
+"""Settings of the calling process by prctl(2)."""
 
 import ctypes
 import signal
@@ -10,7 +10,7 @@ _PR_SET_TIMERSLACK = 29
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent ends (PR_SET_PDEATHSIG).
 
-    Strictly when the thread of its parent ends that started it; nothing comes of it for a parent that is gone already.
+    Strictly when the thread of its parent ends that started it; it has no effect if the parent has already ended.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,6 +1,6 @@
-"""Figures as a reader takes them in: three significant digits, in the unit in which they are neither long nor tiny.
+"""Figures for people: three significant digits, in a suitable unit.
 
-What is written to be read back has its exact forms in :mod:`cellbed.units`.
+:mod:`cellbed.units` has the exact forms for reading back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _DURATIONS: Final = (
 
 
 def rate_unit(largest_bit_s: float) -> Unit:
-    """The unit in which rates up to this one are read best."""
+    """The best unit for rates up to this one."""
     return next((unit for least, unit in _RATES if largest_bit_s >= least), Unit("bit/s", 1))
 
 
 def duration_unit(longest_s: float) -> Unit:
-    """The unit in which durations up to this one are read best."""
+    """The best unit for durations up to this one."""
     return next((unit for least, unit in _DURATIONS if longest_s >= least), Unit("ns", 1e9))
 
 

@@ -1,11 +1,11 @@
-"""Applications over a path of two links in virtual time: what a program would see of them, without program and waiting.
+"""Applications over a path of two links in virtual time.
 
 A :class:`Path` is two hosts, a client and a server, and the links between them::
 
     path = Path(Link(rate="10 Mbit/s", delay="20 ms"), Link(rate="50 Mbit/s", delay="20 ms"))
     path.copy().downloads(sizes=[100_000]).taken  # ns
 
-Times are ns since the links' start. All is computed: equal paths give equal results.
+Times are ns since the links' start. Equal paths give equal results.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cellbed.link import Link
 Int64 = npt.NDArray[np.int64]
 
 PATIENCE_NS = 3600 * 10**9
-"""How long an application runs at most, unless told otherwise: an hour of virtual time."""
+"""The default limit of an application's run: an hour of virtual time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """What both ends of a connection are set to; the defaults are Linux's.
+    """Settings of both ends of a connection; the defaults are Linux's.
 
     control: congestion control, CUBIC (RFC 9438) or NewReno (RFC 5681, 6582). hystart: whether CUBIC's slow start may
     end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent. initial_window:
@@ -96,8 +96,8 @@ class Downloads:
 class PageLoad:
     """The load of a page, a row for each object.
 
-    started: when the browser sent the first SYN. requested, arrived: when the object was asked for and when its last
-    byte was there; -1 if it was not.
+    started: when the browser sent the first SYN. requested, arrived: when the object was requested and when its last
+    byte arrived; -1 for never.
     """
 
     started: int
@@ -106,7 +106,7 @@ class PageLoad:
 
     @property
     def taken(self) -> int:
-        """The page load time, ns: until the last object was there; -1 if one was not."""
+        """The page load time, ns: until the last object arrived; -1 if one did not."""
         return int(self.arrived.max()) - self.started if len(self.arrived) and self.arrived.min() >= 0 else -1
 
 
@@ -126,12 +126,12 @@ class Handshake:
 class Path:
     """Two hosts and the links between them, at rest at time 0.
 
-    What is run on a path begins where the last has ended or later, and meets the queues as that has left them.
-    :meth:`copy` before running leaves the path as it is. A copy shares nothing with it.
+    A run begins at the end of the previous one or later, with the queues in their state. :meth:`copy` makes an
+    independent path.
 
     turnaround: ns that a host takes until what it sends is on the path. Real ones and the emulator between them take
-    about 100 µs; where a trace has all its opportunities on whole milliseconds, an answer in no time catches one for
-    which any real answer is too late.
+    about 100 µs; where a trace has all its opportunities on whole milliseconds, an instant answer uses one that any
+    real answer misses.
     """
 
     def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
@@ -145,7 +145,7 @@ class Path:
 
     @property
     def now(self) -> int:
-        """The time that the path has been brought to, ns."""
+        """The current time of the path, ns."""
         return self._model.now_ns
 
     def round_trips(
@@ -156,7 +156,7 @@ class Path:
 
         at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
 
-        Errors: :class:`ValueError` that says which value is wrong; so for all methods.
+        Errors: :class:`ValueError` that names the wrong value; so for all methods.
         """
         at, until = self._span(at, until)
         return RoundTrips(*self._model.round_trips(at, count, interval, request, answer, until))
@@ -197,9 +197,9 @@ class Path:
         """A page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
 
         objects: bytes of each, and the number of the object that names it, which comes before it; ``None`` for the
-        document. They are asked for in this order. request, header: bytes of a request, and in front of each body; 500
+        document. They are requested in this order. request, header: bytes of a request, and in front of each body; 500
         and 300 for HTTP/1.1, 100 each for HTTP/2 unless given. processing: ns from an object's arrival until the
-        browser asks for those that it names.
+        browser requests those that it names.
         """
         at, until = self._span(at, until)
         http2 = protocol == "HTTP/2"
@@ -211,7 +211,7 @@ class Path:
         return PageLoad(at, *self._model.page(at, numbers, http2, sizes, processing, astuple(tcp), until))
 
     def session(self, *, request: int = 200, tcp: Tcp = Tcp()) -> Session:
-        """Downloads over one connection, each decided on when the one before has ended, as by an adaptive player."""
+        """Downloads over one connection, each chosen after the previous one, as by an adaptive player."""
         return Session(self, request, tcp)
 
     def _span(self, at: int | None, until: int | None) -> tuple[int, int]:
@@ -222,7 +222,7 @@ class Path:
 class Session:
     """A client that downloads over one connection. :meth:`Path.session` makes one.
 
-    It ends when something else is run on its path.
+    It ends when another application runs on its path.
     """
 
     def __init__(self, path: Path, request: int, tcp: Tcp) -> None:

@@ -13,7 +13,7 @@ def open_standard_streams() -> None:
         os.set_inheritable(null, True)
         null = os.open(os.devnull, os.O_RDWR)
     os.close(null)
-    # Not None where they were closed, whatever the types say.
+    # Despite their types, they are None if closed.
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115

@@ -2,7 +2,7 @@
 
 Durations become nanoseconds, sizes bytes, rates bit/s, frequencies events per second. Decimal prefixes are powers
 of ten (kB, MB), binary ones powers of two (KiB, MiB), as IEC 80000-13 has them. Arithmetic is exact: ``"3.125 ms"``
-is 3 125 000 ns, and what does not come out whole is refused rather than rounded.
+is 3 125 000 ns, and values that are not whole are refused, not rounded.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-# Spellings that are common elsewhere and whose meaning is beyond doubt: not accepted, but answered with the right one.
+# Common unambiguous spellings: not accepted, but the error names the right one.
 _OTHER_SPELLINGS = {
     "sec": "s",
     "secs": "s",
@@ -49,7 +49,7 @@ _LARGEST = 2**63 - 1
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be read. The text says what would be right."""
+    """A malformed quantity. The text gives the expected form."""
 
 
 @dataclass(frozen=True, slots=True)

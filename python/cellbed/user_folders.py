@@ -7,16 +7,16 @@ from pathlib import Path
 
 
 def data_folder() -> Path:
-    """What the user would miss: ``$XDG_DATA_HOME/cellbed`` or ``~/.local/share/cellbed``."""
+    """User data: ``$XDG_DATA_HOME/cellbed`` or ``~/.local/share/cellbed``."""
     return _folder("XDG_DATA_HOME", ".local/share")
 
 
 def cache_folder() -> Path:
-    """What can be made again: ``$XDG_CACHE_HOME/cellbed`` or ``~/.cache/cellbed``."""
+    """Data that can be made again: ``$XDG_CACHE_HOME/cellbed`` or ``~/.cache/cellbed``."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
 def _folder(variable: str, otherwise: str) -> Path:
     base = os.environ.get(variable, "")
-    # The specification: a relative path is invalid and to be ignored.
+    # Specification: a relative path is invalid and must be ignored.
     return (Path(base) if base.startswith("/") else Path.home() / otherwise) / "cellbed"

@@ -1,4 +1,4 @@
-"""Files that a user names for output: written whole, or written through."""
+"""Output files that a user names: written atomically, or written through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker processes that obey their parent alone: they see no Ctrl-C and do not outlive it."""
+"""Worker processes that ignore Ctrl-C and end with their parent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ T = TypeVar("T")
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """So many processes of their own, each with one thread at its start; a context.
+    """A number of processes, each with one thread at its start; a context.
 
     They are spawned, for a fork would leave threads behind, and begin with ``prepare(*shared)``. If the context is left
-    by an error, by Ctrl-C or as a generator that is closed, they are killed where they are, and nobody else's processes
-    are; what had not begun is cancelled. Where one of them died by itself, `killed` is raised in place of
-    BrokenProcessPool.
+    by an error, by Ctrl-C or as a generator that is closed, they are killed, and no other processes; pending work is
+    cancelled. If one of them died, `killed` is raised instead of BrokenProcessPool.
 
-    shared: what a process can only be given at its start, such as a ``multiprocessing.Value``.
+    shared: objects that a process can only get at its start, such as a ``multiprocessing.Value``.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class WorkerPool(ProcessPoolExecutor):
         self._safe_to_dynamically_spawn_children = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have a process call a function; what it is given and what it returns is pickled."""
+        """Call a function in a process; arguments and result are pickled."""
         with held_back():
             return super().submit(function, *args, **kwargs)
 
@@ -59,7 +58,7 @@ class WorkerPool(ProcessPoolExecutor):
 
 
 class _RememberingContext(SpawnContext):
-    """Spawns processes, and knows them afterwards."""
+    """Spawns processes and keeps a list of them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for cellbed, and what to do about it."""
+"""Check this machine's requirements for cellbed, with remedies."""
 
 from cellbed.doctor.check import Check, can_run
 from cellbed.doctor.examine import examine

@@ -148,7 +148,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The user's running shell comes into the folder, because on version 2 nobody else may move it there.
+    """Move the user's running shell into the folder, because on version 2 only root may move it there.
 
     path: a child of the granted folder: that one itself is divided by the first run, and holds no processes then.
     """
@@ -194,7 +194,7 @@ class Command:
 class NetworkHelper:
     """The network helper, installed with its capabilities, and the user in the list of those who may use it.
 
-    program: the compiled helper. Several users share what is installed: the last one who leaves takes it along.
+    program: the compiled helper. Several users share the installation: it is removed with the last user.
     """
 
     program: str
@@ -220,7 +220,7 @@ class NetworkHelper:
         self._list({*network_users(machine), self.user}, machine)
 
     def undo(self, machine: Machine) -> None:
-        """Remove the user from the list, and the program where nobody is left."""
+        """Remove the user from the list, and the program after the last user."""
         users = network_users(machine) - {self.user}
         if users:
             self._list(users, machine)
@@ -249,13 +249,13 @@ _KINDS: dict[str, Callable[..., Change]] = {
 
 
 class GrantError(CellbedError):
-    """Something could not be granted. The text says what and why."""
+    """A grant that failed. The text has the change and the reason."""
 
     exit_code = 1
 
 
 def plan(machine: Machine, caller: int | None = None, *, network: bool = False) -> list[Change]:
-    """What has to change on `machine` so that its user can run with everything; empty when nothing has to.
+    """The changes on `machine` that give its user all features; empty if there are none.
 
     caller: process id of a shell of the user, to be moved where only root may move it. network: also install the
     network helper.
@@ -265,7 +265,7 @@ def plan(machine: Machine, caller: int | None = None, *, network: bool = False) 
 
 
 def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterator[Change]:
-    """What has to change so that the user may use the network helper, in the version compiled as `program`."""
+    """The changes that allow the user the network helper, in the version compiled as `program`."""
     try:
         content = program.read_bytes()
     except OSError as error:
@@ -281,7 +281,7 @@ def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterato
 
 
 def do(changes: Sequence[Change], machine: Machine) -> None:
-    """Make all of the changes, or none. Errors: :class:`GrantError`, after what was done is undone."""
+    """Make all of the changes, or none. Errors: :class:`GrantError`, after completed changes are undone."""
     journal = _read_journal(machine)
     mine = journal.setdefault(str(machine.user), [])
     before = len(mine)
@@ -303,9 +303,9 @@ def do(changes: Sequence[Change], machine: Machine) -> None:
 
 
 def undo(machine: Machine) -> list[Change]:
-    """Take back what was granted to the user, the last first; returns the changes that were undone.
+    """Revert the changes for the user, the last first; returns the changes that were undone.
 
-    Errors: :class:`GrantError` where something could not be undone; everything else is undone then.
+    Errors: :class:`GrantError` if a change could not be undone; all others are.
     """
     undone, failed = _undo(machine, _read_journal(machine))
     if failed:
@@ -317,7 +317,7 @@ def undo(machine: Machine) -> list[Change]:
 
 
 def _undo(machine: Machine, journal: dict[str, list[Any]], down_to: int = 0) -> tuple[list[Change], list[str]]:
-    """Undo the entries of the user from `down_to` on; returns what was undone, and a line for each that was not."""
+    """Undo the entries of the user from `down_to` on; returns those undone, and a line for each other one."""
     mine = journal.setdefault(str(machine.user), [])
     undone: list[Change] = []
     failed: list[str] = []
@@ -331,7 +331,7 @@ def _undo(machine: Machine, journal: dict[str, list[Any]], down_to: int = 0) -> 
             )
             continue
         try:
-            # Commands follow at the end: they make known the changes that are undone after them.
+            # Commands follow at the end: they apply the changes that are undone before.
             if not isinstance(change, Command):
                 change.undo(machine)
         except OSError as error:

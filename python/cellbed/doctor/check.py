@@ -1,4 +1,4 @@
-"""The result of one look at the machine."""
+"""The result of one check of the machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Status = Literal["ok", "warn", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One check.
 
-    status: ``"ok"``; ``"warn"``, something works less well or one feature is absent; ``"missing"``, `cellbed run` fails
-    without it. found: what is there, in words. remedy: what to do, empty when nothing is.
+    status: ``"ok"``; ``"warn"``, a feature is limited or absent; ``"missing"``, `cellbed run` fails
+    without it. found: the state, in words. remedy: empty if none is needed.
     """
 
     name: str

@@ -13,7 +13,7 @@ _NOBODY = 2**32 - 1
 
 
 def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, take_back: bool = False) -> list[str]:
-    """Grant a user what cellbed needs, or take it back; returns a line for each change.
+    """Grant a user the requirements of cellbed, or revert it; returns a line for each change.
 
     name: login name or numeric identifier; ``None`` for the user who called sudo. network: the network helper, too.
     Errors: :class:`cellbed.doctor.changes.GrantError`.

@@ -23,7 +23,7 @@ RESTRICTIONS = {
         "AppArmor restricts the user namespaces of ordinary users (Ubuntu 23.10 and later)",
     ),
 }
-"""Settings that keep an ordinary user from user namespaces: the value that does, the value that does not, in words."""
+"""Settings that forbid ordinary users user namespaces: the forbidding value, the allowing value, in words."""
 
 
 def setting_path(name: str) -> str:
@@ -81,9 +81,9 @@ def tun(machine: Machine) -> Check:
 
 
 def congestion_control(machine: Machine) -> Check:
-    """Which TCP congestion controls there are, and whether a node may have CUBIC.
+    """The TCP congestion controls, and whether a node may use CUBIC.
 
-    A network namespace but the first takes only what is allowed there, root's too (net/ipv4/tcp_cong.c,
+    All network namespaces except the first accept only those allowed there, root's too (net/ipv4/tcp_cong.c,
     ``tcp_set_default_congestion_control``).
     """
     name = "congestion control"

@@ -1,4 +1,4 @@
-"""Whether this user can limit CPU and memory of nodes, and how: the ways that `cellbed.testbed.cgroups` goes."""
+"""Whether and how this user can limit CPU and memory of nodes, by the methods of `cellbed.testbed.cgroups`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def limits(machine: Machine) -> Check:
 
 
 def systemd_delegates(machine: Machine, unified: str) -> set[str] | None:
-    """Controllers that systemd hands to the user's session manager; ``None`` where there is none."""
+    """Controllers that systemd delegates to the user's session manager; ``None`` without one."""
     # Not XDG_RUNTIME_DIR: after `su`, and in `cellbed grant`, that is another user's.
     manager = machine.path(f"/run/user/{machine.user}/systemd/private")
     if not os.access(manager, os.F_OK) or machine.find("systemd-run") is None:
@@ -93,7 +93,7 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
             return Check(name, "ok", f"version 2, /{current} is this user's")
     delegated = systemd_delegates(machine, unified)
     if delegated is None and machine.path("/run/systemd/system").exists():
-        # A shell made by su or cron: there is a session manager only for who has logged in, or lingers.
+        # A shell of su or cron: a session manager exists only for users who have logged in, or linger.
         found = f"version 2, but user {machine.user_name} has no systemd session with delegated groups"
         remedy = f"log in as {machine.user_name}, or: sudo loginctl enable-linger {machine.user_name}"
         return Check(name, "missing", found, f"{remedy}; {without}")
@@ -113,9 +113,9 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
 
 
 def _refused(machine: Machine, unified: str) -> str | None:
-    """Why systemd makes no scope with limits for the user, asked as a run asks; ``None`` when it does.
+    """Why systemd makes no scope with limits for the user, tried as by a run; ``None`` if it does.
 
-    What the kernel has handed to the session manager is not what the manager hands on: it looks at its start only.
+    Controllers delegated to the session manager after its start are not passed on.
     """
     if machine.user != os.geteuid() or machine.root != Path("/"):
         return None

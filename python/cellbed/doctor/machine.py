@@ -1,4 +1,4 @@
-"""The machine that is looked at: its files below a root folder, its programs, the user."""
+"""The checked machine: its files below a root folder, its programs, the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine and the user on whose behalf it is looked at.
+    """A machine and the user for whom it is checked.
 
     root: the folder that holds its file system. user: numeric identifier. environment: of the user's processes.
     """
@@ -33,7 +33,7 @@ class Machine:
 
     @property
     def grant_command(self) -> str:
-        """What to type so that this user may do what needs root's consent."""
+        """The command line with which this user gets root's rights."""
         return f"sudo {executable()} grant {self.user_name}"
 
     def path(self, absolute: str) -> Path:
@@ -48,7 +48,7 @@ class Machine:
             return None
 
     def find(self, program: str) -> str | None:
-        """Path of a program, also where ordinary users have no search path to."""
+        """Path of a program, also outside of ordinary users' search path."""
         folders = [*self.environment.get("PATH", os.defpath).split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin"]
         if self.root != Path("/"):
             folders = [str(self.path(folder)) for folder in folders if folder]
@@ -74,7 +74,7 @@ def executable() -> str:
 
 
 def output_of(command: Sequence[str], timeout: float = 10.0) -> tuple[int, str]:
-    """Exit status and what a command said on either stream; 127 where it does not exist."""
+    """Exit status and output of a command on both streams; 127 if it does not exist."""
     try:
         outcome = subprocess.run(
             command,

@@ -11,7 +11,7 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "b
 
 
 def show(checks: Sequence[Check], output: TextIO) -> None:
-    """Print the checks and what they come to."""
+    """Print the checks and their summary."""
     verdict = "cellbed run works here." if can_run(checks) else "cellbed run does not work here yet: see ✗ above."
     if not output.isatty():
         for check in checks:

@@ -1,4 +1,4 @@
-"""Checks of programs and of what cellbed has built and cached."""
+"""Checks of programs and of cellbed's built and cached files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cellbed.doctor.check import Check, Status
 from cellbed.doctor.machine import Machine
 
 _CACHED = {"neural network": "mobilenetv2-", "photographs": "photographs-"}
-"""What a run keeps in the cache, and how the names of the files begin."""
+"""Cached files of runs, with the prefixes of their names."""
 
 
 def core() -> Check:
@@ -41,7 +41,7 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
 def way_out(machine: Machine) -> Check:
     """Whether this user's shell reaches the network: a connection from inside a shell to a server here.
 
-    Takes a second. Of another machine or user only the programs are looked for.
+    Takes a second. For another machine or user only the programs are checked.
     """
     from cellbed.shell import wayout
 

@@ -1,4 +1,4 @@
-"""Round-trip times to hosts of one's own choice, over days: what `cellbed ping-record` does."""
+"""Record round-trip times to hosts over days, for `cellbed ping-record`."""
 
 from cellbed.pings.recorder import Options, record
 from cellbed.pings.summary import HostSummary

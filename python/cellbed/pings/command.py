@@ -1,4 +1,4 @@
-"""The command: signals, the display, and what is printed at the end."""
+"""The command: signals, display, and final output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cellbed.pings.summary import HostSummary
 
 _MOST_HOSTS = 256
 _SHORTEST = 10_000_000
-"""ns: hosts of others are not to be flooded."""
+"""ns: public hosts must not be flooded."""
 
 
 def ping_record(
@@ -31,7 +31,7 @@ def ping_record(
     family: int | None,
     as_json: bool,
 ) -> None:
-    """Record, showing how it goes on standard error; the table or JSON at the end goes to standard output."""
+    """Record, with progress on standard error; the table or JSON at the end goes to standard output."""
     if interval < _SHORTEST:
         raise PingError("an interval below 10 ms floods the hosts: write --interval '10 ms' or more")
     if timeout < 1_000_000:

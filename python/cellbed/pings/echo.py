@@ -30,7 +30,7 @@ def answered(family: int, message: bytes, identifier: int | None) -> int | None:
     """The number of the probe that a message answers; None if it is something else.
 
     message: from its ICMP header on, or, of a raw IPv4 socket, from its IP header on. identifier: that of the requests;
-    None where the kernel has set one of its own and has looked at it already.
+    None if the kernel has set and checked it.
     """
     if family == 4 and message[:1] and message[0] >> 4 == 4:
         message = message[4 * (message[0] & 0xF) :]

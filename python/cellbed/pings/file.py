@@ -1,4 +1,4 @@
-"""The file of one host: CSV that grows line by line, goes on after a crash, and that scenarios and the archive read."""
+"""The file of one host: CSV that grows line by line and continues after a crash, for scenarios and the archive."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cellbed.errors import CellbedError
 _FIRST = "# cellbed ping-record"
 _COLUMNS = "time_s,rtt_ms"
 _LONGEST = 10 * 365 * 86_400 * 10**9
-"""ns: no record is of ten years."""
+"""Maximum ns: ten years."""
 
 
 class FileError(CellbedError):
-    """A record that cannot be written or gone on with."""
+    """A record that cannot be written or continued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a record is of. by: "icmp" or "tcp:PORT". started: time zero, UTC. interval_s: between two probes."""
+    """The header of a record. by: "icmp" or "tcp:PORT". started: time zero, UTC. interval_s: between two probes."""
 
     host: str
     address: str
@@ -49,13 +49,13 @@ class Header:
 class RecordFile:
     """A record that is being written. A second process is refused.
 
-    samples: those that it had already, as (ns since `started`, round trip in ns or None).
+    samples: the existing ones, as (ns since `started`, round trip in ns or None).
     """
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Begin the file at `path`, or go on with it, which keeps its own start.
+        """Begin the file at `path`, or continue it with its start.
 
-        Raises FileError when another process writes it, or it is the record of something else.
+        Raises FileError when another process writes it, or it is another record.
         """
         self.path = path
         try:
@@ -93,7 +93,7 @@ class RecordFile:
                 )
             self.samples.append(sample)
         if len(whole) < len(content):
-            # A line that a crash cut short is taken away.
+            # Remove an incomplete line after a crash.
             self._file.truncate(len(whole))
 
     def append(self, samples: Sequence[tuple[int, int | None]]) -> None:
@@ -110,7 +110,7 @@ class RecordFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Bring it to the disk."""
+        """Flush it to the disk."""
         os.fsync(self._file.fileno())
         self._file.close()
 

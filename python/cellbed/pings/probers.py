@@ -1,4 +1,4 @@
-"""Sockets that ask a host for an echo: ICMP, or the handshake of TCP where ICMP is not answered."""
+"""Sockets that probe a host: ICMP echo, or the TCP handshake for hosts without ICMP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answers = list[tuple[int, int]]
 
 
 class PingError(CellbedError):
-    """Echoes that cannot be asked for. The text says why and what to do."""
+    """Probes that are not permitted. The text has reason and remedy."""
 
 
 class Prober(Protocol):
@@ -34,20 +34,20 @@ class Prober(Protocol):
         """How, for the record."""
 
     def send(self, number: int) -> None:
-        """Ask. A network that is not there just now is a lost probe."""
+        """Send a probe. An unreachable network is a lost probe."""
 
     def descriptors(self) -> list[tuple[int, bool]]:
         """What to wait for: (file descriptor, whether for writing)."""
 
     def answers(self) -> Answers:
-        """What has come since the last call."""
+        """Answers since the last call."""
 
     def close(self) -> None:
         """Give the sockets back."""
 
 
 class Icmp:
-    """Echo requests over a socket that an ordinary user may have (`net.ipv4.ping_group_range`), else a raw one.
+    """Echo requests over a socket that an ordinary user may open (`net.ipv4.ping_group_range`), else a raw one.
 
     Arrivals are stamped by the kernel, so that a late wake-up of this process is not measured.
     """
@@ -110,7 +110,7 @@ class Icmp:
             except BlockingIOError:
                 return found
             except OSError:
-                # An ICMP error, such as a network that is not there just now; the probe will time out.
+                # An ICMP error, such as an unreachable network; the probe will time out.
                 continue
             number = echo.answered(self._family, message, self._identifier)
             sent = None if number is None else self._sent.pop(number, None)
@@ -149,7 +149,7 @@ class Tcp:
         return f"tcp:{self.port}"
 
     def send(self, number: int) -> None:
-        """Begin a connection. One that has been waiting for long is given up."""
+        """Begin a connection. An old pending one is given up."""
         while len(self._open) >= 64:
             self._open.pop(next(iter(self._open)))[0].close()
         attempt = socket.socket(socket.AF_INET if self.family == 4 else socket.AF_INET6, socket.SOCK_STREAM)
@@ -162,7 +162,7 @@ class Tcp:
         self._open[number] = (attempt, begun)
 
     def descriptors(self) -> list[tuple[int, bool]]:
-        """The connections that are under way."""
+        """The pending connections."""
         return [(attempt.fileno(), True) for attempt, _ in self._open.values()]
 
     def answers(self) -> Answers:
@@ -186,14 +186,14 @@ class Tcp:
         return found
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Give up pending connections."""
         for attempt, _ in self._open.values():
             attempt.close()
         self._open.clear()
 
 
 def _handshake(attempt: socket.socket) -> int | None:
-    """The handshake's round-trip time in ns as the kernel has it; None while it is under way."""
+    """The handshake's round-trip time in ns as measured by the kernel; None while pending."""
     try:
         attempt.getpeername()
     except OSError:

@@ -1,4 +1,4 @@
-"""Asks all hosts, each at its times, and writes what they answer."""
+"""Probes all hosts, each at its times, and writes the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK = 0.5
 class Options:
     """How to record. interval, timeout, duration: ns; duration None is until stopped. tcp: port, or None for ICMP.
 
-    family: 4, 6, or None for what the name has first. folder: where the files go.
+    family: 4, 6, or None for the name's first address. folder: where the files go.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class _Host:
     probes: Probes
     file: RecordFile
     offset: int
-    """What is to be added to a time of the clock for the file's."""
+    """The offset from the clock's times to the file's."""
     samples: list[tuple[int, int | None]] = field(default_factory=list)
 
     def summary(self) -> HostSummary:
@@ -71,7 +71,7 @@ def record(
 ) -> list[HostSummary]:
     """Record until `options.duration` is over or `stopped` says so; the summary of each host's whole record.
 
-    watch: told the ns since the start, and how to get the figures of each host, twice a second and more often.
+    watch: called with the ns since the start, and a function for the figures of each host, at least twice a second.
     Raises PingError and FileError.
     """
     recorded: list[_Host] = []
@@ -90,7 +90,7 @@ def record(
 def _begin(host: str, options: Options, due: int) -> _Host:
     family, address = resolve(host, options.family)
     prober: Prober = Icmp(family, address) if options.tcp is None else Tcp(family, address, options.tcp)
-    # The time of day is for people and for the hours of a day; distances come from the clock that does not step.
+    # The time of day is for people and for the hours of a day; durations come from the monotonic clock.
     started = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
     now = _now()
     try:
@@ -139,5 +139,5 @@ def _wait(hosts: list[_Host], until: int) -> None:
 
 
 def _now() -> int:
-    # Goes on while the machine sleeps, unlike the monotonic clock.
+    # Continues while the machine sleeps, unlike the monotonic clock.
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

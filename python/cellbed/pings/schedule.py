@@ -1,4 +1,4 @@
-"""Which probe is due when, which are unanswered, and what is to be written. No clock, no sockets."""
+"""Due and unanswered probes of one host, and results to write. No clock, no sockets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Probes:
     """The probes of one host. Times are ns on any clock that does not step.
 
     interval: between two probes. timeout: after it a probe counts as lost; an answer that comes later is counted only.
-    due: when the next is to be sent. late: answers that came after the timeout, or twice.
+    due: when the next must be sent. late: answers that came after the timeout, or twice.
     """
 
     interval: int
@@ -22,8 +22,8 @@ class Probes:
     _answered: dict[int, int] = field(default_factory=dict)
 
     def send(self, now: int) -> int:
-        """The number of the probe that is sent now. One that comes late does not move those after it, but is not
-        followed by a burst of those that were missed."""
+        """The number of the probe that is sent now. A late probe does not shift later ones, and missed ones are not
+        sent in a burst."""
         number = self._next
         self._next += 1
         self._sent[number] = now
@@ -39,9 +39,9 @@ class Probes:
             self.late += 1
 
     def finished(self, now: int, *, over: bool = False) -> list[tuple[int, int | None]]:
-        """What is decided and was not yet given: (when it was sent, round trip or None), in order of sending.
+        """Decided results that were not yet returned: (when it was sent, round trip or None), in order of sending.
 
-        over: nothing more is waited for; what has no answer is left out, since nobody knows.
+        over: do not wait; probes without an answer are left out as unknown.
         """
         found: list[tuple[int, int | None]] = []
         for number, sent in list(self._sent.items()):

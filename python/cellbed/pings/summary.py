@@ -1,4 +1,4 @@
-"""What the round trips of a host amount to."""
+"""Summary of the round trips of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario file: what a run consists of, read from TOML with units in its values and errors that help."""
+"""The scenario file: the definition of a run, read from TOML with units in its values and helpful errors."""
 
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import ScenarioError

@@ -1,4 +1,4 @@
-"""What one direction of a link can carry over time."""
+"""The capacity of one direction of a link over time."""
 
 from bisect import bisect_right
 from dataclasses import replace
@@ -50,7 +50,7 @@ class RateSeries(Table):
         return points_of(self.steps, self.file)
 
     def area(self, position_ns: int) -> int:
-        """What the series offers before a position, in bit/s · ns."""
+        """The capacity of the series before a position, in bit/s · ns."""
         position_ns = max(0, position_ns)
         if self.period is None:
             return self._within(position_ns)
@@ -71,7 +71,7 @@ class RateSeries(Table):
 
 
 class TokenBucket(Table):
-    """A rate with bursts: a bucket of tokens fills at the rate, and what has tokens passes at once."""
+    """A rate with bursts: a bucket of tokens fills at the rate, and packets with tokens pass at once."""
 
     kind: Literal["token-bucket"]
     rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")] = Field(
@@ -83,7 +83,7 @@ class TokenBucket(Table):
 
 
 PlainCapacity = Capacity | RateSeries | TokenBucket
-"""What a bottleneck's schedule can be; the delay is another matter."""
+"""The schedules of a bottleneck, without delays."""
 
 LinkCapacity = PlainCapacity | Replay
 """Trace, constant rate or unlimited as text; the others as tables."""

@@ -1,4 +1,4 @@
-"""A recording replayed conditional on what each packet meets: what one direction of a network does by its load."""
+"""A recording replayed conditional on each packet's situation: one direction of a load-dependent network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cellbed.archive import TraceError, TraceSource
 class Conditional:
     """A model learnt from a recording, as the emulator's stage ``conditional`` reads it.
 
-    name: of the recording and its direction. model: file. heavy: what saturation got, opportunities of `opportunity`
-    bytes; the model has the same, and the rate is told by it.
+    name: of the recording and its direction. model: file. heavy: opportunities of saturation, of `opportunity` bytes;
+    the same as in the model, used to state the rate.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether the kernel has a congestion control, asked before a run needs it."""
+"""Check whether the kernel has a congestion control."""
 
 import difflib
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _MODULES: tuple[str, ...] = (
     "lp",
 )
 _MODULES += ("scalable", "highspeed", "bic")
-"""Algorithms of Linux that a module called ``tcp_…`` brings (net/ipv4/Kconfig)."""
+"""Algorithms of Linux in modules ``tcp_…`` (net/ipv4/Kconfig)."""
 
 
 def available() -> tuple[str, ...] | None:
-    """The algorithms that this kernel has now; None where it does not say."""
+    """The algorithms that this kernel has now; None if unknown."""
     try:
         return tuple(_AVAILABLE.read_text(encoding="utf-8").split()) or None
     except OSError:
@@ -34,7 +34,7 @@ def available() -> tuple[str, ...] | None:
 
 
 def objection(name: str, present: Sequence[str] | None) -> str | None:
-    """What is wrong with the algorithm ``name`` on a kernel that has those ``present``; None if nothing is known."""
+    """The problem of the algorithm ``name`` on a kernel that has those ``present``; None without one."""
     if present is None or name in present:
         return None
     now = f"this kernel has {' '.join(present)} now"

@@ -24,14 +24,14 @@ from cellbed.units import BIT_RATE, DURATION, UnitError
 _RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
 _QUEUE = {"kind": "droptail"}
 _AFTER = 60 * 10**9
-"""Nanoseconds for which delays go on changing after the workload's end: replies are still under way."""
+"""Nanoseconds for which delays continue to change after the workload's end: replies are still in flight."""
 _RAMP = 10_000_000
-"""Nanoseconds in which one delay becomes the next, at least: so that no packet is made to wait for one before it."""
+"""Minimum nanoseconds of a change of the delay, so that no packet has to wait for one before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where varying round-trip times come from. name: in words. sha256: of a record, None without."""
+    """The source of varying round-trip times. name: for people. sha256: of a record, None without."""
 
     name: str
     synthetic: bool
@@ -56,7 +56,7 @@ class CoreDelay:
 
 
 class CoreTable(Table):
-    """What core links that are more than a delay have in common."""
+    """Base of core links that are more than a delay."""
 
     split: float = Field(
         0.5, ge=0, le=1, description="Share of a round trip spent on the uplink; echoes cannot measure it."
@@ -78,7 +78,7 @@ class CoreTable(Table):
 
     @property
     def source(self) -> Source | None:
-        """Where the round-trip times come from."""
+        """The source of the round-trip times."""
         raise NotImplementedError
 
     def _round_trips(self, seed: int, duration: int) -> Sequence[tuple[int, int]]:
@@ -134,7 +134,7 @@ def _series(delays: Sequence[tuple[int, int]]) -> Delay:
 
 
 def _thinned(points: list[tuple[int, int]]) -> Points:
-    """The points without those between two of the same value."""
+    """The points without those between two equal values."""
     kept = [
         point
         for before, point, after in zip(points, points[1:], points[2:], strict=False)

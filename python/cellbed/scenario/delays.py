@@ -36,7 +36,7 @@ class DelaySeries(Table):
 
 
 class Drawn(Table):
-    """A delay that is drawn for each packet; what would be less than nothing is nothing."""
+    """A delay that is drawn for each packet; negative values become 0."""
 
     correlation: Probability = Field(
         0.0, description="Correlation of successive draws, as netem defines it.", examples=[0.25]
@@ -63,7 +63,7 @@ class Pareto(Drawn):
 
 
 class Uniform(Drawn):
-    """All delays within a range alike."""
+    """Uniformly distributed within a range."""
 
     kind: Literal["uniform"]
     mean: OneWayDelay = Field(description="Mean delay.", examples=["20 ms"])
@@ -71,7 +71,7 @@ class Uniform(Drawn):
 
 
 class Empirical(Drawn):
-    """One of the delays that were observed, all alike."""
+    """One of the observed delays, with equal probability."""
 
     kind: Literal["empirical"]
     file: Annotated[Recording, recording(DELAY, timed=False)] = Field(

@@ -43,10 +43,10 @@ def plainly(value: object) -> str:
 class TextField:
     """Annotates a field that the file gives as text.
 
-    read: (text, folder of the scenario file) to the value; raises UnitError or TraceError with what would be right.
-    show: the value to text that `read` understands. schema: the JSON Schema of the text. hint: what to write instead of
-    something that is not text, given the number that was written, if it was one. stage: (name of the field, value) to
-    keys and values of the path model.
+    read: (text, folder of the scenario file) to the value; raises UnitError or TraceError with the expected form. show:
+    the value to text that `read` accepts. schema: the JSON Schema of the text. hint: what to write instead of a value
+    that is not text, given the number, if it was one. stage: (name of the field, value) to keys and values of the path
+    model.
     """
 
     read: Callable[[str, Path], Any]
@@ -96,11 +96,11 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
 
 
 _STAGE_KEYS = {DURATION.base: "{}_ns", SIZE.base: "{}_bytes", BIT_RATE.base: "bit_{}"}
-"""What keys of the path model are called that hold a quantity, by its unit."""
+"""Suffixes of the path model's keys for a quantity, by its unit."""
 
 
 def _percentage(certain: bool) -> BeforeValidator:
-    """Reads text in per cent; other values are left to the field's own validation."""
+    """Reads text in per cent; other values are left to the field's validation."""
 
     def read(value: object) -> object:
         if not isinstance(value, str):
@@ -191,7 +191,7 @@ LATER_CAPACITY = replace(CAPACITY, read=_read_later_capacity)
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """The most that waits in a drop-tail queue: bytes or packets, the other is None."""
+    """The limit of a drop-tail queue: bytes or packets, the other is None."""
 
     bytes: int | None = None
     packets: int | None = None

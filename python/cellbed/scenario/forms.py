@@ -1,4 +1,4 @@
-"""Values that can be written in more than one form: one for both directions or one for each, plain or as a table."""
+"""Values with several forms: for both directions or for each, plain or as a table."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -28,15 +28,15 @@ class Ways(Generic[T]):
 
 
 _STRICT = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
-"""What `Table` has, for what is no table of its own."""
+"""The configuration of `Table`, for values that are not tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class EachWay:
     """Annotates a `Ways`: in the file a value for both directions, or a table with ``uplink`` and ``downlink``.
 
-    value: the type of one direction's value. default: of a direction that the table leaves out, as the file would have
-    it; None stands for itself.
+    value: the type of one direction's value. default: of a direction that the table leaves out, as in the file; None
+    stands for itself.
     """
 
     value: Any
@@ -80,7 +80,7 @@ def is_apart(value: Mapping[str, object]) -> bool:
 class PlainOr:
     """Annotates a value that the file gives plainly or as one of some tables, which differ by their ``kind``.
 
-    plain: the type of the plain form; show: that value as the file would have it.
+    plain: the type of the plain form; show: that value as in the file.
     """
 
     plain: Any

@@ -1,4 +1,4 @@
-"""What a last mile of any kind does to packets at random, each direction its own."""
+"""Random impairments of any last mile, by direction."""
 
 from typing import Annotated, Any
 

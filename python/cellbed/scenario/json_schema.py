@@ -1,4 +1,4 @@
-"""The JSON Schema of scenario files (draft 2020-12), for editors that complete and check while one types."""
+"""The JSON Schema of scenario files (draft 2020-12), for completion and checks in editors."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _as_written(node: Any, *, names: bool = False) -> Any:
-    """``node`` without what a TOML file cannot have (null) and what only repeats the key's name (titles).
+    """``node`` without null, which TOML lacks, and titles, which only repeat the key's name.
 
     names: whether the keys of ``node`` are names of the scenario and not words of the schema language.
     """

@@ -38,7 +38,7 @@ class GilbertElliott(Table):
 
 
 class LossSeries(Table):
-    """A probability that holds until the next one; before the first nothing is lost."""
+    """A probability that holds until the next one; before the first it is 0."""
 
     kind: Literal["series"]
     steps: Annotated[Points, _STEPS] | None = Field(
@@ -77,4 +77,4 @@ Loss = float | GilbertElliott | LossSeries | OnOff
 
 LOSS_FORM = PlainOr(Probability, (GilbertElliott, LossSeries, OnOff))
 LATER_LOSS_FORM = replace(LOSS_FORM, plain=Chance)
-"""The same from a later moment on, when a link may also lose everything."""
+"""The same for a running link, which may also lose all packets."""

@@ -1,4 +1,4 @@
-"""The mobile link of a scenario: what each of its directions does, and how that changes while the workload runs."""
+"""The mobile link of a scenario: its directions, and their changes while the workload runs."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Self
@@ -25,7 +25,7 @@ _QUEUES = [{"kind": "droptail", "limit": "1 MB"}]
 
 
 class Change(Table):
-    """What is different from a moment on. What is left out stays as it was."""
+    """A change at a time. Omitted keys keep their values."""
 
     at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
     up: Annotated[LinkCapacity, LATER_LINK_CAPACITY] | None = Field(
@@ -52,7 +52,7 @@ class Change(Table):
 
 
 class MobileLink(Table):
-    """The last mile between an endpoint and the tower; each endpoint has one of its own."""
+    """The last mile between an endpoint and the tower, one per endpoint."""
 
     up: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
         description="Uplink capacity: a trace by its name or path, a constant rate, 'unlimited', or a table.",
@@ -112,7 +112,7 @@ class MobileLink(Table):
         return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """Every capacity that the link has at some time, with its path below the link."""
+        """All capacities of the link over time, with their paths below the link."""
         yield ("up",), self.up
         yield ("down",), self.down
         for index, change in enumerate(self.changes):

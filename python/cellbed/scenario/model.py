@@ -27,7 +27,7 @@ Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
 
 
 class NodeClass(Table):
-    """Nodes of one class. Each gets these CPUs and this memory for itself."""
+    """Nodes of one class. Each gets these CPUs and this memory."""
 
     count: int = Field(1, ge=1, le=1000, description="Number of nodes of this class.")
     cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
@@ -68,7 +68,7 @@ class Links(Table):
 
 
 class Transport(Table):
-    """How the nodes' TCP behaves."""
+    """Settings of the nodes' TCP."""
 
     congestion_control: str | None = Field(
         None,
@@ -120,7 +120,7 @@ class ImageClassification(Table):
 
 
 class Scenario(Table):
-    """A run of cellbed: which nodes and links there are and what they do."""
+    """A run of cellbed: nodes, links and workload."""
 
     name: str = Field(
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
@@ -148,7 +148,7 @@ class Scenario(Table):
         return self.model_copy(update={"links": links, "workload": workload})
 
     def misfits(self) -> list[tuple[Path, str]]:
-        """Keys that are right alone but not together with others: (path of the key, what is wrong and what to do)."""
+        """Conflicts between keys: (path of the key, problem and remedy)."""
         found: list[tuple[Path, str]] = []
         for remote in ("edge", "cloud"):
             if getattr(self.nodes, remote) is not None and getattr(self.links.core, remote) is None:

@@ -17,11 +17,11 @@ _CHANCES = ("loss", "duplication", "corruption")
 
 
 def written(key: str, text: str, *, running: bool = False) -> Any:
-    """What the scenario file would have where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
+    """The scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
 
     running: of a link that runs already, which may lose everything.
 
-    Errors: :class:`UnitError` for what cannot be told at all; whether the value is right is for others to say.
+    Errors: :class:`UnitError` for malformed text; values are validated later.
     """
     text = text.strip()
     if text[:1] in ("{", "["):

@@ -1,4 +1,4 @@
-"""Places behind the core network: how far they are from the tower, as one number and as a distribution.
+"""Places behind the core network: their distance from the tower, as one number and as a distribution.
 
 The published figures are round-trip times (G. Mishchenko, "Network Simulation for AI in the Digital Continuum",
 bachelor thesis, Vrije Universiteit Amsterdam, 2025, Table 5.2). The thesis takes the core as symmetric and halves
@@ -29,22 +29,22 @@ Hours = Literal["off-peak", "peak"]
 PEAK = 2.0
 """How much longer queues are in peak hours. Chosen: "a slight difference" (thesis, §5.3)."""
 HOLD = 100 * _MS
-"""Nanoseconds for which a round-trip time stays what it is, in runs of up to an hour. Chosen."""
+"""Nanoseconds for which a round-trip time holds, in runs of up to an hour. Chosen."""
 _MOST = 36_000
-"""Round-trip times in a run; in a longer one each holds for longer."""
+"""Maximum number of round-trip times in a run; in a longer run each holds for longer."""
 ROUTE = 1800 * 1000 * _MS
 """Mean nanoseconds between two changes of the route, where there are several. Chosen: they are rare beside a run."""
 _HIGHEST = 0.99999
-"""The tail is cut where one draw in a hundred thousand would be."""
+"""The tail is cut at a probability of one in a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """A distribution of round-trip times: the least one of a route, and queues, which are log-normal above it.
+    """A distribution of round-trip times: the minimum of a route plus log-normal queueing.
 
-    A shifted log-normal distribution is what delays of wide-area paths are usually fitted with; its right tail is long.
-    routes: (share of the time, least round-trip time in ns) of each. queue: median of what is added to it, ns, in
-    off-peak hours. sigma: standard deviation of the logarithm of that.
+    A shifted log-normal distribution, with a long right tail, is the usual fit of wide-area delays.
+    routes: (share of the time, least round-trip time in ns) of each. queue: median of the queueing, ns, in off-peak
+    hours. sigma: standard deviation of the logarithm of that.
     """
 
     routes: tuple[tuple[float, int], ...]
@@ -52,7 +52,7 @@ class RoundTrips:
     sigma: float
 
     def percentile(self, share: float, hours: Hours) -> int:
-        """What a share of all round-trip times stays below, ns, over a time in which routes have changed often."""
+        """A quantile of the round-trip times, ns, over many changes of route."""
         low, high = min(least for _, least in self.routes), 10**12
         while high - low > 1000:
             middle = (low + high) // 2

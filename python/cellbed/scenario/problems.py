@@ -1,4 +1,4 @@
-"""Problems of a scenario file as sentences: where they are, what is wrong, what would be right."""
+"""Problems of a scenario file as sentences with place, problem and remedy."""
 
 import difflib
 import json
@@ -22,7 +22,7 @@ _LONGEST = 200
 
 
 class ScenarioError(CellbedError):
-    """A scenario file that cannot be used: a line per problem, ``FILE:LINE: KEY: what is wrong and what is right``."""
+    """A scenario file that cannot be used: a line per problem, ``FILE:LINE: KEY: problem and remedy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The path as one would write it in TOML, of a very long one the beginning."""
+        """The path as in TOML, of a very long one the beginning."""
         key = _dotted(self.path)
         return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 1]}…"
 
 
 def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type[BaseModel]) -> list[Problem]:
-    """What pydantic found in ``data``, meant to be a ``root``, in our words and one problem per mistake.
+    """Pydantic's errors for ``data``, meant to be a ``root``, as one problem per mistake.
 
-    Only of the first :data:`MOST` errors: a list of thousands helps nobody, and each takes a search for similar keys.
+    Only of the first :data:`MOST` errors: a list of thousands is useless, and each takes a search for similar keys.
     """
     keys = _Keys(root, data)
     found = [(_path(error, data), error) for error in errors]
@@ -56,7 +56,7 @@ def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type
         else:
             text = _sentence(path, error, keys)
         sentences.append(Problem(path, text))
-    # A mistyped key is one mistake, though it leaves its right name missing.
+    # A mistyped key is one mistake, although the right key is then missing.
     return [problem for problem in sentences if problem.key not in explained]
 
 
@@ -156,7 +156,7 @@ def _variant(annotation: Any, value: Any) -> type[BaseModel] | None:
 
 
 def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
-    """The dotted key that was meant instead of the unknown ``path`` (or nothing), and the sentence."""
+    """The likely dotted key instead of the unknown ``path`` (or nothing), and the sentence."""
     *table, last = path
     name = str(last)
     siblings = keys.of(table)
@@ -251,7 +251,7 @@ def _example(path: Path, keys: _Keys) -> str:
     model = _models(field.annotation)
     if model and not values:
         required = [key for key, inner in model[0].model_fields.items() if inner.is_required()]
-        # Keys that are required unless others say differently, as the schema has it.
+        # Keys that are required unless others are given, as in the schema.
         rules: Any = model[0].model_config.get("json_schema_extra") or {}
         required += rules.get("else", {}).get("required", [])
         listed = get_origin(field.annotation) is list

@@ -43,14 +43,14 @@ def _interval() -> Any:
 
 
 class Discipline(Table):
-    """What all have in common. TITLE: what people call it. DRAWS: whether chance decides, so that it needs a seed."""
+    """Base of all queues. TITLE: the name for people. DRAWS: whether it is random and needs a seed."""
 
     TITLE: ClassVar[str]
     DRAWS: ClassVar[bool] = False
 
 
 class DropTail(Discipline):
-    """A queue that drops what arrives when it is full."""
+    """A queue that drops arriving packets when it is full."""
 
     TITLE = "drop-tail"
     kind: Literal["droptail"]
@@ -58,7 +58,7 @@ class DropTail(Discipline):
 
 
 class DropHead(Discipline):
-    """A queue that drops what has waited longest when it is full."""
+    """A queue that drops its oldest packets when it is full."""
 
     TITLE = "drop-head"
     kind: Literal["drophead"]
@@ -66,7 +66,7 @@ class DropHead(Discipline):
 
 
 class CoDel(Discipline):
-    """Controlled delay (RFC 8289): drops what leaves after too long a wait, until the queue is short."""
+    """Controlled delay (RFC 8289): drops packets that leave after too long a wait, until the queue is short."""
 
     TITLE = "CoDel"
     kind: Literal["codel"]
@@ -77,7 +77,7 @@ class CoDel(Discipline):
 
 
 class FqCoDel(Discipline):
-    """FQ-CoDel (RFC 8290): flows in queues of their own, served in turn, each under CoDel."""
+    """FQ-CoDel (RFC 8290): one queue per flow, served in turn, each under CoDel."""
 
     TITLE = "FQ-CoDel"
     DRAWS = True
@@ -93,7 +93,7 @@ class FqCoDel(Discipline):
 
 
 class Pie(Discipline):
-    """PIE (RFC 8033): drops what arrives with a probability that follows the queueing delay."""
+    """PIE (RFC 8033): drops arriving packets with a probability that follows the queueing delay."""
 
     TITLE = "PIE"
     DRAWS = True
@@ -175,4 +175,4 @@ TITLES: dict[str, str] = {
     for table in get_args(get_args(Queue)[0])
     for kind in get_args(table.model_fields["kind"].annotation)
 }
-"""What people call a discipline, by its kind."""
+"""Names of the disciplines for people, by kind."""

@@ -1,4 +1,4 @@
-"""A generated mobile link: a radio access network by the name of its profile, where there is no recording."""
+"""A generated mobile link: a radio access network by the name of its profile."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self, get_args
@@ -31,9 +31,9 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 class Radio(Table):
-    """What one direction of a radio link can carry: as much as the network that the profile names gives it.
+    """One direction of a radio link.
 
-    A scenario and a shell have both directions at once; one alone is for a link in virtual time.
+    For a link in virtual time; scenarios and shells have both directions at once.
     """
 
     kind: Literal["radio"]
@@ -42,7 +42,7 @@ class Radio(Table):
 
 
 class RadioLink(Table):
-    """A last mile that is generated; each endpoint has one of its own, with surroundings of its own."""
+    """A generated last mile; each endpoint has one, with its own surroundings."""
 
     kind: Literal["radio"]
     profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.", examples=[PROFILES[-1]])
@@ -82,7 +82,7 @@ class RadioLink(Table):
         return ()
 
     def completed(self) -> Self:
-        """The link itself: the profile has a base delay of its own."""
+        """The link itself: the profile has a base delay."""
         return self
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
@@ -90,5 +90,5 @@ class RadioLink(Table):
         return []
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """Capacities that are to be read from files: none."""
+        """Capacities from files: none."""
         return iter(())

@@ -1,4 +1,4 @@
-"""From a scenario file to a `Scenario`, or to one error that lists everything wrong with the file."""
+"""Read a scenario file as a `Scenario`, or raise one error that lists all problems of the file."""
 
 import difflib
 import re
@@ -20,7 +20,7 @@ from cellbed.scenario.table import Path as KeyPath
 from cellbed.units import DURATION
 
 _LARGEST = 1 << 20
-"""Bytes of a scenario file; what is larger, or endless, was not meant."""
+"""Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
 _OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload)\b", re.MULTILINE)
@@ -108,7 +108,7 @@ def _is_deeper(data: Any, most: int) -> bool:
 
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
-    """Traces of the user's own are parsed here, so that a malformed one is met before anything is brought up."""
+    """The user's traces are parsed here, so that a malformed one is an error before the run starts."""
     mobile = scenario.links.mobile
     for path, capacity in mobile.capacities():
         if isinstance(capacity, Replay):
@@ -156,7 +156,7 @@ def _report(source: str, text: str, found: Iterable[Problem]) -> str:
 
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
-    """The line of a key; of what is missing that of its table, or of the first thing in it; None for neither."""
+    """The line of a key; of a missing key that of its table, or of the first key in it; None for neither."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     keys = ["".join(steps[:length])[1:] for length in range(len(path) + 1)]
     known = max((length for length, key in enumerate(keys) if key in positions), default=0)
@@ -173,7 +173,7 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
     if _OWN_TABLE.search(text) is None:
-        # Any file may be given for a scenario, and what is in it is not for the reader of the error.
+        # Any file may be given as a scenario, and its contents must not be shown in the error.
         return f"{source}:{line}: not TOML, and not a scenario: no table such as [links.mobile]: give a scenario file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
     written = (text.split("\n")[line - 1 : line] or [""])[0].strip()
@@ -195,7 +195,7 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
 
 
 def _neighbour(path: Path) -> str:
-    """The scenario file beside ``path`` whose name is nearly the one given."""
+    """The scenario file in the folder of ``path`` with the most similar name."""
     try:
         files = {file.stem: file for file in path.parent.glob("*.toml")}
     except (OSError, ValueError):

@@ -35,12 +35,12 @@ Anchor = Literal["base-delay", "first-packet"]
 _DEFAULT_QUEUE = "1 MB"
 IDLE_AT: IdleAt = "queue"
 ANCHOR: Anchor = "first-packet"
-"""The default reading of CellReplay's method: as its authors' tool works (docs/explanation/cellreplay.md)."""
+"""The default interpretation of CellReplay's method: that of its authors' tool (docs/explanation/cellreplay.md)."""
 
 
 @dataclass(frozen=True)
 class RecordingSource:
-    """A recording as a scenario names it, an entry of the archive or a directory, read when somebody asks.
+    """A recording as a scenario names it, an entry of the archive or a directory, read when needed.
 
     name: what the user wrote. path: of the directory, absolute.
     """
@@ -50,7 +50,7 @@ class RecordingSource:
 
     @cached_property
     def description(self) -> Description:
-        """What `recording.json` says. Raises TraceError ``FILE: reason``."""
+        """The content of `recording.json`. Raises TraceError ``FILE: reason``."""
         from cellbed.recordings import RecordingError
         from cellbed.recordings.recording import read_description
 
@@ -61,20 +61,20 @@ class RecordingSource:
 
     @cached_property
     def method(self) -> Method:
-        """That of the trains it was recorded with: ``conditional`` for its own, and else ``cellreplay``."""
+        """The default by the recorded trains: ``conditional`` for its trains, else ``cellreplay``."""
         from cellbed.recordings.replay import is_conditional
 
         return "conditional" if is_conditional(self.description) else "cellreplay"
 
 
 def calibrated(description: Description, way: Way) -> CalibratedDirection | None:
-    """What was calibrated of a direction, if it was."""
+    """The calibration of a direction, if any."""
     calibration = description.calibration
     return None if calibration is None else getattr(calibration.directions, way)
 
 
 def calibrated_queue(description: Description, way: Way) -> DropTail:
-    """A drop-tail queue of the calibrated length, B; of 1 MB where that is not known."""
+    """A drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
     found = calibrated(description, way)
     if found is None or not found.queue_bytes:
         return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
@@ -82,7 +82,7 @@ def calibrated_queue(description: Description, way: Way) -> DropTail:
 
 
 def calibrated_idle(description: Description, way: Way, path: File) -> int:
-    """F of a direction, ns. path: of the recording. Raises TraceError where it was not calibrated."""
+    """F of a direction, ns. path: of the recording. Raises TraceError if it was not calibrated."""
     found = calibrated(description, way)
     if found is None or found.idle_ns is None:
         raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: set idle, such as '24 ms'")
@@ -99,7 +99,7 @@ def replayed(
     *,
     synthetic: bool = False,
 ) -> Replay | Conditional:
-    """What one direction of a recording does by files that were derived of it; they are read here.
+    """One direction of a recording as files derived from it, which are read here.
 
     name: of the recording, its direction and the method. idle, idle_at and anchor concern light rows only.
     synthetic: whether the recorded network was a model. Raises TraceError for files that cannot be read.
@@ -152,7 +152,7 @@ _IDLE = quantity(DURATION, "0 s", "1 h")
 
 
 class _Replayed(Table):
-    """What the link in a scenario and one direction of it have in common."""
+    """Base of the link in a scenario and of one direction."""
 
     kind: Literal["recording"]
     path: Annotated[RecordingSource, _RECORDING] = Field(
@@ -175,9 +175,9 @@ class _Replayed(Table):
     )
 
     def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
-        """What a direction replays, its files made and read.
+        """The replay of a direction, its files derived and read.
 
-        Raises TraceError for what is wrong with the recording, where F is not known, and where it has no place.
+        Raises TraceError for a faulty recording, a missing F, and an F that does not apply.
         """
         from cellbed.recordings import RecordingError
         from cellbed.recordings.replay import replay_files
@@ -216,7 +216,7 @@ class RecordedDirection(_Replayed):
 
 
 class RecordedLink(_Replayed):
-    """A last mile that replays a recording; each endpoint has one of its own."""
+    """A last mile that replays a recording, one per endpoint."""
 
     idle: Annotated[Ways[int | None], EachWay(Annotated[int, _IDLE])] | None = Field(
         None,
@@ -255,12 +255,12 @@ class RecordedLink(_Replayed):
         return ()
 
     def completed(self) -> Self:
-        """The link with the queues that were calibrated, where none was asked for."""
+        """The link with the calibrated queues by default."""
         up, down = (getattr(self.queue, way, None) or calibrated_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """What is wrong with the recording: (path below the link, what to do). duration: of the workload, ns."""
+        """Problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
         try:
             end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)
         except TraceError as error:
@@ -270,5 +270,5 @@ class RecordedLink(_Replayed):
         return []
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """Capacities that are still to be read: none, the recording has been."""
+        """Capacities from files: none, the recording has been read."""
         return iter(())

@@ -1,4 +1,4 @@
-"""A recording of two workloads: what one direction of a network does that depends on its load."""
+"""A recording of two workloads: one direction of a load-dependent network."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal

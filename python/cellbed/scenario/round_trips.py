@@ -31,7 +31,7 @@ class RoundTripRecord:
     """Round-trip times over time.
 
     name: what the user wrote. path: absolute. sha256: of its bytes. samples: (ns since its start, round-trip time in
-    ns) of what was answered, in order of time, at least one. duration: ns, where it starts again. synthetic: whether it
+    ns) of answered probes, in order of time, at least one. duration: ns, after which it repeats. synthetic: whether it
     comes from a model.
     """
 
@@ -47,7 +47,7 @@ class RoundTripRecord:
         return [(max(0, at - start), trip) for at, trip in self._from(start % self.duration, start, start + duration)]
 
     def _from(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # What holds at the start is the last sample before it, which may be that of the end of the round before.
+        # The value at the start is the last sample before it, possibly from the end of the previous repetition.
         index = bisect_right(self.samples, position, key=lambda sample: sample[0]) - 1
         begun = start - position
         if index < 0:

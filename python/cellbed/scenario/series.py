@@ -22,7 +22,7 @@ Points = tuple[tuple[int, Any], ...]
 
 _LARGEST = 64 << 20
 _DIGITS = 100
-"""Of a number before its point, or noughts after it: arithmetic on more fails or takes long."""
+"""Maximum digits before the point, or zeros after it: arithmetic on more fails or takes long."""
 _LATEST = 365 * 24 * 3600 * 10**9
 _TIMES: Mapping[str, Decimal] = {
     "time_s": Decimal(10**9),
@@ -51,9 +51,9 @@ class Recording:
 class Column:
     """A column of recorded values.
 
-    name: what messages call the value. units: what one of the number in a column of this name is in the model's unit.
-    lowest, highest: what is allowed, in the model's unit. whole: whether the model has whole numbers.
-    gaps: whether cells may be empty; their rows are left out.
+    name: the name of the value in messages. units: factors to the model's unit by column name. lowest, highest: the
+    allowed range, in the model's unit. whole: whether the model has whole numbers. gaps: whether cells may be empty;
+    their rows are left out.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Column:
     gaps: bool = False
 
     def read(self, text: str, unit: Decimal) -> int | float:
-        """The value of a cell. Raises ValueError with what is wrong."""
+        """The value of a cell. Raises ValueError with the problem."""
         number = _number(text) * unit
         if not self.lowest <= number <= self.highest:
             raise ValueError(f"{self.name} {text} is not from {self.lowest / unit:f} to {self.highest / unit:f}")
@@ -258,7 +258,7 @@ def require_one(table: Table, *keys: str) -> None:
 
 
 def points_of(written_here: Points | None, file: Recording | None) -> Points:
-    """The pairs of a series, from wherever they were given."""
+    """The pairs of a series, from the scenario or a file."""
     if file is not None:
         return file.points
     assert written_here is not None

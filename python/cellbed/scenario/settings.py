@@ -28,7 +28,7 @@ _LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one direction of a link is to do from now on; what is None stays as it is."""
+    """New settings of one direction of a link; None keeps a value."""
 
     rate: LinkCapacity | Radio | Conditional | None = None
     delay: Delay | None = None
@@ -50,7 +50,7 @@ class _Written(Table):
 
 
 class _Running(_Written):
-    """The same for a link that runs already."""
+    """The same for a running link."""
 
     rate: Annotated[LinkCapacity | Radio | RecordedDirection, _LATER_RATE] | None = Field(None, examples=["5 Mbit/s"])
     loss: Annotated[Loss, LATER_LOSS_FORM] | None = Field(None, examples=["1 %"])
@@ -76,9 +76,9 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
 def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False) -> Settings:
     """The settings with these texts by key; traces are parsed. As for :func:`read_settings`.
 
-    running: of a link that runs already, which may stop: a rate of 0 and a loss of 100 % are outages.
+    running: of a running link, which may stop: a rate of 0 and a loss of 100 % are outages.
 
-    What is no text is taken as the scenario file would have it: a number, or a table as a mapping.
+    Values that are not text are as in the scenario file: a number, or a table as a mapping.
     """
     form = _Running if running else _Written
     data: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
 
 
 def _settings(asked: _Written) -> Settings:
-    """The settings; of a recording what it says stands in place of its name. Raises TraceError."""
+    """The settings; a recording's name is replaced by its content. Raises TraceError."""
     rate: LinkCapacity | Radio | Conditional | None
     queue = asked.queue
     if isinstance(asked.rate, RecordedDirection):

@@ -1,4 +1,4 @@
-"""What every table of a scenario file has in common."""
+"""Base of all tables of a scenario file."""
 
 from typing import Any, get_args
 
@@ -29,5 +29,5 @@ class Table(BaseModel):
 
 
 def written(default: object) -> Any:
-    """A default as the file would have it; it is validated like the file's own values."""
+    """A default as in the file; it is validated like the file's values."""
     return default
