@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cellbed.doctor import Check, can_run, changes, examine, hardware, kernel, limits, software
+from cellbed.doctor.examine import show
 from cellbed.doctor.granting import grant_to
 from cellbed.doctor.machine import Machine
-from cellbed.doctor.show import show
 from in_process import cellbed
 
 USER = 42420

@@ -27,8 +27,8 @@ from cellbed.experiments.evaluation.command import Options, run
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
+from cellbed.recordings.series import round_trips
 from cellbed.recordings.summary import summarise
-from cellbed.recordings.trips import round_trips
 from cellbed.testbed.emulator import EmulatorError
 from cellbed.testbed.process import find
 from cellbed.workloads.application import Application, Measured

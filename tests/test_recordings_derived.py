@@ -18,9 +18,8 @@ from cellbed.recordings import Fixed, Recording, RecordingError, Span, Train, Tr
 from cellbed.recordings.cellreplay import derive, light_rows
 from cellbed.recordings.description import Adaptive
 from cellbed.recordings.saturation import idle_share, opportunities
-from cellbed.recordings.series import delays, rates
+from cellbed.recordings.series import delays, fixed_delay, rates, round_trips
 from cellbed.recordings.summary import summarise
-from cellbed.recordings.trips import fixed_delay, round_trips
 from cellbed.recordings.virtual import record_virtually
 from cellbed.ways import WAYS
 from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk

@@ -21,7 +21,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the check
     from dataclasses import asdict
 
     from cellbed.doctor import can_run, examine
-    from cellbed.doctor.show import show
+    from cellbed.doctor.examine import show
 
     checks = examine()
     if as_json:

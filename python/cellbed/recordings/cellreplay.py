@@ -11,7 +11,7 @@ import polars as pl
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.trips import base_delays
+from cellbed.recordings.series import base_delays
 from cellbed.ways import Way
 
 Int64 = npt.NDArray[np.int64]

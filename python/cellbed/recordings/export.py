@@ -1,24 +1,64 @@
-"""From a recording to the files of other programs, in a directory that is written whole or not at all."""
+"""From a recording, or the series of an archive's entry, to the files of other programs.
+
+A directory is written whole or not at all; its README has the commands that replay the files.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
+from cellbed.archive import Archive
+from cellbed.archive.replayable import write_text
+from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Part, Series
 from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
-from cellbed.recordings.replaying import rate_notes, round_trip_notes
 from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import delays, rates
+from cellbed.recordings.series import delays, fixed_delay, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
-from cellbed.recordings.trips import fixed_delay
 from cellbed.ways import WAYS, Way
+
+if TYPE_CHECKING:
+    pass
+
+
+_SHORT: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
+
+
+def trace_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
+    """What replays Mahimahi's traces, of both directions or of one."""
+    options = " ".join(f"--{_SHORT[way]} {shlex.quote(file)}" for way, file in files.items())
+    shell = f"cellbed shell {options} -- COMMAND"
+    if len(files) == len(WAYS):
+        return (f"mm-link {' '.join(shlex.quote(files[way]) for way in WAYS)} -- COMMAND", shell)
+    (missing,) = (way for way in WAYS if way not in files)
+    return (shell, f"There is no trace of the {missing}: mm-link wants one of each direction.")
+
+
+def rate_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
+    """What replays rates over time."""
+    lines = tuple(f'{_SHORT[way]} = {{ kind = "series", file = "{file}" }}' for way, file in files.items())
+    about = "rate_bit_s holds from time_s, seconds since the start, until the next row. In a scenario's mobile link:"
+    return (about, *lines, *_unread(files.values()))
+
+
+def round_trip_notes(file: str) -> tuple[str, ...]:
+    """What replays round-trip times."""
+    about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
+    return (about, f'cloud = {{ kind = "round-trips", record = "{file}" }}', *_unread([file]))
+
+
+def _unread(files: Iterable[str]) -> tuple[str, ...]:
+    if all(file.endswith(".csv") for file in files):
+        return ()
+    return ("Scenarios read CSV alone: export without --parquet for them.",)
+
 
 Format = Literal["mahimahi", "cellreplay", "rate", "rtt"]
 FORMATS: tuple[Format, ...] = ("mahimahi", "cellreplay", "rate", "rtt")
@@ -29,7 +69,6 @@ MAHIMAHI_BYTES = 1500
 
 LEAST_BIN_NS = 1_000_000
 
-_SHORT: dict[Way, str] = {"uplink": "up", "downlink": "down"}
 README = "README"
 
 
@@ -187,3 +226,77 @@ def _series(recording: Recording, to: Format, folder: Path, bin_ns: int, ending:
         notes = round_trip_notes(files[0])
     write_folder(folder, fill)
     return Exported(to, folder, (*files, README), notes)
+
+
+def export_entry(
+    archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000, ending: Ending = "csv"
+) -> Exported:
+    """Write an entry in another format into the directory `folder`, which must be empty or not there.
+
+    mahimahi: ``NAME.up`` and ``NAME.down``. rate: the opportunities of each direction over bins of bin_ns, or the rates
+    as they are. rtt: round-trip times; empty where no answer came. ending: of rates and round-trip times.
+
+    Errors: :class:`RecordingError` for what the entry does not have and what cannot be written;
+    :class:`cellbed.archive.TraceError` for what is damaged.
+    """
+    if to == "rate" and bin_ns < LEAST_BIN_NS:
+        raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
+    parts: tuple[Part, ...] = ("round-trip",) if to == "rtt" else tuple(_SHORT)
+    has = archive.entry(name).parts
+    found = {part: archive.series(name, part) for part in parts if part in has}
+    if to == "cellreplay" or not found:
+        lacking = {"cellreplay": "recording of two workloads", "rtt": "round-trip times"}.get(to, "uplink or downlink")
+        raise RecordingError(f"'{name}' has no {lacking}: it cannot be written as {to}")
+    stems = {part: f"{name}.{_SHORT[part]}" if to == "mahimahi" else _stem(to, part) for part in found}
+    files = {part: stem if to == "mahimahi" else f"{stem}.{ending}" for part, stem in stems.items()}
+
+    def fill(unfinished: Path) -> None:
+        for part, series in found.items():
+            path = unfinished / files[part]
+            if to == "mahimahi":
+                write_text(series, path)
+            else:
+                table = _round_trips(series) if to == "rtt" else _rates(series, bin_ns)
+                table.write_csv(path) if ending == "csv" else table.write_parquet(path)
+
+        (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
+
+    ways: dict[Way, str] = {part: file for part, file in files.items() if part != "round-trip"}
+    told = {"mahimahi": trace_notes, "rate": rate_notes}.get(to)
+    notes = round_trip_notes(files["round-trip"]) if told is None else told(ways)
+    about = archive.entry(name).about
+    if about.origin == "synthetic":
+        made = "" if about.method is None else f": {about.method}"
+        notes = (f"Synthetic{made}. Added to an archive again, it is --origin synthetic.", *notes)
+    write_folder(folder, fill)
+    return Exported(to, folder, (*files.values(), README), notes)
+
+
+def _stem(to: Format, part: Part) -> str:
+    return "rtt" if to == "rtt" else f"rate-{part}"
+
+
+def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
+    """Columns time_s and rate_bit_s, as a scenario's rate series reads them."""
+    import polars as pl
+
+    if series.content is Content.RATE:
+        return series.scan().select(time_s=pl.col("at_ns") / 1e9, rate_bit_s=pl.col("bit_s")).collect()
+    # An opportunity counts for the time before it, so that the one at the very end of a loop is in its last bin.
+    bin_of = (pl.col("at_ns").clip(1) - 1) // bin_ns
+    counted = series.scan().group_by(bin=bin_of).agg(count=pl.len())
+    bins = pl.LazyFrame({"bin": pl.int_range(0, -(-series.duration_ns // bin_ns), eager=True)})
+    bits = pl.col("count").fill_null(0) * (8 * OPPORTUNITY_BYTES)
+    return (
+        bins.join(counted, on="bin", how="left", maintain_order="left")
+        .select(time_s=pl.col("bin") * (bin_ns / 1e9), rate_bit_s=bits * (1e9 / bin_ns))
+        .collect(engine="streaming")
+    )
+
+
+def _round_trips(series: Series) -> pl.DataFrame:
+    import polars as pl
+
+    # Polars divides by a constant with its reciprocal, which is off by a last bit.
+    columns = {"time_s": (pl.col("at_ns") / 1e9).round(9), "round_trip_ms": (pl.col("round_trip_ns") / 1e6).round(6)}
+    return series.scan().select(**columns).collect()

@@ -109,7 +109,7 @@ def _fill_series(draft: Draft, recording: Recording) -> None:
     import polars as pl
 
     from cellbed.recordings.saturation import opportunities
-    from cellbed.recordings.trips import round_trips
+    from cellbed.recordings.series import round_trips
 
     duration_ns = recording.description.duration_ns
     for way in WAYS:

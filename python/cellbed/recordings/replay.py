@@ -18,8 +18,8 @@ from cellbed.recordings.description import Description, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
 from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
-from cellbed.recordings.trips import fixed_delay
 from cellbed.ways import Way
 
 Method = Literal["cellreplay", "saturation", "conditional"]

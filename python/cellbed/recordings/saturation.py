@@ -13,7 +13,7 @@ import polars as pl
 from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.trips import fixed_delay
+from cellbed.recordings.series import fixed_delay
 from cellbed.ways import WAYS, Way
 
 Int64 = npt.NDArray[np.int64]

@@ -73,7 +73,7 @@ def export(
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
-    from cellbed.recordings.export_entry import export_entry
+    from cellbed.recordings.export import export_entry
 
     archive = open_archive()
     name, part = entry_and_part(archive, recording)

@@ -100,7 +100,7 @@ def _show_recording(folder: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from cellbed.recordings import read_recording
-    from cellbed.recordings.show import show as drawn
+    from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise
 
     summary = summarise(read_recording(folder))

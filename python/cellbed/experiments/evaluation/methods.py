@@ -14,8 +14,8 @@ from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.description import Calibration
 from cellbed.recordings.replay import write_replay_files
 from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text
-from cellbed.recordings.trips import fixed_delay
 from cellbed.scenario.recorded import calibrated_idle, calibrated_queue, replayed
 from cellbed.testbed.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
 from cellbed.ways import WAYS, Way
