@@ -1,4 +1,4 @@
-"""Files of other programs become an entry."""
+"""Import files of other programs as an entry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was added. notes: what is doubted, left out or out of step, and what was taken for what, in sentences."""
+    """The result. notes: doubts, omissions and assumptions, in sentences."""
 
     entry: Entry
     notes: tuple[str, ...]
@@ -38,8 +38,8 @@ def add(
 ) -> Added:
     """Read the files of one recording and keep them as an entry.
 
-    name: left out, made of the files' names. replace: whether it may take the place of an entry. tell: hears how many
-    bytes were read since. Raises TraceError; then nothing was added.
+    name: left out, made of the files' names. replace: whether it may replace an entry. tell: called with the number of
+    bytes read since the last call. Raises TraceError; then nothing was added.
     """
     name = name or name_of(paths)
     if not replace:
@@ -52,7 +52,7 @@ def add(
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
-    """The files of each recording: ``X.up`` and ``X.down`` are one's; files of other names are all of one."""
+    """The files of each recording: ``X.up`` and ``X.down`` are one; files of other names are all of one."""
     if any(path.suffix not in (".up", ".down") for path in paths):
         return [list(paths)]
     pairs: dict[Path, list[Path]] = {}
@@ -62,6 +62,6 @@ def recordings(paths: Sequence[Path]) -> list[list[Path]]:
 
 
 def name_of(paths: Sequence[Path]) -> str:
-    """A name for what these files hold: what theirs have in common, ``walk`` for ``walk.up`` and ``walk.down``."""
+    """A name for these files' entry: their common part, ``walk`` for ``walk.up`` and ``walk.down``."""
     stems = [path.absolute().stem if path.is_file() else path.absolute().name for path in paths]
     return valid_name(os.path.commonprefix(stems) or stems[0])  # noqa: RUF071 letters are meant

@@ -1,4 +1,4 @@
-"""An entry that is there says something else of itself, or gets another name. Its series stay as they are."""
+"""Change the metadata or the name of an entry. Its series do not change."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class _BegunOtherwiseError(Exception):
-    """Somebody else has said meanwhile when the series begin."""
+    """Another process has changed the beginning of the series meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """changed: whether it said anything else before. notes: what is doubted of what was said, in sentences."""
+    """changed: whether any value differs. notes: doubts about the new values, in sentences."""
 
     entry: Entry
     changed: bool
@@ -40,10 +40,10 @@ class Described:
 
 
 def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
-    """Change what an entry says of itself, and keep in its history what it said before.
+    """Change an entry's metadata, and keep the previous values in its history.
 
-    said: keys of its `about`; an empty text is unknown from now on. What others say of other keys meanwhile stays, too.
-    Statistics by the hour are made again where it begins at another one. Raises TraceError; then nothing has changed.
+    said: keys of its `about`; an empty text makes a value unknown. Concurrent changes of other keys are kept.
+    Statistics by the hour are computed again if the beginning changes. Raises TraceError; then nothing has changed.
     """
     _require_own(name)
     while True:
@@ -71,9 +71,9 @@ def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
 
 
 def rename(archive: Archive, name: str, new: str) -> Entry:
-    """Give an entry another name, which its history has beside the old one. Raises TraceError.
+    """Rename an entry; its history has both names. Raises TraceError.
 
-    The entry is there under both names for a moment, never under none; who is killed in it leaves both.
+    The entry exists under both names for a moment, never under none; a killed process leaves both.
     """
     from cellbed.archive.entry import Step
 
@@ -114,7 +114,7 @@ def _require_unused(archive: Archive, name: str) -> None:
 
 
 def _about(entry: Entry, said: Mapping[str, str]) -> About:
-    """What it says from now on. Only what is said now is looked at: the rest may be of a time without rules."""
+    """The new metadata. Only new values are checked: the others may be older than the rules."""
     new = _said(entry, said).model_dump(include=set(said))
     if names_time(new.get("date")):
         new = {"begins": None, **new}
@@ -127,13 +127,13 @@ def _about(entry: Entry, said: Mapping[str, str]) -> About:
 
 
 def _said(entry: Entry, said: Mapping[str, str]) -> About:
-    """What is said now, and nothing else."""
+    """The new values only."""
     new: dict[str, str | None] = {key: text.strip() or None for key, text in said.items()}
     return described(**{"origin": entry.about.origin, **new})
 
 
 def _step(before: About, after: About) -> Step:
-    """What has changed, for the history."""
+    """The changes, for the history."""
     from cellbed.archive.entry import Step
 
     old, new = before.model_dump(), after.model_dump()

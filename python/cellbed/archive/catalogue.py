@@ -1,6 +1,6 @@
-"""Where traces are found: names of the archive, and files by path.
+"""Look-up of traces: names of the archive, and files by path.
 
-The archive's traces are synthetic and made by `cellbed.archive.examples` when first asked for; they are kept
+The archive's traces are synthetic and made by `cellbed.archive.examples` at first use; they are kept
 in the user's data folder. The generator is deterministic, so two processes that make the same file at once write the
 same bytes, and the rename that ends the writing makes either of them the winner.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ARCHIVE = tuple(MODELS)
 """Names of the traces that every archive has: the examples."""
 ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
-"""What follows the dot in the name of a direction of an entry."""
+"""The suffix of the name of an entry's direction, after the dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class EntryDirection:
 
 
 class TraceSource:
-    """A trace as a scenario names it; the file is made, hashed and parsed only when somebody asks.
+    """A trace as a scenario names it; the file is made, hashed and parsed lazily.
 
     name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
     """
@@ -89,7 +89,7 @@ class TraceSource:
 
     @cached_property
     def sha256(self) -> str:
-        """Hexadecimal digest of what it is: of an entry's series as the archive has it, else of the file. Raises
+        """Hexadecimal digest: of an entry's series in the archive, else of the file. Raises
         TraceError."""
         found = self.entry()
         return sha256(self.path) if found is None else found[0].parts[found[1]].sha256
@@ -110,8 +110,7 @@ class TraceSource:
 def resolve(text: str, folder: Path) -> TraceSource:
     """The trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
 
-    A file whose name the archive has, too, is meant by a path with a slash: ``./walk.up``.
-    Raises TraceError when there is neither.
+    A path with a slash, ``./walk.up``, is always a file. Raises TraceError if neither exists.
     """
     if text in MODELS:
         return TraceSource(text, MODELS[text])
@@ -127,7 +126,7 @@ def resolve(text: str, folder: Path) -> TraceSource:
         return TraceSource(text, path)
     why = obstacle(text, folder, "trace file")
     if why.startswith("there is no file") and "/" not in text:
-        # It may have been meant as a name.
+        # It may be a misspelt name.
         shown = text if len(text) <= 40 else text[:37] + "…"
         why = f"unknown trace {shown!r}, and no such file in {folder.absolute()}"
     hint = _hint(text, archive)
@@ -159,7 +158,7 @@ def _direction(text: str, archive: Archive) -> EntryDirection | None:
 
 
 def _hint(text: str, archive: Archive) -> str:
-    """What may have been meant, as a question; empty if nothing comes near."""
+    """Similar names, as a question; empty if there are none."""
     from cellbed.archive.near_names import near_names, question
 
     folded = text.lower()[:100]
@@ -175,7 +174,7 @@ def _hint(text: str, archive: Archive) -> str:
 
 
 def _directions(archive: Archive, name: str) -> list[str]:
-    """What scenarios call the directions of an entry."""
+    """The scenario's names of the directions of an entry."""
     try:
         parts = archive.entry(name).parts
     except TraceError:
@@ -205,7 +204,7 @@ def _generated(model: Model) -> Path:
 
 
 def _is_right(path: Path, model: Model) -> bool:
-    """Whether the file is there and is what this version's model gives: not cut short, edited or of another version."""
+    """Whether the file exists and equals this version's output: not truncated, edited or of another version."""
     try:
         return sha256(path) == model.sha256
     except TraceError:

@@ -1,4 +1,4 @@
-"""What a user says of a recording: refused where nobody could find it again, doubted where it is unusual."""
+"""Metadata from a user: malformed values are refused, unusual ones reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USUAL = {
 
 
 def described(**values: str | None) -> About:
-    """What a user says of a recording. Raises TraceError for what cannot be."""
+    """Check metadata from a user. Raises TraceError for malformed values."""
     from pydantic import ValidationError
 
     from cellbed.archive.entry import About
@@ -51,7 +51,7 @@ def described(**values: str | None) -> About:
 
 
 def doubts(about: About) -> list[str]:
-    """What of it nobody else would write so, in sentences."""
+    """Unusual values, in sentences."""
     told = []
     for name, (option, usual) in _USUAL.items():
         said = getattr(about, name)
@@ -64,13 +64,13 @@ def doubts(about: About) -> list[str]:
 
 
 def usual_technology(said: str) -> str:
-    """A technology as all write it: ``4g`` for ``LTE``; what is unknown stays as it is."""
+    """The usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
     small = OTHER_NAMES.get(said.lower(), said.lower())
     return small if small in _USUAL["technology"][1] else said
 
 
 def is_date(text: str) -> bool:
-    """Whether it is a date as ISO 8601 has it, as exactly as it is known: 2021, 2021-04, 2021-04-30, or with a time."""
+    """Whether it is an ISO 8601 date of any precision: 2021, 2021-04, 2021-04-30, or with a time."""
     if not _DATE.fullmatch(text):
         return False
     try:

@@ -1,4 +1,4 @@
-"""An entry in the making: what importers, sources, generators and operations hand to the archive."""
+"""A draft of an entry, made by importers, sources, generators and operations for the archive."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cellbed.archive.series import Part, Series
 
 @dataclass(slots=True)
 class Draft:
-    """An entry that nobody sees yet.
+    """An entry that is not visible yet.
 
-    folder: where its files are, on the archive's own file system, and nothing else is; each series of `parts` is a file
-    there. recording: the folder of a recording of two workloads in it, by name. notes: sentences for whoever asked for
-    it: what was taken for what, what was left out.
+    folder: where its files are, on the archive's own file system, and no other files are; each series of `parts` is a
+    file there. recording: the folder of a recording of two workloads in it, by name. notes: sentences for the user:
+    assumptions and omissions.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""What the archive knows of a recording: where it comes from, what it holds, what was done to it."""
+"""The archive's description of a recording: origin, contents, history."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ VERSION: Final = 1
 Origin = Literal["recorded", "synthetic"]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
-"""Lower case, so that names differ on every file system; no dot, which parts a name from its direction."""
+"""Lower case, so that names differ on every file system; no dot, which separates a name from its direction."""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-"""Of a file in the entry's folder, and nowhere else."""
+"""Of a file in the entry's folder only."""
 _MOST: Final = 2**63 - 1
 
 
@@ -32,13 +32,13 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Model(BaseModel):
-    """A part of an entry; keys that this version does not know are kept."""
+    """A part of an entry; unknown keys are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False, populate_by_name=True)
 
 
 class About(Model):
-    """Where a recording comes from; null is unknown."""
+    """The origin of a recording; null is unknown."""
 
     origin: Origin
     technology: Text | None = Field(default=None, description="3g, 4g, 5g, 6g, wifi, fixed, satellite.")
@@ -74,9 +74,9 @@ class Held(Model):
 
 
 class Step(Model):
-    """Something that was done: imported, generated, cut, scaled… what: the verb. how: its arguments.
+    """A step of the history: imported, generated, cut, scaled… what: the verb. how: its arguments.
 
-    of: names and SHA-256 of what it was done to.
+    of: names and SHA-256 of its inputs.
     """
 
     what: Text
@@ -86,7 +86,7 @@ class Step(Model):
 
 
 class Entry(Model):
-    """An entry of the archive, as its `entry.toml` says it."""
+    """An entry of the archive, as in its `entry.toml`."""
 
     format: Literal["cellbed-trace"] = FORMAT
     version: Literal[1] = VERSION

@@ -1,4 +1,4 @@
-"""`entry.toml`: an entry as text, and back."""
+"""`entry.toml`: conversion of an entry to text and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 1 << 24
 
 
 def entry_text(entry: Entry) -> str:
-    """The entry as TOML; what is unknown or empty is left out."""
+    """The entry as TOML; unknown or empty values are left out."""
     import tomli_w
 
     return tomli_w.dumps(_without_unknown(entry.model_dump(mode="json")))
@@ -32,7 +32,7 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY_FILE
     try:
         with path.open("rb") as file:
-            # So many bytes are asked for as there are: a buffer of the largest size would take as long as the reading.
+            # The buffer has the file's size: allocating the largest size would take as long as the reading.
             content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
         if len(content) > _LARGEST:
             raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: not an entry")
@@ -68,7 +68,7 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def _without_unknown(value: Any) -> Any:
-    """What TOML can say of a value: it has no null, and a list with one is told without it."""
+    """A value for TOML, which has no null: nulls in lists are left out."""
     if isinstance(value, dict):
         return {key: _without_unknown(each) for key, each in value.items() if not _is_unknown(each)}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What the archive of traces refuses."""
+"""Errors of the archive of traces."""
 
 from cellbed.errors import CellbedError
 
 
 class TraceError(CellbedError):
-    """A trace that does not exist, cannot be read or cannot be kept. The text names it and says what would be right."""
+    """A trace that does not exist, cannot be read or cannot be kept. The text names it and the remedy."""

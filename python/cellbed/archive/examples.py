@@ -197,7 +197,7 @@ EXAMPLES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in MODELS)
 
 
 def about(name: str) -> About:
-    """What there is to say of an example."""
+    """The metadata of an example."""
     from cellbed.archive.entry import About
 
     technology, band = _TECHNOLOGY[name]
@@ -237,5 +237,5 @@ def _models(name: str) -> dict[Part, Model]:
 
 
 def _digests(name: str) -> dict[str, str]:
-    """SHA-256 of the files that the models give."""
+    """SHA-256 of the models' files."""
     return {model.name: model.sha256 for model in _models(name).values()}

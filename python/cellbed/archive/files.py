@@ -1,4 +1,4 @@
-"""Files and folders that a user names: found relative to a folder, read from a pipe, or what is there instead."""
+"""Files and folders that a user names: found relative to a folder, or read from a pipe."""
 
 import atexit
 import stat
@@ -51,7 +51,7 @@ def find_pipe(text: str, folder: Path) -> Path | None:
 
 
 def obstacle(text: str, folder: Path, wanted: str) -> str:
-    """Why ``text`` names no regular file, in words. wanted: what it was to be, such as "trace file"."""
+    """Why ``text`` names no regular file, in words. wanted: the expected kind, such as "trace file"."""
     shown = _shown(text)
     path = _place(text, folder)
     try:
@@ -68,14 +68,14 @@ def obstacle(text: str, folder: Path, wanted: str) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """What a file of this mode is called."""
+    """The name of this kind of file."""
     return next((name for matches, name in _KINDS if matches(mode)), "file")
 
 
 def _place(text: str, folder: Path) -> Path | None:
     try:
         return (folder / Path(text).expanduser()).absolute()
-    except (OSError, RuntimeError, ValueError):  # a home of nobody
+    except (OSError, RuntimeError, ValueError):  # an unknown user's home
         return None
 
 

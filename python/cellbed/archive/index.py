@@ -2,7 +2,7 @@
 
 It is kept in the archive, behind a checksum, and is a cache: entries that changed since it was written are read again,
 and a table that is missing or damaged is made anew. It is read and replaced whole, so it needs no lock, which not every
-file system has, and works in an archive that cannot be written.
+file system has, and works in a read-only archive.
 
 | column | is |
 |---|---|
@@ -41,12 +41,12 @@ _FILE: Final = ".index-5"
 """SHA-256 of what follows, a line of JSON, and the table as Parquet. Raise the number when the columns change."""
 _DIGEST: Final = 32
 _MOST: Final = 1900
-"""Columns; keys that come last have none."""
+"""Maximum number of columns; the last keys have none."""
 _STEMS: Final = tuple(part.replace("-", "_") for part in PARTS)
 _HELD: Final[dict[str, Any]] = {"content": pl.String, "sha256": pl.String, "duration_ns": pl.Int64, "rows": pl.Int64}
 _MEASURED: Final = tuple(f"{stem}_" for stem in _STEMS)
 _TICK_NS: Final = 100_000_000
-"""A file that changed so shortly before it was read may change again and keep its time."""
+"""A file that changed within this time before it was read may change again and keep its time."""
 
 Stamp = tuple[int, int, int]
 """Time of change (ns), inode and size of a description; zeros where there is none."""
@@ -57,7 +57,7 @@ Told = Callable[[int, int], None]
 class EntryTable:
     """A row for each entry that can be read, in order of their names.
 
-    problems: by name, why an entry cannot be read. stamps: by folder, what was read.
+    problems: by name, why an entry cannot be read. stamps: by folder, of the descriptions that were read.
     """
 
     frame: pl.DataFrame
@@ -67,7 +67,7 @@ class EntryTable:
 
 @cache
 def _always() -> dict[str, Any]:
-    """Columns that are there whatever the archive holds; first those that a list shows."""
+    """Columns that always exist; first those that a list shows."""
     from cellbed.archive.entry import About
 
     return {
@@ -90,7 +90,7 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
 def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
     """The table of the entries in `archive` as they are now. Raises OSError if the archive cannot be read.
 
-    told: called with how many of the changed entries are read, and how many they are.
+    told: called with the number of changed entries read so far, and their total.
     """
     now = _stamps(archive)
     stored = _stored(archive / _FILE)
@@ -159,7 +159,7 @@ def _read(
 def _row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
     for key, value in entry.about:
-        # A key cannot pass for what is measured.
+        # A key cannot replace a measured value.
         ours = key in ("name", "recording", "duration_ns") or key.startswith(_MEASURED)
         if (value is None or isinstance(value, str)) and not ours:
             row[key] = value
@@ -174,7 +174,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _stored(path: Path) -> EntryTable | None:
-    """The table as it was written; None where there is none, or it is damaged."""
+    """The stored table; None if it is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -193,7 +193,7 @@ def _clock(archive: Path) -> int:
         probe.touch()
         return probe.stat().st_ctime_ns
     except OSError:
-        return 1 << 62  # an archive that cannot be written does not change either
+        return 1 << 62  # a read-only archive does not change
     finally:
         with contextlib.suppress(OSError):
             probe.unlink()

@@ -1,4 +1,4 @@
-"""Which of the archive's names may have been meant."""
+"""Names of the archive that are similar to a misspelt one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 _MOST = 3
 _FEW = 3
-"""Letters that are too few to be looked for inside names."""
+"""Texts of at most this length are not searched for inside names."""
 _ALIKE = 0.7
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
     """Those of `names`, which are in order, that `text` is near to; at most three.
 
-    It itself in small letters, else those that begin with it, else the one that differs in few letters, else those that
-    have it in them.
+    Itself in lower case, else those that begin with it, else the one that differs in few letters, else those that
+    contain it.
     """
     wanted = text.lower()[:100]
     if wanted in names:
@@ -28,5 +28,5 @@ def near_names(text: str, names: Sequence[str]) -> list[str]:
 
 
 def question(names: Sequence[str]) -> str:
-    """Whether one of them was meant: ``did you mean 'a' or 'b'?``; empty if there is none."""
+    """A suggestion: ``did you mean 'a' or 'b'?``; empty if there is none."""
     return f"did you mean {' or '.join(repr(name) for name in names)}?" if names else ""

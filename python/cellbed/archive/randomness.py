@@ -1,8 +1,8 @@
-"""Random numbers that are the same on every machine and with every version of what cellbed builds on.
+"""Random numbers that are the same on every machine and with every version of the libraries.
 
-NumPy promises the integers of its bit generators for good (the compatibility guarantee of ``numpy.random.PCG64``), but
-not what its distributions make of them. So all that is drawn here are those integers, and only operations follow that
-are exact or that IEEE 754 rounds in one way: no logarithm, no exponential, no sum whose order the processor chooses.
+NumPy guarantees the integers of its bit generators (the compatibility guarantee of ``numpy.random.PCG64``), but not its
+distributions. So only those integers are drawn here, followed by operations that are exact or have IEEE 754 rounding:
+no logarithm, no exponential, no sum whose order depends on the processor.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Stream:
         return units
 
     def normals(self, count: int) -> Float64:
-        """Standard normal to the accuracy that is needed here: twelve uniforms less six (Irwin–Hall), within ±6."""
+        """Standard normal, approximately: twelve uniforms less six (Irwin–Hall), within ±6."""
         import numpy as np
 
         halves = self._bits.random_raw(6 * count).view(np.uint32).astype(np.int64).reshape(count, 12)
-        # Whole numbers: their sum is exact in whatever order the processor takes them.
+        # Whole numbers: their sum is exact in any order.
         sums: Float64 = (halves.sum(axis=1) - (6 << 32)) * 2.0**-32
         return sums
 
@@ -80,7 +80,7 @@ def exponential(uniform: Callable[[], float]) -> float:
 
 
 def reflected(value: float, low: float, high: float) -> float:
-    """`value`, thrown back where it has crossed a bound."""
+    """`value`, reflected at the bounds."""
     if value < low:
         return 2 * low - value
     if value > high:

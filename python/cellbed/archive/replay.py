@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RecordedFile(Generic[T]):
-    """A file of a recording, parsed and hashed when somebody asks.
+    """A file of a recording, parsed and hashed lazily.
 
     name: what the user wrote. path: absolute. parse: reads it; :class:`cellbed._core.TraceFormatError` if malformed.
     """
@@ -31,7 +31,7 @@ class RecordedFile(Generic[T]):
 
     @cached_property
     def content(self) -> T:
-        """What the file says. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
+        """The parsed file. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
         from cellbed._core import TraceFormatError
 
         try:

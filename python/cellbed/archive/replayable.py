@@ -1,8 +1,8 @@
 """A series as the text that the engine reads: a whole millisecond a line, one opportunity of 1500 bytes each.
 
-Times are rounded up, so that no opportunity is early. A rate becomes evenly spaced opportunities: each stands where the
-rate has offered its bytes. Where a series lasts longer than its last opportunity, one more stands at its end, because
-a text's last line is the period of its loop.
+Times are rounded up, so that no opportunity is early. A rate becomes evenly spaced opportunities: each is where the
+rate has supplied its bytes. If a series lasts longer than its last opportunity, one more is added at its end, because a
+text's last line is the period of its loop.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 _REVISION: Final = 1
-"""To be raised when the same series gives another text."""
+"""Raise it when the same series gives another text."""
 _MS: Final = 1_000_000
 _BITS: Final = 8 * OPPORTUNITY_BYTES
 _MOST: Final = 500_000_000
-"""Opportunities of a text: 5 GB of it."""
+"""Maximum opportunities of a text: 5 GB."""
 _BLOCK: Final = 1_000_000
 
 
 def replayable(series: Series, digest: str) -> Path:
-    """The text of a series of opportunities or rates; made when it is first asked for, and kept in the user's cache.
+    """The text of a series of opportunities or rates; made at first use, and kept in the user's cache.
 
-    digest: SHA-256 that the series' file is to have. Raises TraceError for a file that has another, for a series that
-    cannot be replayed, and where the cache cannot be written.
+    digest: expected SHA-256 of the series' file. Raises TraceError for another one, for a series that cannot be
+    replayed, and if the cache cannot be written.
     """
     made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
     folder = user_folders.cache_folder() / "traces"
@@ -63,7 +63,7 @@ def replayable(series: Series, digest: str) -> Path:
 
 @contextlib.contextmanager
 def _unchanged(series: Series, digest: str) -> Iterator[Series]:
-    """The series in its file as it was opened, whatever takes that one's name meanwhile."""
+    """The series in its opened file, even if its path is replaced meanwhile."""
     try:
         file = series.path.open("rb")
     except OSError as error:
@@ -102,7 +102,7 @@ def write_text(series: Series, path: Path) -> None:
 
 
 def _write_opportunities(series: Series, path: Path) -> int:
-    """Write the opportunities that a series has, and return the last, ms."""
+    """Write a series' opportunities, and return the last, ms."""
     import polars as pl
 
     stamps = series.scan().select((pl.col("at_ns") + (_MS - 1)) // _MS)
@@ -128,7 +128,7 @@ def _spaced(series: Series) -> Iterator[pl.DataFrame]:
     table = series.scan().select("at_ns", "bit_s").collect()
     begins = np.append(table["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
     rates = table["bit_s"].to_numpy()
-    # What has been offered by the beginning of each step, and by the end.
+    # The capacity before the beginning of each step, and before the end.
     offered = np.concatenate(([0.0], np.cumsum(rates * np.diff(begins) / 1e9)))
     count = int(offered[-1] // _BITS)
     if count > _MOST:
@@ -137,7 +137,7 @@ def _spaced(series: Series) -> Iterator[pl.DataFrame]:
         at = _reached(
             np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS, begins, rates, offered
         )
-        # A time that comes out whole must not be rounded up for the last bit of a quotient: 1 ns is left to that.
+        # A whole time must not be rounded up because of the last bit of a quotient: hence the tolerance of 1 ns.
         yield pl.DataFrame({"at": np.ceil(at / _MS - 1e-6).astype(np.int64)})
 
 
@@ -147,7 +147,7 @@ def _reached(
     rates: npt.NDArray[np.float64],
     offered: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """When a link has offered so many bits, ns: the first such instant, where it then stands still."""
+    """When a link has supplied so many bits, ns: the first such instant if it then pauses."""
     import numpy as np
 
     step = np.searchsorted(offered, bits, side="left") - 1

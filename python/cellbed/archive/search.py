@@ -1,4 +1,4 @@
-"""Entries that answer a question, of the table of all: `technology = 5g`, a mean above 20 Mbit/s, in an order."""
+"""Search of the table of entries: `technology = 5g`, a mean above 20 Mbit/s, sorted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 OTHER_NAMES: Final = {"lte": "4g", "nr": "5g", "umts": "3g", "hspa": "3g", "wlan": "wifi"}
-"""What technologies are called, too."""
+"""Other names of technologies."""
 _LONGEST_NS: Final = 2**63 - 1
 _TOKEN: Final = re.compile(
     r"""\s+ | '(?:[^'\\]|'')*' | "(?:[^"\\]|"")*" | `[^`\\]*`
@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
     | -(?!-) | /(?!\*) | [+*%(),.<>=!|]""",
     re.VERBOSE,
 )
-"""What a condition may consist of. Comments, escapes and other forms of text would hide words from this expression."""
+"""The tokens of a condition. Comments, escapes and other forms of text would hide words from this expression."""
 _QUERIES: Final = frozenset(("SELECT", "FROM", "TABLE", "VALUES", "WITH"))
 """Polars would read files for these."""
 _CALLED: Final = frozenset(
@@ -43,7 +43,7 @@ _LISTED: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked; ``None`` is not.
+    """A query; ``None`` means any.
 
     technology, band, mobility, obstacle, origin: the value, in any case. operator, place, source, licence: part of it.
     name: part of the name. date: how it begins, "2021" or "2021-04". minimum_mean, maximum_mean: bit/s of a direction:
@@ -72,12 +72,12 @@ class Query:
 
 
 def as_text(name: str) -> str:
-    """The name of a folder or an argument of a program, which may contain bytes that are no text, as text."""
+    """A folder name or argument, which may contain bytes that are not text, as text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def found(table: pl.DataFrame, query: Query) -> pl.DataFrame:
-    """The entries that answer `query`, in its order; those of which the column of the order is unknown come last.
+    """The entries that match `query`, in its order; unknown values of the sort column come last.
 
     table: as of :mod:`cellbed.archive.index`. Raises TraceError for an unknown column and an invalid condition.
     """

@@ -1,4 +1,4 @@
-"""What a recording says over time: Parquet files of one of three contents.
+"""Series over time: Parquet files of one of three contents.
 
 | content | columns | a row is |
 |---|---|---|
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Part = Literal["uplink", "downlink", "round-trip"]
-"""What of a network a series is about."""
+"""The subject of a series."""
 PARTS: tuple[Part, ...] = ("uplink", "downlink", "round-trip")
 
 OPPORTUNITY_BYTES = 1500
@@ -33,7 +33,7 @@ OPPORTUNITY_BYTES = 1500
 
 
 class Content(StrEnum):
-    """What the rows of a series are."""
+    """The content of a series' rows."""
 
     OPPORTUNITIES = "opportunities"
     RATE = "rate"
@@ -53,7 +53,7 @@ class Series:
     duration_ns: int
 
     def scan(self) -> pl.LazyFrame:
-        """Its rows, read when they are asked for."""
+        """Its rows, read lazily."""
         import polars as pl
 
         return pl.scan_parquet(self.path)
@@ -61,12 +61,11 @@ class Series:
     def rows(self, threads: int = 1) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Its rows in batches of some 65,000: times, and values in bit/s or ns, NaN for a lost probe.
 
-        Of opportunities there are no values. Pages of the file are decoded one by one, in a few MiB of memory whatever
-        the file's size, where Polars takes 80 to be there at all. threads: decode so many row groups at once, in as
-        much more.
+        Opportunities have no values. Pages of the file are decoded one by one, in a few MiB of memory at any file size;
+        importing Polars alone takes 80 MiB. threads: decode so many row groups at once, in as much more.
 
-        Raises TraceError, which names the file, for one that is not there, damaged, or misses a column or a time
-        somewhere. Nothing else is looked at.
+        Raises TraceError, which names the file, for one that is missing, damaged, or lacks a column or a time. There
+        are no other checks.
         """
         from cellbed._core import SeriesRows, TraceFormatError
 

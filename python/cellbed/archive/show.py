@@ -1,4 +1,4 @@
-"""What the archive knows of an entry, for a terminal."""
+"""The archive's information on an entry, for a terminal."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
 
 
 def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") -> RenderableType:
-    """An entry as lines and tables: where it is from, what it amounts to, what to know of it, how to use it.
+    """An entry as lines and tables: origin, figures, warnings, use.
 
-    picture: what is drawn below its figures.
+    picture: a drawing below its figures.
     """
     shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
     ways = [part for part in _ENDINGS if part in entry.parts]
@@ -93,7 +93,7 @@ def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") ->
 
 
 def uses(entry: Entry) -> list[str]:
-    """What a scenario says to replay an entry, a line for each kind of link."""
+    """The lines of a scenario that replay an entry, a line for each kind of link."""
     mobile = [f'{ending} = "{entry.name}.{ending}"' for part, ending in _ENDINGS.items() if part in entry.parts]
     if entry.recording is not None:
         mobile.append(f'kind = "recording", path = "{entry.name}"')
@@ -148,7 +148,7 @@ def _lasting(seconds: float) -> str:
 
 
 def rows_word(held: Held) -> str:
-    """What its rows are: ``"opportunities"``, ``"rate"``, ``"probes"``."""
+    """The kind of its rows: ``"opportunities"``, ``"rate"``, ``"probes"``."""
     words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
     word = words[held.content]
     return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")

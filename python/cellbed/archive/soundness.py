@@ -1,4 +1,4 @@
-"""Whether a series is what its content says: columns, times that never run backwards, something to replay."""
+"""Check a series: columns, times that never run backwards, at least one value to replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HIGHEST_BIT_S = 1e12
 def require_sound(series: Series) -> int:
     """The number of rows of a series, read once as a stream.
 
-    Raises TraceError ``FILE: reason`` for what is no Parquet file, has other columns, or what cannot be in them.
+    Raises TraceError ``FILE: reason`` for a file that is not Parquet, has other columns, or invalid values.
     """
     path, found = series.path, _Measures()
     for at, values in series.rows():
@@ -46,7 +46,7 @@ def sha256(path: Path) -> str:
 
 @dataclass(slots=True)
 class _Measures:
-    """What a series is judged by. unknown: rows whose value is no finite number. highest: of the others."""
+    """Figures for the check of a series. unknown: rows whose value is no finite number. highest: of the others."""
 
     rows: int = 0
     first: int = 0
@@ -72,7 +72,7 @@ class _Measures:
 
 
 def _fault(series: Series, found: _Measures) -> str:
-    """What is wrong with a series that measures so; empty if nothing."""
+    """The problem of a series with these figures; empty if none."""
     rate = series.content is Content.RATE
     if not found.rows:
         return "no rows: nothing to replay"

@@ -1,8 +1,8 @@
-"""The archive: entries that appear whole, are replaced whole and vanish whole, whoever else is at it.
+"""The archive: entries are added, replaced and removed atomically.
 
-An entry is a folder of the archive's with an `entry.toml` and the files that it speaks of. It is made under a hidden
-name and renamed when it is complete, so that nobody sees half of one, and two who give the same name at once
-get one entry and one refusal. What a killed process has left is removed by the next that adds.
+An entry is a folder of the archive's with an `entry.toml` and the files that it names. It is made under a hidden
+name and renamed when it is complete, so that partial entries are never visible, and of two concurrent processes with
+the same name one fails. The next process that adds an entry removes the remains of killed ones.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def archive_folder() -> Path:
 
 
 def open_archive(folder: Path | None = None) -> Archive:
-    """The user's archive, or the one in `folder`. Nothing is made before something is written."""
+    """The user's archive, or the one in `folder`, which the first write creates."""
     return Archive(archive_folder() if folder is None else folder)
 
 
 def valid_name(text: str) -> str:
-    """The name nearest to `text` that an entry can have: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
+    """The valid name nearest to `text`: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
     return re.sub(r"[^a-z0-9_+]+", "-", text.lower())[:100].strip("-_+") or "trace"
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Entries by their names. Every method may be called while others add, replace and remove.
+    """Entries by their names. Every method may be called while other processes add, replace and remove.
 
     Errors of all: :class:`TraceError`.
     """
@@ -72,11 +72,11 @@ class Archive:
         return sorted(there.union(examples.EXAMPLES))
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry of that name, be it damaged."""
+        """Whether there is an entry of that name, even a damaged one."""
         return name in examples.EXAMPLES or (NAME.fullmatch(name) is not None and (self.folder / name).is_dir())
 
     def entry(self, name: str) -> Entry:
-        """What the archive knows of an entry."""
+        """The description of an entry."""
         if not self.has(name):
             raise TraceError(self._unknown(name))
         if name not in examples.EXAMPLES:
@@ -94,7 +94,7 @@ class Archive:
         return self.held(name, part)[0]
 
     def held(self, name: str, part: Part) -> tuple[Series, str]:
-        """One part of an entry, and the SHA-256 that its file is to have."""
+        """One part of an entry, and the expected SHA-256 of its file."""
         entry = self.entry(name)
         if part not in entry.parts:
             raise TraceError(_lacks(entry, part))
@@ -113,7 +113,7 @@ class Archive:
 
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
-        """An entry in the making. What is not kept by the end is removed, and nobody has seen it."""
+        """A draft of an entry, removed at the end unless it is kept."""
         from cellbed.archive.draft import Draft
 
         with contextlib.ExitStack() as held:
@@ -122,9 +122,9 @@ class Archive:
             yield Draft(folder, about)
 
     def keep(self, draft: Draft, name: str, replace: bool = False) -> Entry:
-        """Make a draft an entry: check, measure, hash, and give it its name. A draft can be kept once.
+        """Make a draft an entry: check, measure, hash, and name it. A draft can be kept once.
 
-        replace: whether it may take the place of an entry of that name, which is complete until then.
+        replace: whether it may replace an entry of that name, which is complete until then.
         """
         self.require_possible(name)
         if not replace:
@@ -132,13 +132,13 @@ class Archive:
         return self._keep(draft, name, replace)
 
     def require_free(self, name: str) -> None:
-        """Raise TraceError if no new entry can have that name, before somebody works for it."""
+        """Raise TraceError if no new entry can have that name, before the work for it."""
         self.require_possible(name)
         if self.has(name):
             raise TraceError(_taken(name))
 
     def require_possible(self, name: str) -> None:
-        """Raise TraceError if nobody can give an entry that name."""
+        """Raise TraceError if the name is invalid."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} is not a valid name: use at most 100 small letters, digits, '-', '_' and '+': "
@@ -148,7 +148,7 @@ class Archive:
             raise TraceError(f"'{name}' is a built-in example: choose another name")
 
     def remove(self, *names: str) -> None:
-        """Remove entries, be they damaged; none, if one of them is not there."""
+        """Remove entries, even damaged ones; none if one of them does not exist."""
         for name in names:
             if name in examples.EXAMPLES:
                 raise TraceError(f"'{name}' is a built-in example and cannot be removed")
@@ -163,7 +163,7 @@ class Archive:
                 raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
 
     def annotate(self, name: str, statistics: Mapping[Part, Mapping[str, Any]]) -> Entry:
-        """Put statistics of its parts in place of those that an entry has; the other parts keep theirs."""
+        """Replace the statistics of these parts of an entry."""
 
         def with_figures(entry: Entry) -> Entry:
             parts = dict(entry.parts)
@@ -176,7 +176,7 @@ class Archive:
         return self.amend(name, with_figures)
 
     def amend(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
-        """Put what `change` makes of an entry's description in its place; no other changes it meanwhile."""
+        """Replace an entry's description by `change` of it, under the lock."""
         self.entry(name)
         with self.writing(), locked(self.folder):
             if not self.has(name):
@@ -192,7 +192,7 @@ class Archive:
     def contents(self, told: Told | None = None) -> EntryTable:
         """The table that the index is made of; it also knows which entries cannot be read.
 
-        told: called with how many of the entries that have changed are read, and how many they are.
+        told: called with the number of changed entries read so far, and their total.
         """
         from cellbed.archive.index import refreshed
 
@@ -204,7 +204,7 @@ class Archive:
             return refreshed(self.folder, told)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
-        """Read every file of the named entries, or of all, and say what is wrong with each: nothing, if it is sound."""
+        """Read every file of the named entries, or of all, and return the problems of each: none if it is sound."""
         from cellbed.archive.verification import faults
 
         for name in list(names) or self.names():
@@ -217,7 +217,7 @@ class Archive:
             yield name, found
 
     def sweep(self) -> list[Path]:
-        """Remove what killed processes have left half made; returns it."""
+        """Remove unfinished folders of killed processes; returns them."""
         if not self.folder.is_dir():
             return []
         with self.writing(), locked(self.folder):
@@ -253,7 +253,7 @@ class Archive:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Gives an OSError of what is done in the archive as TraceError."""
+        """Convert an OSError of archive operations to TraceError."""
         try:
             yield
         except OSError as error:
@@ -264,7 +264,7 @@ class Archive:
 
 
 def _complete(draft: Draft, name: str) -> Entry:
-    """The entry that a draft makes, its files checked, hashed and on the disk."""
+    """The entry of a draft, its files checked, hashed and on the disk."""
     from cellbed.archive.entry import Entry
 
     if not draft.parts and draft.recording is None:
@@ -298,7 +298,7 @@ def _measured(draft: Draft, series: Series) -> Held:
     try:
         rows = require_sound(series)
     except TraceError as error:
-        # Without the hidden folder, which is gone when somebody reads this.
+        # Without the hidden folder, which no longer exists then.
         raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
     sync(series.path)
     return Held(
@@ -324,7 +324,7 @@ def _hashed(folder: Path) -> dict[str, str]:
 
 
 def known_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures without what is not known or not finite, which TOML's readers differ on."""
+    """Figures without unknown and non-finite values, on which TOML readers differ."""
     return {
         key: value
         for key, value in figures.items()
@@ -346,7 +346,7 @@ def _taken(name: str) -> str:
 
 
 def _is_file(name: str) -> bool:
-    """Whether a file of that name is here."""
+    """Whether a file of that name exists."""
     try:
         return Path(name).is_file()
     except (OSError, ValueError):

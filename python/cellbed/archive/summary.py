@@ -1,4 +1,4 @@
-"""What a trace amounts to, in a few numbers."""
+"""Summary of a trace in a few numbers."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from cellbed.archive.catalogue import TraceSource
 class TraceSummary:
     """Figures of one trace. duration and longest_gap are nanoseconds, mean_rate bit/s; the gap counts across the loop.
 
-    direction: "uplink" or "downlink" by the ending of its name, "" where that does not tell.
+    direction: "uplink" or "downlink" by the ending of its name, "" if unknown.
     """
 
     name: str

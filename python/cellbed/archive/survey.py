@@ -1,6 +1,6 @@
-"""Statistics of many entries: in parallel, the largest first, and each kept as soon as it is there.
+"""Statistics of many entries: in parallel, the largest first, each stored when it is complete.
 
-What is stored is not made again, so that a survey that was stopped, or killed, goes on where it was.
+Stored ones are not computed again, so that a stopped or killed survey continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cellbed.archive.statistics import Definition, Statistics
 
 FEW_BYTES: Final = 64 << 20
-"""Less than this is done in this process: others take longer to start."""
+"""Less work than this is done in this process: others take longer to start."""
 
 Told = Callable[[int], None]
 
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(slots=True)
 class Plan:
-    """What a survey has to do. tasks: largest first. done: series that have their statistics.
+    """The work of a survey. tasks: largest first. done: series that have their statistics.
 
     problems: what is wrong with entries that cannot be looked at, by name.
     """
@@ -57,7 +57,7 @@ class Plan:
 
 
 def plan(archive: Archive, names: Iterable[str], definition: Definition, again: bool = False) -> Plan:
-    """Which series of these entries lack statistics by `definition`; all of them, if they are to be made `again`."""
+    """The series of these entries without statistics by `definition`; all of them with `again`."""
     from cellbed.archive.statistics.clock import second_of_day
 
     found = Plan()
@@ -85,7 +85,7 @@ def plan(archive: Archive, names: Iterable[str], definition: Definition, again: 
 
 
 def _complete(archive: Archive, definition: Definition) -> dict[str, int]:
-    """How many parts the entries have that lack no statistics; from the table of all, which is faster than each."""
+    """The number of parts with statistics; from the table, which is faster than reading each entry."""
     import polars as pl
 
     from cellbed.archive.statistics.definition import VERSION
@@ -109,7 +109,7 @@ def _complete(archive: Archive, definition: Definition) -> dict[str, int]:
 def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, Statistics]:
     """The statistics of an entry by part, or of the direction of one that `name` says. Raises TraceError.
 
-    They are the stored ones where they are by this definition.
+    Stored ones of this definition are used.
     """
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import statistics
@@ -132,9 +132,9 @@ def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, S
 def survey(
     archive: Archive, tasks: list[Task], definition: Definition, workers: int, told: Told
 ) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
-    """Make the statistics of each task and keep them in its entry; gives what was found, or why nothing was.
+    """Compute and store the statistics of each task; yields the result or the error.
 
-    told: called now and then with the bytes looked at since. Whoever closes it stops the workers.
+    told: called regularly with the bytes read since the last call. Closing the generator stops the workers.
     """
     with closing(_results(tasks, definition, workers, told)) as results:
         for task, found in results:
@@ -173,7 +173,7 @@ def _results(
     )
     # They only read.
     with WorkerPool(workers, killed, _count_in, seen) as pool:
-        # One that is much of the whole has more of the cores: the others have to wait for it in the end.
+        # A large part of the whole gets more of the cores, as the others would wait for it at the end.
         waiting = {
             pool.submit(_in_worker, task, definition, max(1, round(cores * task.size / size))): task for task in tasks
         }
@@ -198,7 +198,7 @@ def _made(task: Task, definition: Definition, told: Told, threads: int) -> Stati
 
 
 _seen: Synchronized[int]
-"""Bytes that all workers have looked at; in a worker."""
+"""Bytes that all workers have read; in a worker."""
 
 
 def _count_in(seen: Synchronized[int]) -> None:

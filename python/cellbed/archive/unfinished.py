@@ -1,7 +1,7 @@
-"""What is not yet or no longer in the archive: folders that nobody sees and that do not outlive who made them.
+"""Unfinished and removed entries: hidden folders that do not outlive the process that made them.
 
-Such a folder lies in the archive under a hidden name, and whoever works in it holds a lock on it, which ends with the
-process however that ends. So what a killed process has left can be told from what a live one is at.
+Such a folder lies in the archive under a hidden name, and its process holds a lock on it, which the kernel releases
+with the process. So remains of killed processes can be distinguished from live work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_FDCWD = -100
 
 @contextlib.contextmanager
 def locked(archive: Path) -> Iterator[None]:
-    """Hold the archive's lock; everything that gives or takes a name does, and is brief. Makes the archive's folder."""
+    """Hold the archive's lock, as all short operations that add or remove a name do. Makes the archive's folder."""
     archive.mkdir(parents=True, exist_ok=True)
     with (archive / ".lock").open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -31,7 +31,7 @@ def locked(archive: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unfinished(archive: Path) -> Iterator[Path]:
-    """A new folder in the archive that nobody sees, removed at the end unless it was renamed."""
+    """A new hidden folder in the archive, removed at the end unless it was renamed."""
     with contextlib.ExitStack() as held:
         with locked(archive):
             sweep(archive)
@@ -44,9 +44,9 @@ def unfinished(archive: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def unfinished_beside(place: Path) -> Iterator[Path]:
-    """A new hidden folder beside a place that it is to be renamed to, removed at the end unless it was.
+    """A new hidden folder beside its final place, removed at the end unless it was renamed.
 
-    What killed processes have left there on the way to the same place is removed, too.
+    Remains of killed processes for the same place are removed, too.
     """
     stem = f".{place.name[:100]}."
     _remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
@@ -64,7 +64,7 @@ def _is_mark(name: str, stem: str) -> bool:
 
 
 def sweep(archive: Path) -> list[Path]:
-    """Remove what killed processes have left; returns it. The archive's lock must be held."""
+    """Remove remains of killed processes; returns them. The archive's lock must be held."""
     return _remove_left(archive.glob(f"{_PREFIX}*"))
 
 
@@ -88,21 +88,21 @@ def _remove_left(folders: Iterable[Path]) -> list[Path]:
 
 
 def discard(archive: Path, folder: Path) -> None:
-    """Take the name of a folder of the archive away, at once, and then remove what was there."""
+    """Unlink the name of a folder of the archive, and then remove the folder."""
     with locked(archive):
         taken = withdraw(archive, folder)
     shutil.rmtree(taken, ignore_errors=True)
 
 
 def withdraw(archive: Path, folder: Path) -> Path:
-    """Take the name of a folder of the archive away; returns where it is, to be removed. The lock must be held."""
+    """Unlink the name of a folder of the archive; returns its new place, for removal. The lock must be held."""
     taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
     folder.rename(taken)
     return taken
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Give each of two folders the other's name, in one step; in two where the file system cannot."""
+    """Exchange two folders atomically; in two steps if the file system cannot."""
     import ctypes
 
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -117,7 +117,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def write_synced(archive: Path, path: Path, content: bytes) -> None:
-    """Write a file of the archive in place of another, all of it or nothing, and so that it outlives a loss of power.
+    """Replace a file of the archive atomically and durably.
 
     The archive's lock must be held, unless the file is in an unfinished folder.
     """
@@ -133,7 +133,7 @@ def write_synced(archive: Path, path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file or a folder's names on the disk before going on."""
+    """Flush a file or a folder's names to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

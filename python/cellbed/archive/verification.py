@@ -1,4 +1,4 @@
-"""Whether the files of an entry are still those that were added."""
+"""Check that the files of an entry have not changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def faults(entry: Entry, folder: Path) -> list[str]:
-    """What is wrong with the files of an entry in its folder, each in a sentence that names the file.
+    """Problems of the files of an entry, each in a sentence that names the file.
 
     Every byte of them is read.
     """

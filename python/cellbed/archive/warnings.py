@@ -1,4 +1,4 @@
-"""What an experimenter should know of a trace before results are believed."""
+"""Warnings about a trace for experimenters."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ EMULATED_BIT_S: Final = 10e9
 """The highest rate that a TCP flow got from cellbed on a machine of two cores (docs/explanation/performance.md)."""
 
 DECIDING_SHARE: Final = 0.01
-"""An outage that takes this share of the time meets this share of requests, and so decides their P99."""
+"""An outage with this share of the time affects this share of requests, and so decides their P99."""
 
 PAUSE_INTERVALS: Final = 10
-"""A pause is so many times as long as the usual time between probes, or longer."""
+"""Minimum length of a pause in usual times between probes."""
 
 BATCHED_SHARE: Final = 0.2
-"""Of the opportunities in bursts after 5 ms of silence or more, from which on batching is told."""
+"""Of the opportunities in bursts after 5 ms of silence or more, from which on batching is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an experiment replays of a trace, ns. start: where its workload begins. loop: whether it starts again."""
+    """The part of a trace that an experiment replays, ns. start: offset of the workload. loop: whether it repeats."""
 
     workload: int
     start: int = 0
@@ -39,7 +39,7 @@ class Replayed:
         return self.loop and self.workload >= duration
 
     def looked_at(self, duration: int) -> int:
-        """How much of a trace of this duration it meets, nothing twice."""
+        """The part of a trace of this duration that it replays, without repetitions."""
         return duration if self._whole(duration) else self.workload
 
     def met(self, begin: int, length: int, duration: int) -> int:
@@ -63,10 +63,10 @@ def warnings(
     most_bit_s: float = EMULATED_BIT_S,
     parts: Collection[Part] | None = None,
 ) -> list[str]:
-    """Sentences, none if there is nothing to say.
+    """Sentences, possibly none.
 
-    parts: which of it are used; left out: all. replayed: what an experiment meets of it; left out: all. most_bit_s:
-    what the machine can emulate. A series without statistics is judged by its duration alone.
+    parts: which of it are used; left out: all. replayed: the part that an experiment replays; left out: all.
+    most_bit_s: the machine's limit. For a series without statistics only its duration is checked.
     """
     used = [part for part in entry.parts if parts is None or part in parts]
     return [
@@ -87,7 +87,7 @@ def drift(uplink_ns: int, downlink_ns: int) -> str | None:
 
 
 def drift_of(entry: Entry) -> str | None:
-    """What `drift` says of an entry's two directions, if it has both."""
+    """The result of `drift` for an entry's two directions, if it has both."""
     ways = [entry.parts.get("uplink"), entry.parts.get("downlink")]
     durations = [held.duration_ns for held in ways if held is not None]
     return drift(*durations) if len(durations) == 2 else None
@@ -109,7 +109,7 @@ def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -
 
 
 def _paired(entry: Entry) -> str | None:
-    """What there is to say of directions that were put together from two entries."""
+    """Warnings about directions from two entries."""
     for step in entry.history:
         ends = [str(step.how.get(place, "")) for place in WAYS]
         if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
@@ -143,7 +143,7 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
 
 
 def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
-    """Sentences on what is replayed more than once, not at all, or from elsewhere than was written."""
+    """Sentences on repeated or missing parts, and on a start beyond the end."""
     if replayed.loop and replayed.start >= duration:
         yield (
             f"{part}: the start at {duration_words(replayed.start / 1e9)} lies beyond its end, for it lasts "
@@ -163,7 +163,7 @@ def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
 
 
 def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
-    """On the outage of which the experiment meets most, of those whose places are known."""
+    """On the longest outage within the experiment, of those with known places."""
     if "outage_longest_ms" not in figures:
         return
     begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
@@ -188,7 +188,7 @@ def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
 
 
 def pause_of(entry: Entry) -> str | None:
-    """What there is to say of the longest pause of an entry's probes, if there is something."""
+    """A warning about the longest pause of an entry's probes, if any."""
     held = entry.parts.get("round-trip")
     if held is None:
         return None

@@ -1,7 +1,7 @@
-"""Recordings of other programs for the archive: what a file is, and its series.
+"""Recordings of other programs for the archive: recognition of files, and their series.
 
-`recognise` says what files are; the importer it gives writes their series into a draft. Parsing is Rust's
-(`crates/traces`), in little memory whatever the size of a file.
+`recognise` returns the importer for files, which writes their series into a draft. Rust parses them (`crates/traces`),
+in little memory at any file size.
 """
 
 from cellbed.archive.importers.format import Format, Tell

@@ -30,10 +30,10 @@ class Capture:
         return f"its first four bytes are those of {kind}" if kind else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
-        """Opportunities of both directions of the flow, or of those that tell of capacity."""
+        """Opportunities of both directions of the flow, or of those that show capacity."""
         for path, own, said in each_file(paths, draft, options):
             both = ["uplink", "downlink"]
-            # A capture has both directions: the name of a single file does not choose one, as of a pair it does.
+            # A capture has both directions: the name of a single file does not choose one; names of a pair do.
             chosen = options.direction if len(paths) == 1 else said.direction
             wanted = None if chosen is None else both if chosen == "both" else [chosen]
             request = {

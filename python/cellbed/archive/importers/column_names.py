@@ -1,4 +1,4 @@
-"""Which columns of a table are what, and in which unit: by what the user says, else by their names."""
+"""The meaning and unit of a table's columns: from the user's options, else from their names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIME_UNITS: Final[Mapping[str, int]] = {
     "h": 3600 * 10**9,
     "hours": 3600 * 10**9,
 }
-"""What a unit of time is in ns."""
+"""Units of time in ns."""
 
 MOMENT: Final = "iso"
 """The unit of times written as ISO 8601 has them."""
@@ -54,7 +54,7 @@ _SAID_DOWN = {"downlink", "dl", "down", "download", "downstream"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column to read. unit: ns or bit/s that one of its numbers stands for; null for moments, which have none."""
+    """A column to read. unit: ns or bit/s of 1; null for ISO 8601 times, which have none."""
 
     name: str
     unit: float | None
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The columns of a table that matter. left: those not read that are called like rates or round trips."""
+    """The columns to read. left: unread ones with names like rates or round trips."""
 
     time: Column
     values: Mapping[Part, Column]
@@ -70,8 +70,8 @@ class Mapped:
 
 
 def rate_unit(text: str) -> float | None:
-    """What a unit of rate is in bit/s: ``Mbit/s``, ``mbps``, ``kB/s``; null if it is none."""
-    # Only before "B/s" and "b/s" does the case of a letter tell bytes from bits.
+    """A unit of rate in bit/s: ``Mbit/s``, ``mbps``, ``kB/s``; null if it is none."""
+    # Case distinguishes bytes from bits only in "B/s" and "b/s".
     if match := re.fullmatch(r"([kKMG]?)([Bb])/s", text):
         return _BITS[match[1].lower()] * (8 if match[2] == "B" else 1)
     folded = text.lower()
@@ -90,18 +90,18 @@ def map_columns(
     moments: Callable[[str], bool],
     only: Part | None = None,
 ) -> Mapped:
-    """The columns that matter of those called `names`.
+    """The columns to read among `names`.
 
-    said: by what it is, ``NAME`` or ``NAME:UNIT``. direction: which direction a rate is of whose name does not tell.
-    moments: whether a column holds times as ISO 8601 writes them. only: the one direction that is wanted.
-    Where `said` has columns of values, those are all that are read.
+    said: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a rate whose name lacks it.
+    moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `said` has
+    columns of values, only those are read.
 
-    Raises TraceError that says what to write where they cannot be told.
+    Raises TraceError with the option to use if they are ambiguous.
     """
     try:
         return _mapped(names, said, direction, moments, only)
     except TraceError as error:
-        # A column of a Parquet file may be called anything; an error is a line.
+        # A column of a Parquet file may have any name; an error is one line.
         raise TraceError(str(error).replace("\n", "\\n")) from None
 
 
@@ -129,7 +129,7 @@ def _mapped(
 
 
 def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, Column]:
-    """Without the direction that is not wanted."""
+    """Without the other direction."""
     unwanted: Part = "downlink" if only == "uplink" else "uplink"
     if only is None or unwanted not in values:
         return values
@@ -179,7 +179,7 @@ def _guessed(names: Sequence[str], time: str, direction: WayOrBoth | None, only:
             raise TraceError(f"'{rates[0]}' has no direction: write --direction uplink or --direction downlink")
         raise TraceError(f"no column has the name of a rate or a round-trip time: {_there(names)}: write {ways}")
     if only in found:
-        # Nobody needs to say more of columns that are not wanted.
+        # Unwanted columns need no options.
         found = {part: candidates for part, candidates in found.items() if part in (only, "round-trip")}
     values: dict[Part, Column] = {}
     for part, candidates in found.items():
@@ -216,7 +216,7 @@ def _unit_in(name: str, part: Part) -> float | None:
     """The unit at the end of a name, such as of ``rtt_ms``, ``rate_mbit_s`` or ``Throughput (Mbit/s)``."""
     if part == "round-trip":
         return next((float(TIME_UNITS[word]) for word in reversed(_words(name)) if word in TIME_UNITS), None)
-    # Beyond what any unit has, a hostile name would be searched for minutes.
+    # Without this limit a hostile name would take minutes.
     name = name.rstrip()[-_LONGEST_UNIT:]
     bracketed = re.search(r"[(\[]([^)\]]+)[)\]]$", name)
     if bracketed and (size := rate_unit(bracketed[1].strip())) is not None:
@@ -239,7 +239,7 @@ def _said(
     unit: Callable[[str], float | None],
     when_missing: Callable[[str], float | None] | None = None,
 ) -> Column:
-    """The column that ``NAME`` or ``NAME:UNIT`` means; a number counts columns from 1 where none has it as its name."""
+    """The column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that name."""
     name, size = text, None
     if _found(name, names) is None:
         name, _, told = text.rpartition(":")

@@ -1,4 +1,4 @@
-"""Files of one recording, read into drafts of their own until all of them are read."""
+"""Files of one recording, read into separate drafts until all of them are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READING = ".reading"
 
 @contextmanager
 def scratch(draft: Draft) -> Iterator[Draft]:
-    """A draft beside it on the same file system, of which nothing stays."""
+    """A temporary draft beside it on the same file system."""
     folder = draft.folder / _READING
     try:
         folder.mkdir()
@@ -32,7 +32,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
 
 
 def settle(made: Draft, draft: Draft) -> None:
-    """Make what is in a draft part of another one."""
+    """Move the contents of a draft to another one."""
     moved: dict[Part, Series] = {}
     for part, series in made.parts.items():
         if part in draft.parts:
@@ -47,7 +47,7 @@ def settle(made: Draft, draft: Draft) -> None:
 
 
 def each_file(paths: Sequence[Path], draft: Draft, options: Options) -> Iterator[tuple[Path, Draft, Options]]:
-    """Files of one direction each, one after the other: each with a draft of its own that becomes part of `draft`."""
+    """Files of one direction each, in order: each with a separate draft that becomes part of `draft`."""
     if len(paths) == 1:
         yield paths[0], draft, options.towards(direction_of(paths[0]))
         return

@@ -1,4 +1,4 @@
-"""What a format of recordings is to the archive."""
+"""The interface of an import format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Content, Part, Series
 
 Tell = Callable[[int], None]
-"""Called every few MiB with how many bytes were read since."""
+"""Called every few MiB with the number of bytes read since the last call."""
 
 _DIRECTIONS: dict[Part, re.Pattern[str]] = {
     "uplink": re.compile(r"(^|[^a-z])(up|uplink|upload|ul)([^a-z]|$)", re.IGNORECASE),
@@ -24,15 +24,15 @@ _DIRECTIONS: dict[Part, re.Pattern[str]] = {
 
 
 class Format(Protocol):
-    """A kind of file that recordings come in."""
+    """A file format of recordings."""
 
     @property
     def name(self) -> str:
-        """What it is called after ``--as``."""
+        """Its name after ``--as``."""
 
     @property
     def title(self) -> str:
-        """What it is, with an article."""
+        """Its description, with an article."""
 
     @property
     def options(self) -> frozenset[str]:
@@ -46,17 +46,17 @@ class Format(Protocol):
         """Why the files may be of this format; null if they are not. head: first bytes of a single file, else none."""
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
-        """Write what the files hold into the draft. Raises TraceError."""
+        """Write the files' series into the draft. Raises TraceError."""
 
 
 def direction_of(path: Path) -> Part | None:
-    """The direction that a file's name tells: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
+    """The direction in a file's name: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
     told = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
     return told[0] if len(told) == 1 else None
 
 
 def read_by_core(path: Path, draft: Draft, request: dict[str, Any], tell: Tell | None) -> None:
-    """Have the core read a file into the draft. Raises TraceError."""
+    """Read a file into the draft in Rust. Raises TraceError."""
     from cellbed._core import TraceFormatError, import_series
 
     try:
@@ -69,7 +69,7 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], tell: Tell |
 
 
 def take_over(done: dict[str, Any], draft: Draft) -> None:
-    """Put what the core has written into the draft."""
+    """Register the series that Rust has written in the draft."""
     for written in done["parts"]:
         part: Part = written["part"]
         path = draft.folder / f"{part}.parquet"

@@ -1,4 +1,4 @@
-"""What recordings say of themselves beside their values: when they were begun, and what was asked."""
+"""Metadata in recordings: their start and the probed host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def dated(draft: Draft, begun_ns: int | None) -> None:
-    """Say when the recording was begun, ns since 1970, where nobody has said it."""
+    """Set the start of the recording, ns since 1970, unless it is known."""
     if begun_ns is not None:
         moment = _EPOCH + timedelta(seconds=begun_ns // 10**9)
         _date(draft, moment.isoformat().replace("+00:00", "Z"))
 
 
 def told_by_comments(draft: Draft, path: Path) -> None:
-    """Take over ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
+    """Import ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
     lines = map(_LINE.fullmatch, _head(path).splitlines())
     said = {found[1]: found[2].strip() for found in lines if found}
     began = said.get("started", said.get("date"))
@@ -39,7 +39,7 @@ def told_by_comments(draft: Draft, path: Path) -> None:
 
 
 def told_by_ping(draft: Draft, path: Path) -> None:
-    """Take over the host from the first line of what ping printed."""
+    """Import the host from the first line of ping's output."""
     found = _PING.search(_head(path))
     if found:
         host, address = found.groups()
@@ -49,7 +49,7 @@ def told_by_ping(draft: Draft, path: Path) -> None:
 def _date(draft: Draft, date: str) -> None:
     if draft.about.date is None:
         if draft.about.begins is not None:
-            # Who says the time of day knows it better.
+            # A given time of day has precedence.
             date = date[: len("2021-04-30")]
         _say(draft, date=date)
         draft.notes.append(f"started {date} according to the file; correct with --date")

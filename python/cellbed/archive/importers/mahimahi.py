@@ -24,7 +24,7 @@ class Mahimahi:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its lines hold a whole number each, but for a few where somebody slipped."""
+        """Its lines are whole numbers, except for a few mistakes."""
         stripped = (line.strip() for line in head.split(b"\n")[:_LINES])
         lines = [line for line in stripped if line and not line.startswith(b"#")]
         numbers = sum(line.isdigit() for line in lines)

@@ -1,4 +1,4 @@
-"""What a file that nothing is known of is nearest to, and the line that keeps it from being that."""
+"""The format nearest to an unknown file, and the first line that differs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST = 0.5
 
 
 def nearest(head: bytes) -> str | None:
-    """What the file is that begins so, or is nearest to, in words; null if nothing comes near."""
+    """The nearest format of a file that begins so, in words; null if there is none."""
     for magic, what in _OTHERS.items():
         if head.startswith(magic):
             return f"it is {what}, not a recording"

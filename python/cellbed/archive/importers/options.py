@@ -1,4 +1,4 @@
-"""What a user says of a recording that the file does not."""
+"""Options for information that the file lacks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cellbed.ways import WayOrBoth
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the file does not say; null is not said. Each importer takes what concerns it and refuses the rest.
+    """Information that the file lacks; null if not given. Each importer uses its options and refuses the others.
 
     direction: which direction a file is of, or which of its directions to keep.
-    device: who is the mobile device: in a capture its address, in a report of iperf3 ``client`` or ``server``.
-    flow: words that the flow of a capture has to have: a protocol, an address, ``:PORT``, ``ADDRESS:PORT``. The largest
+    device: the mobile device: in a capture its address, in a report of iperf3 ``client`` or ``server``.
+    flow: words that the flow of a capture must match: a protocol, an address, ``:PORT``, ``ADDRESS:PORT``. The largest
         is taken. all_flows: all of them together. each_packet: an opportunity for each packet instead of for each
         1500 bytes.
-    interval_ns: how far apart the probes of a ping without stamps were.
+    interval_ns: between the probes of a ping without stamps.
     delays: what delays of a file are: ``one-way`` of each direction, or ``round-trip``.
     columns: by what it is (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
         ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
@@ -41,16 +41,16 @@ class Options:
     latency_offset: tuple[Path, Path] | None = None
 
     def said(self) -> dict[str, Any]:
-        """Those that were said."""
+        """The given options."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in found.items() if value not in (None, False, {})}
 
     def part(self) -> Part | None:
-        """The one direction that was said."""
+        """The given single direction."""
         return None if self.direction == "both" else self.direction
 
     def towards(self, part: Part | None) -> Options:
-        """The same, of a file whose name tells its direction, unless it was said."""
+        """The same, for a file whose name contains its direction, unless it is given."""
         if self.direction is not None or part is None or part == "round-trip":
             return self
         return replace(self, direction=part)

@@ -1,4 +1,4 @@
-"""What ping prints."""
+"""Output of ping."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ping:
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
-        """Round-trip times; null where nothing answered."""
+        """Round-trip times; null without an answer."""
         for path, own, _ in each_file(paths, draft, options):
             read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, tell)
             told_by_ping(own, path)

@@ -1,4 +1,4 @@
-"""What files are: by their first bytes, their names, or what the user says."""
+"""Recognition of files by their first bytes, their names, or the user's options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPTION_NAMES = {"interval_ns": "--interval", "duration_ns": "--duration", "idle
 
 @dataclass(frozen=True)
 class Importer:
-    """How files that were recognised are read. why: what they were recognised by."""
+    """The importer of recognised files. why: the reason."""
 
     paths: tuple[Path, ...]
     format: Format
@@ -48,20 +48,20 @@ class Importer:
 
     @property
     def what(self) -> str:
-        """What the files were taken for, and why."""
+        """The recognised format and the reason."""
         return f"{_named(self.paths)}: {self.format.title}, as {self.why}"
 
     @property
     def work(self) -> int:
-        """How many bytes `read` will tell of, about."""
+        """The approximate number of bytes that `read` will report."""
         return self.format.passes * sum(path.stat().st_size for path in self.paths if path.is_file())
 
     def read(
         self, paths: Sequence[Path], draft: Draft, options: Options | None = None, tell: Tell | None = None
     ) -> None:
-        """Write the series of files into the draft, with a step of its history and notes of what was taken for what.
+        """Write the series of files into the draft, with a step of its history and notes on assumptions.
 
-        paths: those that were recognised. tell: hears how many bytes were read.
+        paths: the recognised ones. tell: called with the number of bytes read.
 
         Raises TraceError, with nothing in the draft that was not there before.
         """
@@ -84,9 +84,9 @@ class Importer:
 def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
     """The importer for files that belong to one recording: one file, or one for each direction.
 
-    as_format: the name of their format; left out, it is told by what is in them.
+    as_format: the name of their format; left out, it is recognised by their contents.
 
-    Raises TraceError for what is no readable file, what is like nothing that is known, and what may be several things.
+    Raises TraceError for unreadable files, unknown formats and ambiguous ones.
     """
     if not paths:
         raise TraceError("no file was named")

@@ -1,4 +1,4 @@
-"""What comes from a pipe, kept as a file while it is read: importers read twice, and look at a beginning first."""
+"""Input from a pipe, kept as a file while it is read: importers read twice, and check the beginning first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _STDIN = "-"
 
 @contextmanager
 def kept(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Callable[[str], str]]]:
-    """The same files, with copies in place of pipes and of ``-`` (standard input), and what puts the names that were
-    given back into a message. Raises TraceError.
+    """The same files, with copies in place of pipes and of ``-`` (standard input), and a function that restores the
+    given names in a message. Raises TraceError.
     """
     piped = {path for path in paths if is_stream(path)}
     if not piped:
@@ -40,7 +40,7 @@ def kept(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Callable[[str], st
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is a pipe or ``-``, which has no name to call an entry after."""
+    """Whether it is a pipe or ``-``, which has no name for an entry."""
     if str(path) == _STDIN:
         return True
     try:

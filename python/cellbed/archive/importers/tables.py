@@ -25,13 +25,13 @@ _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
 _DELIMITERS = ",;\t| "
 _HEAD = 1 << 16
 _TOLD = 6
-"""Columns left out that are named, at most."""
+"""Maximum number of unread columns in a message."""
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a text is a table. lines: those before its first row of values. first: that row."""
+    """The layout of a text table. lines: those before its first row of values. first: that row."""
 
     delimiter: str
     names: list[str]
@@ -129,7 +129,7 @@ def _mapped(path: Path, names: list[str], options: Options, moments: Set[str], o
 
 
 def _left_out(mapped: Mapped) -> list[str]:
-    """What is to be said of columns that may have been wanted."""
+    """Notes on unread columns."""
     if not mapped.left:
         return []
     shown = ", ".join(f"'{name:.40}'" for name in mapped.left[:_TOLD]) + (", …" if len(mapped.left) > _TOLD else "")
@@ -150,7 +150,7 @@ def _request(mapped: Mapped, options: Options, index: dict[str, int]) -> dict[st
 
 
 def _shape(head: bytes) -> _Shape | None:
-    """How the beginning of a file is a table; null if it is none."""
+    """The layout of the table that begins a file; null if it is none."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
     if "\0" in text:
         return None

@@ -1,4 +1,4 @@
-"""Operations on recordings: each makes new series of old ones and is written into the history of what it makes."""
+"""Operations on recordings: each makes new series from old ones and a step of the history."""
 
 from cellbed.archive.operations.apply import Bundle, apply_steps, bundle_of
 from cellbed.archive.operations.entries import check, edit, pair

@@ -1,4 +1,4 @@
-"""Steps one after the other, to all parts of an entry alike, so that they stay a pair."""
+"""Apply steps in order to all parts of an entry, so that they stay aligned."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WINDOW = 10
 """Seams are looked for in bins of 100 ms, by the second that follows."""
 _MOST_ROUNDS = 1000
 _MOST_ROWS = 500_000_000
-"""What the engine's text of a trace may hold (:mod:`cellbed.archive.replayable`)."""
+"""The limit of the engine's text of a trace (:mod:`cellbed.archive.replayable`)."""
 _MOST_AT_ONCE = 100
-"""Opportunities that one becomes: rows are worked on by the hundred thousand."""
+"""Maximum opportunities from one: rows are processed by the hundred thousand."""
 _ACTIVE, _SPELL = 0.5, 5_000_000_000
 
 
@@ -54,7 +54,7 @@ def bundle_of(series: dict[Part, Series]) -> Bundle:
 
 
 def apply_steps(bundle: Bundle, steps: Sequence[Step], lookup: Lookup) -> Bundle:
-    """What the steps make of the bundle. Raises StepError, and what `lookup` raises."""
+    """The bundle after the steps. Raises StepError, and the errors of `lookup`."""
     for step in steps:
         bundle = _KINDS[step.kind](bundle, step, lookup)
         for part, line in bundle.parts.items():

@@ -1,4 +1,4 @@
-"""When a series began of which steps have made another."""
+"""The beginning of a series that steps have made from another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DAY_S = 86_400
 
 
 def begun(about: About, steps: Sequence[Step]) -> About:
-    """What is said of it, with the date and time of day at which what is left of it began.
+    """Its metadata, with the date and time of day of the remaining part's beginning.
 
-    A cut moves them. Stretched, its hours are no hours: the time of day is left out.
+    A cut moves them. A stretched series has no hours of the day: the time of day is left out.
     """
     second = second_of_day(about)
     if second is None:

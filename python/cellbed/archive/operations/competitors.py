@@ -6,11 +6,11 @@ from random import Random
 
 
 def shares(duration: int, users: int, active: float, spell: int, seed: int) -> list[tuple[int, float]]:
-    """The share of one who is always active, over `duration` ns: (from when, share), from 0 on.
+    """The share of one user who is always active, over `duration` ns: (from when, share), from 0 on.
 
-    users: with the one whose share it is. The others are active in spells of exponential length, `spell` ns on average,
-    with pauses such that each is active for the share `active` of the time; they start in the long run's mix. All who
-    are active share evenly, as under a round-robin scheduler with queues that are never empty.
+    users: including this one. The others are active in spells of exponential length, `spell` ns on average,
+    with pauses such that each is active for the share `active` of the time; they start in the long run's mix. All
+    active users share equally, as under a round-robin scheduler with queues that are never empty.
     """
     random = Random(f"share {users} {active} {spell} {seed}")
     changes: list[tuple[float, int]] = []

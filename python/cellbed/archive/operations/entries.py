@@ -1,4 +1,4 @@
-"""Entries of the archive that are made of others."""
+"""Entries of the archive made from others."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from cellbed.archive.store import Archive
 
 _STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
-"""Steps after which a recording is still one: what they leave was measured."""
+"""Steps after which a recording is still one: the rest was measured."""
 
 
 Told = Callable[[str, float], None]
-"""Told which part is written, and which share of all parts is done."""
+"""Called with the part being written, and the share of all parts that is done."""
 
 
 def edit(
     archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False, told: Told | None = None
 ) -> tuple[Entry, list[str]]:
-    """Make the entry `new` of the entry `name`, and what the steps found, in sentences. Raises TraceError.
+    """Make the entry `new` from the entry `name`; returns the findings of the steps, in sentences. Raises TraceError.
 
     A recording that was scaled, stretched, shared, added to or given an outage is synthetic from then on.
     """
@@ -64,9 +64,9 @@ def edit(
 
 
 def check(archive: Archive, uplink: str, downlink: str | None = None) -> Pairing:
-    """Hold the uplink of one entry against the downlink of another, or of the same. Raises TraceError.
+    """Compare the uplink of one entry with the downlink of another, or of the same. Raises TraceError.
 
-    uplink, downlink: an entry, or a direction of one (`walk.up`), which takes that place whatever it was recorded as.
+    uplink, downlink: an entry, or a direction of one (`walk.up`), which takes that place in any case.
     """
     up, down = _ends(archive, uplink, downlink)
     found = pairing(timeline(archive.series(*up)), timeline(archive.series(*down)))
@@ -87,7 +87,7 @@ def pair(archive: Archive, uplink: str, downlink: str, new: str, *, replace: boo
     places: tuple[Part, ...] = ("uplink", "downlink")
     parts = {place: timeline(archive.series(*end)) for place, end in zip(places, ends, strict=True)}
     recorded = all(each.about.origin == "recorded" for each in sources.values())
-    # What the two do not say alike is not known of the pair.
+    # Metadata on which the two differ are unknown for the pair.
     first, second = (sources[name].about.model_dump() for name, _ in ends)
     alike = {key: value for key, value in first.items() if second.get(key) == value}
     about = entries.About.model_validate({**alike, "origin": "recorded" if recorded else "synthetic"})
@@ -125,6 +125,6 @@ def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> N
 
 
 def _hashes(sources: Mapping[str, Entry], used: Iterable[tuple[str, Part]]) -> dict[str, str]:
-    """SHA-256 of the parts that were used of entries, by ``NAME uplink`` and so on; of those that there are."""
+    """SHA-256 of the used parts of entries, by ``NAME uplink`` and so on; of those that there are."""
     found = ((name, part, sources[name].parts.get(part)) for name, part in used if name in sources)
     return {f"{name} {part}": held.sha256 for name, part, held in found if held is not None}

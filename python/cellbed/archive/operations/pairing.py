@@ -1,4 +1,4 @@
-"""Whether an uplink and a downlink can be of the same time and place."""
+"""Check whether an uplink and a downlink can be of the same time and place."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cellbed.units import DURATION
 
 _BIN = 100_000_000
 _SURE = 4.0
-"""Deviations of a chance correlation beyond which one is no accident."""
+"""Deviations beyond which a correlation is significant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What was found. correlation: of the logarithm of the rates over 100 ms bins as they stand, None where one does
-    not vary. better_at: how many ns the downlink is to be moved to fit best, if that is no accident. findings: in
-    sentences; `doubts` are those that speak against a pair.
+    """The findings. correlation: of the logarithm of the rates over 100 ms bins, unshifted, None where one does not
+    vary. better_at: the best shift of the downlink, ns, if significant. findings: in sentences; `doubts` are evidence
+    against a pair.
     """
 
     correlation: float | None
@@ -30,7 +30,7 @@ class Pairing:
 
 
 def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000) -> Pairing:
-    """Hold the two against each other.
+    """Compare the two.
 
     Lengths that differ, and rates that fit better when one is moved in time, speak against a pair; so does an outage of
     one in which the other goes on, if the others coincide. farthest: how far one is moved, ns.
@@ -63,7 +63,7 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
 
 
 def _compared(rates: list[np.ndarray], farthest: int) -> tuple[float | None, int | None]:
-    """Correlation as they stand, and the shift of the second, ns, at which it is higher beyond chance."""
+    """Correlation without shift, and the shift of the second, ns, at which it is significantly higher."""
     count = min(len(each) for each in rates)
     one, two = (np.log10(each[:count] + 1e4) for each in rates)
     if count < 30 or one.std() == 0 or two.std() == 0:
@@ -88,7 +88,7 @@ def _correlation(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _independent(one: np.ndarray, two: np.ndarray) -> float:
-    """How many independent samples two autocorrelated series amount to (Bartlett, 1946): n / Σ r₁(k) r₂(k)."""
+    """The effective number of independent samples of two autocorrelated series (Bartlett, 1946): n / Σ r₁(k) r₂(k)."""
     count = len(one)
     lags = range(1, count // 4)
     sums = 1.0

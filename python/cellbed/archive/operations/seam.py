@@ -1,4 +1,4 @@
-"""Where a recording is to end so that its loop goes on as it began."""
+"""Find the end of a recording at which its loop is least noticeable."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Rates = npt.NDArray[np.float64]
 
 
 def seam(rates: Sequence[Rates], within: int, window: int) -> tuple[int, float]:
-    """The bin at which the loop is to begin again, and how large the leap there is.
+    """The bin at which the loop repeats, and the size of the jump there.
 
-    A loop from bin e back to bin 0 is not noticed if what came after e resembles what comes after 0; nothing is blended
-    and no data are made up (Schödl et al., "Video Textures", SIGGRAPH 2000, §3: frame j may follow frame i if it
-    resembles the one that did).
+    A loop from bin e back to bin 0 is inconspicuous if the continuation after e resembles that after 0; no data are
+    blended or invented (Schödl et al., "Video Textures", SIGGRAPH 2000, §3: frame j may follow frame i if it resembles
+    the one that did).
 
-    rates: of each direction, one per bin, of equal length, longer than `window`. within: how many bins at the end may
-    be given away. window: how many bins are compared. The leap is the root of the mean square of the differences, each
-    direction in its own standard deviations; 1.41 is what two unrelated moments have on average.
+    rates: of each direction, one per bin, of equal length, longer than `window`. within: number of bins at the end that
+    may be cut. window: how many bins are compared. The jump is the root mean square of the differences, in standard
+    deviations of each direction; two unrelated moments have 1.41 on average.
     """
     count = len(rates[0])
     scaled = [each / (each.std() or 1.0) for each in rates]

@@ -1,4 +1,4 @@
-"""The steps that a recording is made of another by, as a user writes them: ``cut 10s 70s``, ``scale 0.5``."""
+"""The steps that make a recording from another, as a user writes them: ``cut 10s 70s``, ``scale 0.5``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cellbed.units import DURATION, UnitError
 
 
 class StepError(TraceError):
-    """A step that cannot be read or done. The text says what would be right."""
+    """An invalid step. The text has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a step is told. read: from text; raises StepError, UnitError or ValueError. optional: may be left out."""
+    """An argument of a step. read: from text; raises StepError, UnitError or ValueError. optional: may be left out."""
 
     name: str
     read: Callable[[str], Any]
@@ -38,7 +38,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step with what it was told, by name; `text` as it was written."""
+    """A step with its arguments by name; `text` as written."""
 
     kind: str
     told: Mapping[str, Any]
@@ -128,7 +128,7 @@ STEPS: dict[str, Kind] = {
 
 
 def parse_step(text: str) -> Step:
-    """The step that ``text`` says: a word and its arguments, apart by spaces. Raises StepError."""
+    """The step in ``text``: a word and its arguments, separated by spaces. Raises StepError."""
     try:
         words = shlex.split(text)
     except ValueError as error:

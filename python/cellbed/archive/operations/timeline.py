@@ -1,8 +1,8 @@
-"""A series that is being worked on: rows that are read when they are needed, and how long they last.
+"""A series being edited: lazily read rows, and their duration.
 
-Which row a span has: an opportunity is at the end of the time in which its bytes could gather, so a span from `a` to
+Which row a span has: an opportunity is at the end of the time in which its bytes accumulate, so a span from `a` to
 `b` has those after `a` and up to `b`, and the one at 0 belongs to the span that starts there; a rate holds from its row
-on, so a span has what held at `a`; a round trip belongs to the instant at which it was sent, from `a` to before `b`.
+on, so a span has the rate at `a`; a round trip belongs to its send time, from `a` to before `b`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Timeline:
     size: int = 0
 
     def cut(self, start: int, end: int) -> Timeline:
-        """What is from `start` to `end`, ns, with times from 0 on."""
+        """The rows from `start` to `end`, ns, with times from 0 on."""
         import polars as pl
 
         at = pl.col("at_ns")
@@ -54,7 +54,7 @@ class Timeline:
         return replace(self, rows=pl.concat([self.rows, later]), duration=duration, size=size)
 
     def repeated(self, until: int) -> Timeline:
-        """This over and over, until `until` ns."""
+        """This repeated, until `until` ns."""
         import polars as pl
 
         rounds = -(-until // self.duration)
@@ -91,7 +91,7 @@ class Timeline:
         return replace(self, rows=self.rows.with_columns(at), duration=max(1, int(self.duration * factor)))
 
     def without(self, start: int, end: int) -> Timeline:
-        """An outage: no opportunities, rate or answers from `start` to `end`, ns. What follows keeps its time."""
+        """An outage: no opportunities, rate or answers from `start` to `end`, ns. Later rows keep their times."""
         import polars as pl
 
         at = pl.col("at_ns")
@@ -114,7 +114,7 @@ class Timeline:
                 return replace(self, rows=pl.concat(rows))
 
     def resampled(self, width: int) -> Timeline:
-        """Means over bins of `width` ns: a rate, whatever it was; of round trips the median, lost if all were."""
+        """Means over bins of `width` ns: rates; for round trips the median, lost if all were."""
         import polars as pl
 
         if self.content is Content.ROUND_TRIP:
@@ -130,10 +130,10 @@ class Timeline:
         return Timeline(Content.RATE, bits.select("at_ns", "bit_s"), self.duration, self.duration // width + 1)
 
     def shared(self, share: Callable[[], pl.LazyFrame]) -> Timeline:
-        """What one user has of it. share: rows ``at_ns``, ``share`` (above 0, at most 1): from when which share.
+        """The part of one user. share: rows ``at_ns``, ``share`` (above 0, at most 1): from when which share.
 
-        Of opportunities those are kept at which the user's share, added up, passes a whole number: what a round robin
-        over single opportunities would give.
+        Opportunities are kept where the user's accumulated share passes a whole number, as by a round robin over single
+        opportunities.
         """
         import polars as pl
 
