@@ -166,6 +166,9 @@ impl Thrift<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     /// A header of type, unpacked and packed size, then a structure with a string and a list, which are skipped.
@@ -203,6 +206,22 @@ mod tests {
             &[0xcc; 100],                          // nested too deep
         ] {
             assert!(Thrift(wrong).page_header(wrong.len()).is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_header_within_them_or_none(
+            any in vec(any::<u8>(), 0..80),
+            // Field heads, sizes and ends, which random bytes seldom join to a header.
+            likely in vec(prop::sample::select(vec![0x00u8, 0x15, 0x2c, 0x18, 0x19, 0x25, 0xf8, 0xff, 0x0c, 0x02]), 0..80),
+        ) {
+            for bytes in [any, likely.clone(), [vec![0x15, 0x00, 0x15, 0x02, 0x15, 0x0c], likely].concat()] {
+                if let Some(sizes) = Thrift(&bytes).page_header(bytes.len()) {
+                    prop_assert!(sizes.header <= bytes.len() as u64);
+                    prop_assert!(i64::try_from(sizes.packed.max(sizes.unpacked)).is_ok());
+                }
+            }
         }
     }
 }
