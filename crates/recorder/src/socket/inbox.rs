@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
 use cellbed_link::Time;
@@ -29,9 +29,13 @@ pub struct Inbox {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
+/// Room for a `sockaddr_in` or `sockaddr_in6`.
+#[repr(C, align(8))]
+struct Address([u8; 28]);
+
 struct Slot {
     bytes: [u8; LONGEST],
-    address: libc::sockaddr_storage,
+    address: Address,
     control: Control,
 }
 
@@ -47,8 +51,8 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// When the kernel had it, on the monotonic clock.
     pub arrived: Time,
-    /// The UDP payload. What authenticates it may open it in place.
-    pub bytes: &'a mut [u8],
+    /// The UDP payload.
+    pub bytes: &'a [u8],
 }
 
 /// The kernel counts overflows in 32 bits and tells of them with the next packet.
@@ -66,12 +70,10 @@ impl Default for Inbox {
 
 impl Inbox {
     /// An empty one.
-    #[expect(unsafe_code)]
     pub fn new() -> Self {
         let slot = |_| Slot {
             bytes: [0; LONGEST],
-            // Sound: all-zero bytes are a valid `sockaddr_storage`.
-            address: unsafe { mem::zeroed() },
+            address: Address([0; 28]),
             control: Control([0; CONTROL]),
         };
         Self {
@@ -82,14 +84,14 @@ impl Inbox {
     }
 
     /// The packets of the last [`Socket::receive`], in order of arrival.
-    pub fn packets(&mut self) -> impl Iterator<Item = Datagram<'_>> {
+    pub fn packets(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.slots
-            .iter_mut()
+            .iter()
             .zip(&self.arrived)
             .map(|(slot, arrived)| Datagram {
                 from: arrived.from,
                 arrived: arrived.at,
-                bytes: &mut slot.bytes[..arrived.length],
+                bytes: &slot.bytes[..arrived.length],
             })
     }
 
@@ -111,17 +113,17 @@ impl Socket {
         });
         let mut headers: [libc::mmsghdr; BATCH] = std::array::from_fn(|index| {
             let slot = &mut inbox.slots[index];
-            // Sound: all-zero bytes are a valid `mmsghdr`; it has integers and pointers only.
+            // SAFETY: all-zero bytes are a valid `mmsghdr`; it has integers and pointers only.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
             header.msg_hdr.msg_name = (&raw mut slot.address).cast();
-            header.msg_hdr.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as _;
+            header.msg_hdr.msg_namelen = mem::size_of::<Address>() as _;
             header.msg_hdr.msg_iov = &raw mut pieces[index];
             header.msg_hdr.msg_iovlen = 1;
             header.msg_hdr.msg_control = (&raw mut slot.control).cast();
             header.msg_hdr.msg_controllen = CONTROL as _;
             header
         });
-        // Sound: the headers' pointers lead to the slots, which nothing else touches during the call, and as long as they say.
+        // SAFETY: the headers' pointers lead to the slots, which nothing else touches during the call and which have the stated lengths.
         let count = unsafe {
             libc::recvmmsg(
                 self.descriptor.as_raw_fd(),
@@ -146,7 +148,7 @@ impl Socket {
                 inbox.overflows.update(overflows);
             }
             inbox.arrived.push(Arrived {
-                from: address(&slot.address),
+                from: slot.address.read(),
                 length: (header.msg_len as usize).min(LONGEST),
                 at: controls
                     .stamp
@@ -227,21 +229,22 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-#[expect(unsafe_code)]
-fn address(storage: &libc::sockaddr_storage) -> SocketAddr {
-    let place = &raw const *storage;
-    if i32::from(storage.ss_family) == libc::AF_INET6 {
-        // Sound: the kernel wrote an address of this family; the storage is large and aligned enough for it.
-        let raw = unsafe { &*place.cast::<libc::sockaddr_in6>() };
-        let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
-        let port = u16::from_be(raw.sin6_port);
-        return match IpAddr::V6(ip).to_canonical() {
+impl Address {
+    /// Reads what the kernel wrote: family, port, then the IPv4 address, or flow, IPv6 address and scope.
+    fn read(&self) -> SocketAddr {
+        let bytes = &self.0;
+        let family = u16::from_ne_bytes(array(&bytes[..2]));
+        let port = u16::from_be_bytes(array(&bytes[2..4]));
+        if i32::from(family) != libc::AF_INET6 {
+            return SocketAddr::new(Ipv4Addr::from(array::<4>(&bytes[4..8])).into(), port);
+        }
+        let ip = Ipv6Addr::from(array::<16>(&bytes[8..24]));
+        match IpAddr::V6(ip).to_canonical() {
             IpAddr::V4(four) => SocketAddr::new(four.into(), port),
-            IpAddr::V6(six) => std::net::SocketAddrV6::new(six, port, 0, raw.sin6_scope_id).into(),
-        };
+            IpAddr::V6(six) => {
+                let scope = u32::from_ne_bytes(array(&bytes[24..]));
+                SocketAddrV6::new(six, port, 0, scope).into()
+            }
+        }
     }
-    // Sound: as above; there are no sockets of other families.
-    let raw = unsafe { &*place.cast::<libc::sockaddr_in>() };
-    let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
-    SocketAddr::new(ip.into(), u16::from_be(raw.sin_port))
 }

@@ -1,20 +1,19 @@
 //! Signals that ask the program to end: Ctrl-C, `kill`, a terminal that goes away.
 
-use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use libc::c_int;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-const SIGNALS: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// Counts these signals instead of dying of them, until it is dropped. Sleeping system calls return early.
 pub struct Interrupts {
-    before: [libc::sigaction; SIGNALS.len()],
+    before: [nix::Result<SigAction>; SIGNALS.len()],
 }
 
-extern "C" fn count(_: c_int) {
+extern "C" fn count(_: i32) {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -23,16 +22,10 @@ impl Interrupts {
     #[expect(unsafe_code)]
     pub fn catch() -> Self {
         COUNT.store(0, Ordering::Relaxed);
-        let before = SIGNALS.map(|signal| {
-            // Sound: all-zero bytes are a valid `sigaction`: no flags, an empty mask.
-            let mut action: libc::sigaction = unsafe { mem::zeroed() };
-            let mut before = action;
-            let handler: extern "C" fn(c_int) = count;
-            action.sa_sigaction = handler as libc::sighandler_t;
-            // Sound: both point to a `sigaction` for the call, and the handler does what a handler may: it changes an atomic number.
-            unsafe { libc::sigaction(signal, &raw const action, &raw mut before) };
-            before
-        });
+        let handler = SigHandler::Handler(count);
+        let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the handler does only what a handler may: it changes an atomic number.
+        let before = SIGNALS.map(|signal| unsafe { sigaction(signal, &action) });
         Self { before }
     }
 
@@ -46,8 +39,10 @@ impl Drop for Interrupts {
     #[expect(unsafe_code)]
     fn drop(&mut self) {
         for (signal, before) in SIGNALS.iter().zip(&self.before) {
-            // Sound: what is put back is what the kernel gave.
-            unsafe { libc::sigaction(*signal, &raw const *before, std::ptr::null_mut()) };
+            if let Ok(before) = before {
+                // SAFETY: the action restored here is the one that the kernel returned.
+                let _ = unsafe { sigaction(*signal, before) };
+            }
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Sending: packets gathered in one buffer, many to a system call.
+//! Sending: packets gathered in one buffer, all of one train to a system call.
 
-use std::io;
-use std::mem;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use libc::{c_int, c_void};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 use super::Socket;
 use crate::error::{Result, Trying};
@@ -16,9 +15,6 @@ const MOST_SEGMENTS: usize = 64;
 
 /// Bytes of such a buffer: what an IPv4 packet can hold.
 const LONGEST_RUN: usize = 65_507;
-
-/// Messages of one system call (`UIO_MAXIOV`).
-const MOST_MESSAGES: usize = 1024;
 
 /// Packets that wait to be sent together.
 #[derive(Default)]
@@ -122,49 +118,47 @@ impl Socket {
     /// Sends all packets of `outbox` and empties it, waiting where the kernel's buffer is full. Packets of one train, of one length to one
     /// peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between them.
     ///
-    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An error speaks of the first
-    /// packet that the kernel never takes; all others are sent all the same.
+    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An error names the first
+    /// packet that the kernel never takes; all others are still sent.
     pub fn send(&self, outbox: &mut Outbox) -> Result<Sent> {
         let mut sent = Sent::default();
         let mut first = 0;
         let mut joined = true;
         let mut failure = None;
         while first < outbox.len() {
-            match self.send_from(outbox, first, joined) {
-                Ok(count) => {
+            let count = if joined { outbox.run(first) } else { 1 };
+            match self.send_run(outbox, first, count) {
+                Ok(()) => {
                     sent.taken += count;
                     first += count;
                 }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN | libc::ENOBUFS) => {
-                        let soon = super::now() + cellbed_link::Duration::from_millis(1);
-                        self.wait_for_room(soon)?;
-                    }
-                    Some(libc::EINTR) => {}
-                    // Some devices and tunnels cannot take what is to be cut.
-                    Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::EMSGSIZE)
-                        if joined =>
-                    {
-                        joined = false;
-                    }
-                    Some(number) if is_passing(number) => {
-                        let count = if joined { outbox.run(first) } else { 1 };
-                        sent.refused += count;
-                        first += count;
-                    }
-                    _ => {
-                        failure.get_or_insert((error, first));
-                        first += 1;
-                    }
-                },
+                Err(Errno::EAGAIN | Errno::ENOBUFS) => {
+                    let soon = super::now() + cellbed_link::Duration::from_millis(1);
+                    self.wait_for_room(soon)?;
+                }
+                Err(Errno::EINTR) => {}
+                // Some devices and tunnels cannot take packets that the kernel must cut.
+                Err(Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EMSGSIZE)
+                    if count > 1 =>
+                {
+                    joined = false;
+                }
+                Err(error) if is_passing(error) => {
+                    sent.refused += count;
+                    first += count;
+                }
+                Err(error) => {
+                    failure.get_or_insert((error, first));
+                    first += 1;
+                }
             }
         }
         let outcome = match failure {
             None => Ok(sent),
             Some((error, packet)) => Err(error).trying_or(
                 || format!("send a packet of {} bytes to {}", outbox.length(packet), outbox.packets[packet].to),
-                |error| match error.raw_os_error() {
-                    Some(libc::EMSGSIZE) => "The interface takes no packets of this length: choose a smaller --packet-bytes, or a larger MTU".into(),
+                |_| match error {
+                    Errno::EMSGSIZE => "The interface takes no packets of this length: choose a smaller --packet-bytes, or a larger MTU".into(),
                     _ => String::new(),
                 },
             ),
@@ -173,172 +167,36 @@ impl Socket {
         outcome
     }
 
-    /// Hands packets from `first` on to the kernel and says how many it took.
-    fn send_from(&self, outbox: &Outbox, first: usize, joined: bool) -> io::Result<usize> {
-        let mut runs = Vec::new();
-        let mut next = first;
-        while next < outbox.len() && runs.len() < MOST_MESSAGES {
-            let count = if joined { outbox.run(next) } else { 1 };
-            runs.push((next, count));
-            next += count;
-        }
-        let mut messages = Messages::new(self, outbox, &runs);
-        let taken = messages.send(self)?;
-        Ok(runs[..taken].iter().map(|(_, count)| count).sum())
+    /// Hands `count` packets from `first` on to the kernel, which cuts them of one buffer.
+    fn send_run(&self, outbox: &Outbox, first: usize, count: usize) -> nix::Result<()> {
+        let bytes = &outbox.bytes[outbox.start(first)..outbox.packets[first + count - 1].end];
+        let length = outbox.length(first) as u16;
+        let cut = [ControlMessage::UdpGsoSegments(&length)];
+        let to = SockaddrStorage::from(self.to_own_family(outbox.packets[first].to));
+        let sent = sendmsg(
+            self.descriptor.as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            if count > 1 { &cut } else { &[] },
+            MsgFlags::empty(),
+            Some(&to),
+        );
+        sent.map(drop)
     }
 }
 
 /// Errors of a path that may be there again in a moment.
-fn is_passing(number: c_int) -> bool {
+fn is_passing(error: Errno) -> bool {
     matches!(
-        Errno::from_raw_os_error(number),
-        Errno::NETUNREACH
-            | Errno::HOSTUNREACH
-            | Errno::NETDOWN
-            | Errno::HOSTDOWN
-            | Errno::NODEV
-            | Errno::NXIO
-            | Errno::ADDRNOTAVAIL
-            | Errno::CONNREFUSED
-            | Errno::PERM // a packet filter
-            | Errno::ACCESS
+        error,
+        Errno::ENETUNREACH
+            | Errno::EHOSTUNREACH
+            | Errno::ENETDOWN
+            | Errno::EHOSTDOWN
+            | Errno::ENODEV
+            | Errno::ENXIO
+            | Errno::EADDRNOTAVAIL
+            | Errno::ECONNREFUSED
+            | Errno::EPERM // a packet filter
+            | Errno::EACCES
     )
 }
-
-/// Control data that tells the kernel where to cut: a `cmsghdr` and a `u16`, aligned as the kernel wants it.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Cut([u8; CUT_SPACE]);
-
-const CUT_SPACE: usize = 24; // CMSG_SPACE(2) of 64-bit Linux; checked below
-const CUT_LENGTH: usize = mem::size_of::<libc::cmsghdr>() + mem::size_of::<u16>();
-
-impl Cut {
-    fn every(length: u16) -> Self {
-        let mut cut = Self([0; CUT_SPACE]);
-        let mut fields = Vec::with_capacity(CUT_SPACE);
-        fields.extend_from_slice(&CUT_LENGTH.to_ne_bytes());
-        fields.extend_from_slice(&libc::SOL_UDP.to_ne_bytes());
-        fields.extend_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
-        fields.extend_from_slice(&length.to_ne_bytes());
-        cut.0[..fields.len()].copy_from_slice(&fields);
-        cut
-    }
-}
-
-/// The kernel's view of some runs of an outbox. Its pointers point into the outbox and into its own vectors, which do not change.
-struct Messages<'a> {
-    headers: Vec<libc::mmsghdr>,
-    _addresses: Vec<(libc::sockaddr_storage, libc::socklen_t)>,
-    _pieces: Vec<libc::iovec>,
-    _cuts: Vec<Cut>,
-    _outbox: &'a Outbox,
-}
-
-impl<'a> Messages<'a> {
-    #[expect(unsafe_code)]
-    fn new(socket: &Socket, outbox: &'a Outbox, runs: &[(usize, usize)]) -> Self {
-        let mut addresses: Vec<_> = runs
-            .iter()
-            .map(|(first, _)| raw_address(socket.to_own_family(outbox.packets[*first].to)))
-            .collect();
-        let mut pieces: Vec<libc::iovec> = runs
-            .iter()
-            .map(|(first, count)| {
-                let bytes =
-                    &outbox.bytes[outbox.start(*first)..outbox.packets[first + count - 1].end];
-                libc::iovec {
-                    iov_base: bytes.as_ptr().cast_mut().cast::<c_void>(), // the kernel only reads it
-                    iov_len: bytes.len(),
-                }
-            })
-            .collect();
-        let mut cuts: Vec<Cut> = runs
-            .iter()
-            .map(|(first, _)| Cut::every(outbox.length(*first) as u16))
-            .collect();
-        let headers = (0..runs.len())
-            .map(|run| {
-                // Sound: all-zero bytes are a valid `mmsghdr`; it has integers and pointers only.
-                let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-                header.msg_hdr.msg_name = (&raw mut addresses[run].0).cast();
-                header.msg_hdr.msg_namelen = addresses[run].1;
-                header.msg_hdr.msg_iov = &raw mut pieces[run];
-                header.msg_hdr.msg_iovlen = 1;
-                if runs[run].1 > 1 {
-                    header.msg_hdr.msg_control = (&raw mut cuts[run]).cast();
-                    header.msg_hdr.msg_controllen = CUT_SPACE as _;
-                }
-                header
-            })
-            .collect();
-        Self {
-            headers,
-            _addresses: addresses,
-            _pieces: pieces,
-            _cuts: cuts,
-            _outbox: outbox,
-        }
-    }
-
-    /// How many of the runs the kernel took.
-    #[expect(unsafe_code)]
-    fn send(&mut self, socket: &Socket) -> io::Result<usize> {
-        let count = self.headers.len() as libc::c_uint;
-        // Sound: the headers' pointers lead to memory that `self` owns or borrows and that is as long as they say.
-        let result = unsafe {
-            libc::sendmmsg(
-                socket.descriptor.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                count,
-                0,
-            )
-        };
-        usize::try_from(result).map_err(|_| io::Error::last_os_error())
-    }
-}
-
-/// An address as the kernel reads it, and its length.
-#[expect(unsafe_code)]
-fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // Sound: all-zero bytes are a valid `sockaddr_storage`.
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let place = &raw mut storage;
-    match address {
-        SocketAddr::V4(four) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: four.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(four.ip().octets()),
-                },
-                sin_zero: [0; 8],
-            };
-            // Sound: the storage is larger than any address and aligned for all.
-            unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
-            (
-                storage,
-                mem::size_of::<libc::sockaddr_in>() as libc::socklen_t,
-            )
-        }
-        SocketAddr::V6(six) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: six.port().to_be(),
-                sin6_flowinfo: six.flowinfo(),
-                sin6_addr: libc::in6_addr {
-                    s6_addr: six.ip().octets(),
-                },
-                sin6_scope_id: six.scope_id(),
-            };
-            // Sound: as above.
-            unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
-            (
-                storage,
-                mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t,
-            )
-        }
-    }
-}
-
-const _: () = assert!(CUT_LENGTH <= CUT_SPACE);
