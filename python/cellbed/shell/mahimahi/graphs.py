@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from cellbed.errors import CellbedError
 from cellbed.report import plot
@@ -85,8 +86,10 @@ def delay_plot(figures: Figures, log: Log) -> str:
 
     def draw(axes: Axes) -> None:
         axes.fill_between(times, highest, color="#2f74c0", alpha=0.4, linewidth=0, label="Signal delay")
-        # As pixels: there may be millions.
-        sent, delay = (log.points[column].to_numpy() for column in ("sent", "delay"))
+        # As an image, and those that fall together drawn once: there may be millions.
+        pixel = max(1, (log.end - log.begin) // (2 * MOST_COLUMNS))
+        points = log.points.select(pl.col("sent") // pixel * pixel, "delay").unique().sort("sent", "delay")
+        sent, delay = (points[column].to_numpy() for column in ("sent", "delay"))
         axes.plot(sent / 1000, delay, ".", color="#b3261e", markersize=1.5, label="Per-packet delay", rasterized=True)
         for value, colour, name in (
             (figures.signal_delay_95, "#2f74c0", "signal delay"),

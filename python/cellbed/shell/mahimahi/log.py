@@ -73,8 +73,8 @@ class Bins:
 class Log:
     """A log, times in ms since the schedule started. begin, end: of the first event, and the latest.
 
-    bits: by ``time`` and ``kind`` (``+``, ``#``, ``-``). delays: ``packets`` by ``delay``, ascending. signal: the least
-    ``delay`` by time ``sent``, ascending. points: the pairs of ``sent`` and ``delay``, each once.
+    bits: by ``time``, one column a kind (``+``, ``#``, ``-``). delays: ``packets`` by ``delay``, ascending. signal:
+    the least ``delay`` by time ``sent``, ascending. points: the pairs of ``sent`` and ``delay``, each once.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Log:
             raise MahimahiLogError(f"{self.name}: all events in one millisecond, no rates to draw")
 
         def rate(kind: str) -> float:
-            return float(self.bits.filter(kind=kind)["bits"].sum()) / span / 1e6
+            return float(self.bits[kind].sum()) / span / 1e6
 
         def delay(share: float) -> int:
             return int(self.delays["delay"][int(np.searchsorted(reached, int(share * reached[-1]), side="right"))])
@@ -127,8 +127,7 @@ class Log:
             raise MahimahiLogError(f"{self.name}: bins of {width} ms are too wide for the length of this log")
 
         def rates(kind: str) -> Floats:
-            of = bins.filter(kind=kind)
-            return np.bincount(of["bin"] - first, of["bits"], last - first + 1) / (width * 1000)
+            return np.bincount(bins["bin"] - first, bins[kind]) / (width * 1000)
 
         return Bins(first, rates("#"), rates("+"), rates("-"))
 
@@ -148,8 +147,9 @@ def read_log(file: IO[bytes], name: str) -> Log:
     base: int | None = None
     begin: int | None = None
     end, number, grain = 0, 1, 1
-    empty = pl.DataFrame(schema={"time": pl.Int64, "kind": pl.String, "sent": pl.Int64, "delay": pl.Int64})
-    bits = [empty.select("time", "kind", bits=pl.lit(0, pl.Int64))]
+    empty = pl.DataFrame(schema={"time": pl.Int64, "sent": pl.Int64, "delay": pl.Int64})
+    kinds = {kind: pl.when(kind=kind).then(pl.col("value") * 8).otherwise(0) for kind in ("+", "#", "-")}
+    bits = [empty.select("time", **dict.fromkeys(kinds, pl.lit(0, pl.Int64)))]
     delays = [empty.select("delay", packets=pl.lit(0, pl.UInt32))]
     signal = [empty.select("sent", "delay")]
     points = list(signal)
@@ -169,7 +169,7 @@ def read_log(file: IO[bytes], name: str) -> Log:
         if end - begin > LONGEST or end > 2 * LONGEST:
             hours = (end - begin) / 3_600_000
             raise MahimahiLogError(f"{name}: the log spans {hours:,.0f} hours, too long to draw; check its times")
-        bits.append(events.filter(pl.col("kind") != "d").group_by("time", "kind").agg(bits=pl.col("value").sum() * 8))
+        bits.append(events.filter(pl.col("kind") != "d").select("time", **kinds).group_by("time").sum())
         left = events.filter(kind="-").select(sent=pl.col("time") - pl.col("second"), delay="second")
         delays.append(left.group_by("delay").agg(packets=pl.len()))
         signal.append(left.group_by("sent").agg(pl.col("delay").min()))
