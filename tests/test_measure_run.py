@@ -15,12 +15,12 @@ from rich.console import Console
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
-from cellbed.measure.parts import PARTS
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats
 from cellbed.report.terminal import show_comparison
 from cellbed.report.timeline import timeline
+from cellbed.workloads.image_classification import describe
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, status_of
 
 
@@ -38,7 +38,7 @@ def requests_of(run: Path) -> pl.DataFrame:
 
 def test_parts_add_up_to_the_latency_with_a_small_residual(simulated: tuple[Path, Simulation]) -> None:
     requests = requests_of(simulated[0])
-    parts = requests.select(pl.sum_horizontal(part.column for part in PARTS)).to_series()
+    parts = requests.select(pl.sum_horizontal(part.column for part in describe({}).spans)).to_series()
     left = requests["latency_s"] - parts - requests["residual_s"]
     assert requests["residual_s"].null_count() == 0
     assert left.abs().max() < 1e-9  # type: ignore[operator]
@@ -48,7 +48,9 @@ def test_parts_add_up_to_the_latency_with_a_small_residual(simulated: tuple[Path
 
 
 def test_stamps_come_in_order_and_no_part_is_negative(simulated: tuple[Path, Simulation]) -> None:
-    lowest = requests_of(simulated[0]).select(pl.col(part.column).min() for part in PARTS).row(0, named=True)
+    lowest = (
+        requests_of(simulated[0]).select(pl.col(part.column).min() for part in describe({}).spans).row(0, named=True)
+    )
     assert {name: value for name, value in lowest.items() if value < 0} == {}
 
 
@@ -251,7 +253,7 @@ def test_every_reply_finds_its_packets(tmp_path: Path, shape: Shape) -> None:
     assert summary.requests.without_parts == 0
     assert summary.residual is not None
     assert summary.residual.median_share < 0.01
-    lowest = requests_of(tmp_path / "run").select(pl.col(part.column).min() for part in PARTS).row(0)
+    lowest = requests_of(tmp_path / "run").select(pl.col(part.column).min() for part in describe({}).spans).row(0)
     assert min(lowest) >= 0
 
 

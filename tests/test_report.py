@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cellbed.cli.main import app
+from cellbed.measure.comparison import compare
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
 from cellbed.report import chart_library, formats, html, origin, terminal
 from cellbed.report.chart_library import ASSETS, AssetError
+from cellbed.workloads.image_classification import describe
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span
 from run_folder import Shape, make_run
 
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -178,7 +182,7 @@ def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path)
     )
     assert red > 2 * max(green, blue)
     assert "<b>a warning</b>" in page.page.inner_text("#warnings")  # as text, not as markup
-    assert "compute is real, labels are not" in page.page.inner_text("#seeded")
+    assert "compute is real, labels are not" in page.page.inner_text(".caution")
     assert "needs at least 36 requests" in page.page.inner_text("#tile-1")
 
 
@@ -375,17 +379,66 @@ def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
     make_run(tmp_path / "run", Shape(duration=60, rate=7, description=control))
     summary = collect(tmp_path / "run")
     text = printed(tmp_path / "run")
-    assert "transport: TCP bbr, the default of this machine" in text.splitlines()[3]
+    assert "transport: TCP bbr, the default of this machine" in text.splitlines()[4]
     assert "mobile-0.uplink (synthetic)" in text
     assert "core-edge-0.uplink (synthetic)" not in text
     assert [each.synthetic for each in summary.directions] == [True, True, False, False]
     for at in summary.percentiles:
         assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
-    assert "traces: simulated (synthetic)" in text.splitlines()[2]
+    assert "application: image classification on edge" in text.splitlines()[2]
+    assert "traces: simulated (synthetic)" in text.splitlines()[3]
+    assert "photograph sent: " in text
     assert "at its own P99" in text
     for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not", "around the"):
         assert name in text
     assert formats.milliseconds(summary.decompositions[2].parts["uplink_queue"]) in text
+
+
+ECHO = Description(
+    kind="echo",
+    title="echo on edge",
+    spans=(
+        Span("client", "endpoint", "Client", "client", "intended time → sent", "intended", "sent"),
+        *UPLINK,
+        Span("arrival", "remote", "Arrival", "arrival", "left the network → received", "uplink_left", "received"),
+        Span(
+            "echo", "remote", "Echoing", "echo", "received → reply enters the downlink", "received", "downlink_entered"
+        ),
+        *DOWNLINK,
+        Span("return", "endpoint", "Return", "return", "left the network → seen", "downlink_left", "reply"),
+    ),
+    client_columns={},
+    server_columns={"received_ns": "integer"},
+    measures=(Measure("bytes_up", "packet", "B"),),
+    cautions=(Caution("echoes are not answers", "They repeat what was said."),),
+)
+"""A kind that the package does not know."""
+
+
+def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tmp_path: Path) -> None:
+    known, same, other = (tmp_path / name for name in ("known", "same", "other"))
+    shape = Shape(duration=10, outages=())
+    make_run(known, shape)
+    as_now = describe(json.loads((known / "run.json").read_text())["workload"])
+    for run, application in ((same, as_now), (other, ECHO)):
+        make_run(run, replace(shape, description={"applications": [asdict(application)], "workload": {"kind": "echo"}}))
+    of_known, of_same, of_other = (collect(run) for run in (known, same, other))
+    # The description of the first is that of its kind, since its run.json contains none.
+    assert replace(of_same, nodes=of_known.nodes) == of_known
+    assert list(of_other.decompositions[0].parts) == [span.name for span in ECHO.spans]
+    assert of_other.percentiles == of_known.percentiles
+    assert of_other.residual == of_known.residual  # no time is lost between other spans
+    text = printed(other)
+    for words in ("application: echo on edge", "Echoing", "packet: ", "note: echoes are not answers"):
+        assert words in text
+    assert "Inference" not in text
+    assert compare([known, same]).spans == as_now.spans
+    assert compare([known, other]).spans == ()
+    broken = json.loads((other / "run.json").read_text())
+    broken["applications"][0]["spans"][0]["end"] = "missing"
+    (other / "run.json").write_text(json.dumps(broken))
+    with pytest.raises(MeasureError, match=r"span 'client' needs a stamp 'missing'"):
+        collect(other)
 
 
 def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -> None:

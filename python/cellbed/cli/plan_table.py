@@ -60,11 +60,9 @@ def show_plan(plan: Plan) -> None:
         links.add_column(column, no_wrap=column != "what it does")
     for direction in plan.directions:
         links.add_row(direction.name, direction.source, direction.target, direction.description)
-    workload = plan.scenario.workload
     console.print(
         f"[bold]{plan.scenario.name}[/]: {DURATION.format(plan.scenario.duration)}, seed {plan.scenario.seed}"
     )
     console.print(nodes)
     console.print(links)
-    pace = f", {workload.arrivals}" + (f" at {workload.rate:g} /s per endpoint" if workload.rate else "")
-    console.print(f"\nWorkload\n{workload.kind} on {workload.on}{pace}", highlight=False)
+    console.print(f"\nWorkload\n{plan.scenario.workload}", highlight=False)

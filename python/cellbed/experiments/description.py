@@ -74,7 +74,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                 "asked": scenario.transport.congestion_control is not None,
             },
             "workload": scenario.resolved()["workload"],
-            "notes": workload(scenario.workload.kind).notes(scenario.workload),
+            "applications": [asdict(workload(scenario.workload.kind).describe(scenario.resolved()["workload"]))],
             "nodes": [
                 {
                     "name": node.name,

@@ -9,10 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.measure.run_folder import MeasureError, read_run
+from cellbed.measure.run_folder import MeasureError, application_of, read_run
 from cellbed.measure.statistics import block_length, label, needed, quantile_differences
 from cellbed.measure.summary import QUANTILES, Summary, collect, latencies
 from cellbed.testbed.by_hand import manual_changes
+from cellbed.workloads.kind import Span
 
 SEED = 1
 
@@ -45,12 +46,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other. differences: of each run but the first, all its percentiles in order of runs; paired: per
-    run but the first whether its requests are those of the first, one by one; blocks: requests per block that was
-    drawn, by run; warnings: what makes the comparison mean less than it seems to.
+    """Runs beside each other.
+
+    spans: the parts of their requests, none if those differ. differences: of each run but the first, all its
+    percentiles in order of runs; paired: per run but the first whether its requests are those of the first, one by one;
+    blocks: requests per block that was drawn, by run; warnings: what makes the comparison mean less than it seems to.
     """
 
     names: list[str]
+    spans: tuple[Span, ...]
     summaries: list[Summary]
     differences: list[Difference]
     paired: list[bool]
@@ -88,6 +92,8 @@ def compare(runs: list[Path]) -> Comparison:
     tables = [pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint") for run in runs]
     samples = [latencies(table) for table in tables]
     names = _names(runs)
+    applications = [application_of(description) for description in descriptions]
+    spans = applications[0].spans if len({each.spans for each in applications}) == 1 else ()
     paired = [
         _are_paired(descriptions[0], tables[0], description, table)
         for description, table in zip(descriptions[1:], tables[1:], strict=True)
@@ -123,7 +129,7 @@ def compare(runs: list[Path]) -> Comparison:
         )
         for name, pairs in zip(names[1:], paired, strict=True)
     ]
-    return Comparison(names, summaries, differences, paired, blocks, notes, [*_repeated(runs), *disturbed])
+    return Comparison(names, spans, summaries, differences, paired, blocks, notes, [*_repeated(runs), *disturbed])
 
 
 def _are_paired(
@@ -131,7 +137,10 @@ def _are_paired(
 ) -> bool:
     """Whether two runs have the same seed and the same requests, intended at the same times of the schedule."""
     seed = description.get("seed")
-    same = ("endpoint", "request", "image")
+    application = application_of(first_description)
+    if application_of(description).same != application.same:
+        return False
+    same = ("endpoint", "request", *application.same)
     return (
         seed is not None
         and seed == first_description.get("seed")

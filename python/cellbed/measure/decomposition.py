@@ -4,13 +4,14 @@ Percentiles of parts do not add up: the requests slow in one part are not those 
 requests are chosen first, by their latency, and their parts averaged, which adds up by itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from cellbed.measure.outages import Outage, UnderWay, under_way
-from cellbed.measure.parts import PARTS
 from cellbed.measure.statistics import Percentile
+from cellbed.workloads.kind import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Decomposition:
     note: str | None
 
 
-def decompose(requests: pl.DataFrame, at: Percentile, outages: list[Outage]) -> Decomposition:
+def decompose(requests: pl.DataFrame, spans: Sequence[Span], at: Percentile, outages: list[Outage]) -> Decomposition:
     """The decomposition at a percentile of the latency of `requests` (the table of `read_requests`)."""
     if not at.supported:
         return Decomposition(at.quantile, 0, 0, None, None, None, {}, None, None, at.note)
@@ -51,7 +52,7 @@ def decompose(requests: pl.DataFrame, at: Percentile, outages: list[Outage]) -> 
         place = "the median" if at.quantile == 0.5 else at.label
         note = f"none of the {len(there)} requests at {place} has all its parts"
         return Decomposition(at.quantile, 0, missing, at.low, at.high, None, {}, None, None, note)
-    means = complete.select(pl.col("latency_s", "residual_s", *(part.column for part in PARTS)).mean()).row(
+    means = complete.select(pl.col("latency_s", "residual_s", *(span.column for span in spans)).mean()).row(
         0, named=True
     )
     return Decomposition(
@@ -61,7 +62,7 @@ def decompose(requests: pl.DataFrame, at: Percentile, outages: list[Outage]) -> 
         low=at.low,
         high=at.high,
         latency=means["latency_s"],
-        parts={part.name: means[part.column] for part in PARTS},
+        parts={span.name: means[span.column] for span in spans},
         residual=means["residual_s"],
         outages=under_way(complete, outages),
         note=None,

@@ -7,19 +7,17 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
-from cellbed.measure.parts import PARTS
-from cellbed.measure.run_folder import read_lines
+from cellbed.measure.run_folder import MeasureError, application_of, read_lines
 from cellbed.measure.streams import NEVER, Connection, Streams
+from cellbed.workloads.kind import Span
 
 STATUSES = ("ok", "late", "timed-out", "lost")
 
 _REQUEST = {
     "request": pl.Int64,
     "endpoint": pl.String,
-    "image": pl.String,
     "status": pl.String,
     "intended_ns": pl.Int64,
-    "started_ns": pl.Int64,
     "sent_ns": pl.Int64,
     "accepted_ns": pl.Int64,
     "buffer_full_ns": pl.Int64,
@@ -32,22 +30,14 @@ _REQUEST = {
     "remote_port": pl.Int64,
     "bytes_up": pl.Int64,
     "bytes_down": pl.Int64,
-    "label": pl.String,
     "error": pl.String,
     "tcp": pl.Struct(
         {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
     ),
 }
-_SERVICE = {
-    "request": pl.Int64,
-    "endpoint": pl.String,
-    "received_ns": pl.Int64,
-    "dequeued_ns": pl.Int64,
-    "compute_start_ns": pl.Int64,
-    "compute_end_ns": pl.Int64,
-    "reply_sent_ns": pl.Int64,
-    "worker": pl.Int64,
-}
+"""What every kind's client records of a request; see :class:`cellbed.workloads.ledger.Request`."""
+_SERVICE = {"request": pl.Int64, "endpoint": pl.String}
+_TYPES = {"integer": pl.Int64, "text": pl.String}
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
 
 
@@ -55,27 +45,45 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """One row per request, by intended time, from the raw files under `run`; description: the content of
     ``run.json``.
 
-    Columns: the raw stamps (``*_ns``, CLOCK_MONOTONIC), ``intended_s`` (since the start of the schedule),
-    ``latency_s`` (reply − intended; null without a reply), ``part_<name>`` in seconds, ``residual_s`` =
-    latency − Σ parts. Whatever is missing is null.
+    Columns: the raw stamps (``*_ns``, CLOCK_MONOTONIC), those that the application declares, ``intended_s`` (since the
+    start of the schedule), ``latency_s`` (reply − intended; null without a reply), ``part_<name>`` in seconds,
+    ``residual_s`` = latency − Σ parts. Missing values are null.
     """
-    requests = _read_all(run / "raw", "*.requests.jsonl", _REQUEST).unnest("tcp")
-    service = _read_all(run / "raw", "*.service.jsonl", _SERVICE)
-    # A request may be served twice where the transport repeats it; the first service is the one that was
-    # answered.
-    service = service.sort("received_ns").unique(["endpoint", "request"], keep="first")
+    application = application_of(description)
+    client, server = (
+        {name: _TYPES[kind] for name, kind in columns.items()}
+        for columns in (application.client_columns, application.server_columns)
+    )
+    requests = _read_all(run / "raw", "*.requests.jsonl", _REQUEST | client).unnest("tcp")
+    service = _read_all(run / "raw", "*.service.jsonl", _SERVICE | server)
+    if server:
+        # A request may be served twice where the transport repeats it; the first service is the one that was
+        # answered.
+        first = next(iter(server))
+        service = service.sort(first).unique(["endpoint", "request"], keep="first")
     joined = requests.join(service, on=["endpoint", "request"], how="left").sort("intended_ns", "endpoint", "request")
     joined = _split_waiting(_attach_packets(joined, run, description))
     t0 = description.get("t0_ns")
     origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
     # In whole nanoseconds, so that what is left is exact.
-    spent = pl.sum_horizontal(list(_SPANS.values()), ignore_nulls=False)
+    durations = {span.column: _duration(span, joined.columns) for span in application.spans}
+    spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False)
     return joined.with_columns(
         intended_s=_seconds(pl.col("intended_ns") - origin),
         latency_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns")),
-        **{part.column: _seconds(_SPANS[part.name]) for part in PARTS},
+        **{column: _seconds(duration) for column, duration in durations.items()},
         residual_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns") - spent),
     )
+
+
+def _duration(span: Span, columns: list[str]) -> pl.Expr:
+    for stamp in filter(None, (span.begin, span.end)):
+        if f"{stamp}_ns" not in columns:
+            raise MeasureError(
+                f"run.json: applications: the span '{span.name}' needs a stamp '{stamp}', which is unknown"
+            )
+    begin = pl.col(f"{span.begin}_ns")
+    return pl.col(f"{span.end}_ns") - begin if span.end else begin
 
 
 def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
@@ -107,31 +115,6 @@ def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
         )
         .drop("waited_ns")
     )
-
-
-def _between(earlier: str, later: str) -> pl.Expr:
-    return pl.col(f"{later}_ns") - pl.col(f"{earlier}_ns")
-
-
-_SPANS: dict[str, pl.Expr] = {
-    "generator": _between("intended", "started"),
-    "preprocessing": _between("started", "sent"),
-    "endpoint_stack": pl.col("handed_ns"),
-    "uplink_wait": pl.col("held_ns"),
-    "uplink_transport": _between("uplink_entered", "uplink_completed"),
-    "uplink_queue": pl.col("uplink_queued_ns"),
-    "uplink_delay": pl.col("uplink_delayed_ns"),
-    "receive_window": pl.col("window_ns"),
-    "remote_stack": _between("uplink_left", "received"),
-    "server_queue": _between("received", "dequeued"),
-    "decode": _between("dequeued", "compute_start"),
-    "inference": _between("compute_start", "compute_end"),
-    "remote_reply": _between("compute_end", "downlink_entered"),
-    "downlink_transport": _between("downlink_entered", "downlink_completed"),
-    "downlink_queue": pl.col("downlink_queued_ns"),
-    "downlink_delay": pl.col("downlink_delayed_ns"),
-    "endpoint_receive": _between("downlink_left", "reply"),
-}
 
 
 def _seconds(nanoseconds: pl.Expr) -> pl.Expr:

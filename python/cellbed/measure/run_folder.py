@@ -11,6 +11,8 @@ from cellbed.errors import CellbedError
 if TYPE_CHECKING:
     import polars as pl
 
+    from cellbed.workloads.kind import Description
+
 FORMAT = 1
 
 
@@ -80,6 +82,28 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
         return pl.read_ndjson(content, schema=schema)
     except pl.exceptions.PolarsError as error:
         raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
+
+
+def application_of(description: dict[str, Any]) -> "Description":
+    """The application of a run; description: the content of ``run.json``. Raises MeasureError for a malformed one.
+
+    A run that was made before runs contained it has the present description of its kind.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from cellbed.workloads.kind import Description
+
+    found = description.get("applications")
+    if found is None:
+        from cellbed.workloads.registry import workload
+
+        table = description.get("workload") or {}
+        return workload(str(table.get("kind", "image-classification"))).describe(table)
+    try:
+        return TypeAdapter(Description).validate_python(found[0])
+    except (ValidationError, IndexError) as error:
+        first = str(error).splitlines()[0]
+        raise MeasureError(f"run.json: applications: {first}; the file was damaged or edited") from None
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,6 +1,7 @@
 """The summary of a run: from its raw files to four tables and ``summary.json``."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
 from cellbed.measure.outages import find_outages
 from cellbed.measure.requests import read_requests
-from cellbed.measure.run_folder import FORMAT, MeasureError, read_run, replace
+from cellbed.measure.run_folder import FORMAT, MeasureError, application_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
+from cellbed.workloads.kind import Measure
 
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -55,6 +57,18 @@ class Residual:
     median_s: float
     median_share: float
     p99_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSummary:
+    """A measure that the application declares. unit: of least, median and most; requests: that have it."""
+
+    label: str
+    unit: str
+    requests: int
+    least: float
+    median: float
+    most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +133,6 @@ class Summary:
     duration_s: float
     measured_s: float
     no_limits: bool
-    seeded_weights: bool
     requests: Counts
     reasons: dict[str, int]
     fastest_s: float | None
@@ -133,6 +146,7 @@ class Summary:
     machine: Machine
     disturbances: list[str]
     warnings: list[str]
+    measures: list[MeasureSummary] = field(default_factory=list)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -201,6 +215,7 @@ def summarise(
     counts = _counts(requests)
     residual = _residual(requests)
     outages = find_outages(description, links)
+    application = application_of(description)
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
@@ -208,13 +223,12 @@ def summarise(
         duration_s=duration,
         measured_s=_measured(description, duration, links, nodes, requests),
         no_limits=bool(description.get("no_limits")),
-        seeded_weights=_seeded_weights(description.get("workload") or {}),
         requests=counts,
         reasons=_reasons(requests),
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
         percentiles=percentiles,
-        decompositions=[decompose(requests, at, outages) for at in percentiles],
+        decompositions=[decompose(requests, application.spans, at, outages) for at in percentiles],
         residual=residual,
         endpoints=_endpoints(requests),
         directions=_directions(description, links, duration),
@@ -222,7 +236,22 @@ def summarise(
         machine=machine(seconds, duration),
         disturbances=judge(seconds, description),
         warnings=[*map(str, description.get("warnings") or []), *warnings, *_warnings(counts, residual)],
+        measures=_measures(requests, application.measures),
     )
+
+
+def _measures(requests: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:
+    found = []
+    for measure in measures:
+        values = (
+            requests[measure.column].drop_nulls()
+            if measure.column in requests.columns
+            else pl.Series([], dtype=pl.Float64)
+        )
+        if len(values):
+            least, median, most = (float(np.quantile(values.to_numpy(), at)) for at in (0, 0.5, 1))
+            found.append(MeasureSummary(measure.label, measure.unit, len(values), least, median, most))
+    return found
 
 
 def _measured(
@@ -361,10 +390,6 @@ def _warnings(counts: Counts, residual: Residual | None) -> list[str]:
             "(goal: below 1 %): the machine may have been too busy for the emulator to keep time"
         )
     return found
-
-
-def _seeded_weights(workload: dict[str, Any]) -> bool:
-    return workload.get("kind") == "image-classification" and workload.get("model") is None
 
 
 def _natural(name: str) -> tuple[str, int]:

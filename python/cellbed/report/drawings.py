@@ -1,21 +1,19 @@
 """The static drawings of the report, in coordinates of an SVG: latency in parts as bars, and its distribution."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cellbed.measure.decomposition import Decomposition
-from cellbed.measure.parts import PARTS, PLACES
 from cellbed.measure.statistics import Percentile, Samples
 from cellbed.report import formats, plot
+from cellbed.workloads.kind import PLACES, Place, Span
 
 BAR_WIDTH = 1100.0
 CHARACTER = 6.4
 """Width of an average character at the size of the bars' words."""
-
-PLACE_NAMES = {"endpoint": "Endpoint", "uplink": "Uplink", "remote": "Remote node", "downlink": "Downlink"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,16 @@ class Bar:
     brackets: list[Bracket]
 
 
-def bar(decomposition: Decomposition) -> Bar:
+def bar(decomposition: Decomposition, spans: Sequence[Span]) -> Bar:
     """The bar of a decomposition that has parts. Parts below zero (clock noise) get no width."""
-    colours = plot.shades()
+    colours = plot.shades(spans)
     widths = {name: max(seconds, 0.0) for name, seconds in decomposition.parts.items()}
     residual = max(decomposition.residual or 0.0, 0.0)
     total = sum(widths.values()) + residual
     segments, brackets = [], []
     x = 0.0
-    run: tuple[str, float] | None = None
-    for part in PARTS:
+    run: tuple[Place, float] | None = None
+    for part in spans:
         width = widths[part.name] / total * BAR_WIDTH
         if run is None or run[0] != part.place:
             if run is not None:
@@ -66,7 +64,7 @@ def bar(decomposition: Decomposition) -> Bar:
         share = formats.share(widths[part.name] / total)
         candidates = (f"{part.label} {share}", f"{part.short} {share}", part.short)
         words = next((words for words in candidates if len(words) * CHARACTER + 10 <= width), "")
-        title = f"{PLACE_NAMES[part.place]}: {part.label}, {formats.duration(widths[part.name])}, {share}"
+        title = f"{PLACES[part.place].capitalize()}: {part.label}, {formats.duration(widths[part.name])}, {share}"
         colour = colours[part.name]
         segments.append(Segment(part.name, x, width, colour, words, _is_dark(colour), title))
         x += width
@@ -77,8 +75,8 @@ def bar(decomposition: Decomposition) -> Bar:
     return Bar(segments, brackets)
 
 
-def _bracket(place: str, begin: float, end: float) -> Bracket:
-    words = f"{PLACE_NAMES[place]} {formats.share((end - begin) / BAR_WIDTH)}"
+def _bracket(place: Place, begin: float, end: float) -> Bracket:
+    words = f"{PLACES[place].capitalize()} {formats.share((end - begin) / BAR_WIDTH)}"
     width = end - begin
     return Bracket(begin, width, words if len(words) * CHARACTER <= width else "")
 
@@ -86,9 +84,6 @@ def _bracket(place: str, begin: float, end: float) -> Bracket:
 def _is_dark(colour: str) -> bool:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
-
-
-assert {part.place for part in PARTS} == set(PLACES)
 
 
 WIDTH, HEIGHT = 552, 330

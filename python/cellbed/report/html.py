@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.measure.parts import PARTS, PLACES
-from cellbed.measure.run_folder import MeasureError, read_run, replace
+from cellbed.measure.run_folder import MeasureError, application_of, read_run, replace
 from cellbed.report import formats, origin, plot
 from cellbed.report.chart_library import chart_library, embedded, style
+from cellbed.workloads.kind import PLACES
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -39,6 +39,7 @@ def render(run: Path) -> str:
     library = chart_library()
     description = read_run(run)
     summary = Summary.read(run)
+    application = application_of(description)
     try:
         requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -77,21 +78,19 @@ def render(run: Path) -> str:
         traces=origin.traces(description),
         transport=origin.transport(description),
         played=[origin.played(direction) for direction in description.get("directions") or []],
-        notes=[
-            {"text": note, "weights": origin.is_about_weights(note)}
-            for note in origin.notes(description, summary.seeded_weights)
-        ],
+        application=application,
+        cautions=origin.cautions(description, application),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
             for proof in description.get("proof") or []
         ],
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
-        columns=[(index, bar(summary.decompositions[index])) for index in columns],
+        columns=[(index, bar(summary.decompositions[index], application.spans)) for index in columns],
         causes={index: origin.cause(summary.decompositions[index]) for index in columns},
         labels=[at.label for at in summary.percentiles],
-        parts=PARTS,
-        shades=plot.shades(),
+        places=PLACES,
+        shades=plot.shades(application.spans),
         colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
         | {place: plot.of_place(place) for place in PLACES},
         ecdf=ecdf(samples, summary.percentiles),

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.report.formats import duration
+from cellbed.workloads.kind import Caution, Description
 
 if TYPE_CHECKING:
     from cellbed.measure.decomposition import Decomposition
@@ -44,20 +45,11 @@ def transport(description: dict[str, Any]) -> str | None:
     return f"TCP {control['name']}" + ("" if control.get("asked") else ", the default of this machine")
 
 
-def notes(description: dict[str, Any], seeded_weights: bool) -> list[str]:
-    """What the workload has to say about the run's data, in order.
-
-    A run made before runs carried notes still says that its weights are seeded.
-    """
-    found = [str(note) for note in description.get("notes") or []]
-    if seeded_weights and not any(is_about_weights(note) for note in found):
-        found.insert(0, "seeded weights: compute is real, labels are not")
-    return found
-
-
-def is_about_weights(note: str) -> bool:
-    """Whether a note is the one on seeded weights, which the page explains at length."""
-    return note.startswith("seeded weights")
+def cautions(description: dict[str, Any], application: Description) -> list[Caution]:
+    """What a reader must know of the run's data: the application's cautions, and notes that only ``run.json`` has."""
+    known = {each.text for each in application.cautions}
+    notes = [str(note) for note in description.get("notes") or []]
+    return [*application.cautions, *(Caution(note) for note in notes if note not in known)]
 
 
 def state(proof: dict[str, Any]) -> State:

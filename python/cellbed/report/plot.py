@@ -7,10 +7,11 @@ in grey can still be read.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.measure.parts import PARTS, Place
+from cellbed.workloads.kind import Place, Span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,10 +33,10 @@ _SHADES: dict[Place, tuple[str, ...]] = {
 }
 
 
-def shades() -> dict[str, str]:
-    """Colour of each part, by name."""
-    waiting = {place: iter(colours) for place, colours in _SHADES.items()}
-    return {part.name: next(waiting[part.place]) for part in PARTS}
+def shades(spans: Sequence[Span]) -> dict[str, str]:
+    """Colour of each span, by name."""
+    waiting = {place: cycle(colours) for place, colours in _SHADES.items()}
+    return {span.name: next(waiting[span.place]) for span in spans}
 
 
 def of_place(place: Place) -> tuple[str, ...]:

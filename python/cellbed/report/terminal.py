@@ -10,20 +10,21 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.measure.parts import PARTS
-from cellbed.measure.run_folder import read_run
+from cellbed.measure.run_folder import application_of, read_run
 from cellbed.report import formats, origin
+from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cellbed.measure.comparison import Comparison, Difference
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import Summary
+    from cellbed.workloads.kind import Span
 
 LINE = 400
 """Width in characters where nobody is watching: in a pipe or a file a row is a line, however long."""
-
-PLACE_NAMES = {"endpoint": "endpoint", "uplink": "uplink", "remote": "remote node", "downlink": "downlink"}
 
 
 def show(run: Path, console: Console | None = None) -> None:
@@ -33,10 +34,11 @@ def show(run: Path, console: Console | None = None) -> None:
     console = console or _console()
     summary = Summary.read(run)
     description = read_run(run)
+    application = application_of(description)
     _headline(summary, description, console)
     console.print()
     console.print(_latency(summary))
-    decompositions = _decompositions(summary)
+    decompositions = _decompositions(summary, application.spans)
     if decompositions is not None:
         console.print()
         console.print(decompositions)
@@ -49,6 +51,13 @@ def show(run: Path, console: Console | None = None) -> None:
         if at_p99 is not None:
             words += f", {formats.share(at_p99)} at its own P99"
         console.print(Text(words, style="dim"))
+    for measure in summary.measures:
+        least, median, most = (
+            (formats.size if measure.unit == "B" else formats.duration)(value)
+            for value in (measure.least, measure.median, measure.most)
+        )
+        words = f"{measure.label}: {median} at the median, from {least} to {most}"
+        console.print(Text(words, style="dim"))
     for table in (_links(summary), _nodes(summary)):
         if table is not None:
             console.print()
@@ -56,8 +65,8 @@ def show(run: Path, console: Console | None = None) -> None:
     console.print()
     if words := formats.machine(asdict(summary.machine)):
         console.print(Text(f"machine: {words}", style="dim"))
-    for note in origin.notes(description, summary.seeded_weights):
-        console.print(Text(f"note: {note}", style="dim"))
+    for caution in origin.cautions(description, application):
+        console.print(Text(f"note: {caution.text}", style="dim"))
     for warning in summary.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
     for name in ("report.html", "summary.json"):
@@ -78,6 +87,7 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
+    console.print(f"[dim]application:[/] {escape(application_of(description).title)}")
     if traces := origin.traces(description):
         console.print(f"[dim]traces:[/] {escape(traces)}")
     if transport := origin.transport(description):
@@ -110,12 +120,12 @@ def _percentile(at: "Percentile") -> tuple[str, str]:
     return value, f"{formats.duration(at.low)} to {formats.duration(at.high) if at.high is not None else '∞'}"
 
 
-def _decompositions(summary: "Summary") -> Table | None:
+def _decompositions(summary: "Summary", spans: "Sequence[Span]") -> Table | None:
     """Median and the highest percentile that has parts, beside each other."""
     having = _shown(summary)
     if not having:
         return None
-    return _parts([(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having])
+    return _parts(spans, [(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having])
 
 
 def _compared_parts(comparison: "Comparison") -> Table | None:
@@ -127,18 +137,19 @@ def _compared_parts(comparison: "Comparison") -> Table | None:
     ]
     return (
         _parts(
+            comparison.spans,
             [
                 (f"{name}\n{summary.percentiles[row].label}, ms", summary.decompositions[row])
                 for row in sorted({having[0], having[-1]})
                 for name, summary in zip(comparison.names, comparison.summaries, strict=True)
-            ]
+            ],
         )
-        if having
+        if having and comparison.spans
         else None
     )
 
 
-def _parts(columns: "list[tuple[str, Decomposition]]") -> Table:
+def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]") -> Table:
     """Decompositions beside each other, each under its heading."""
     shown = [each for _, each in columns]
     table = _table("where", "part")
@@ -146,14 +157,14 @@ def _parts(columns: "list[tuple[str, Decomposition]]") -> Table:
         table.add_column(Text(heading), justify="right", overflow="fold")
         table.add_column("share\n", justify="right", style="dim")
     before = None
-    for part in PARTS:
+    for part in spans:
         cells = []
         for each in shown:
             seconds, latency = each.parts[part.name], each.latency or 0.0
             share = seconds / latency if latency else 0.0
             style = "bold" if share >= 0.2 else ""
             cells += [Text(formats.milliseconds(seconds), style=style), Text(formats.share(share), style=style)]
-        table.add_row(PLACE_NAMES[part.place] if part.place != before else "", part.label, *cells)
+        table.add_row(PLACES[part.place] if part.place != before else "", part.label, *cells)
         before = part.place
     residual, total = [], []
     for each in shown:

@@ -4,42 +4,22 @@ In the model durations are nanoseconds, sizes bytes, rates bit/s and frequencies
 gives the same as text with units, the way a user writes it.
 """
 
-import pathlib
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
+from cellbed.scenario.applications import AnyApplication, Nodes
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
-from cellbed.scenario.fields import FILE, quantity, refusal
+from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
-from cellbed.units import DURATION, FREQUENCY, SIZE
+from cellbed.units import DURATION
 
 RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
-Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
-Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
-Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
-Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
-
-
-class NodeClass(Table):
-    """Nodes of one class. Each gets these CPUs and this memory."""
-
-    count: int = Field(1, ge=1, le=1000, description="Number of nodes of this class.")
-    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
-    memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
-
-
-class Nodes(Table):
-    """The node classes of the SPEC-RG reference architecture."""
-
-    endpoint: NodeClass = Field(description="Devices on the mobile network, which send the requests.")
-    edge: NodeClass | None = Field(None, description="Nodes near the tower.")
-    cloud: NodeClass | None = Field(None, description="Nodes in a data centre.")
 
 
 class CoreLinks(Table):
@@ -86,39 +66,6 @@ class Transport(Table):
         return name
 
 
-class ImageClassification(Table):
-    """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
-            "then": {"properties": {"rate": False}},
-            "else": {"required": ["rate"]},
-        }
-    )
-
-    kind: Literal["image-classification"]
-    on: Literal["edge", "cloud"] = Field(description="Node class that runs the service.")
-    arrivals: Literal["periodic", "poisson", "closed"] = Field(
-        "periodic",
-        description="Open loop with fixed intervals or as a Poisson process; closed loop: a request follows a reply.",
-    )
-    rate: Rate | None = Field(None, description="Requests per second of each endpoint.", examples=["8 /s"])
-    timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
-    drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
-    model: Annotated[pathlib.Path, FILE] | None = Field(
-        None, description="ONNX model to run. Default: MobileNetV2 with seeded weights."
-    )
-    workers: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="Worker processes of each remote node. Default: one per whole CPU.",
-        examples=[2],
-    )
-    images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
-
-
 class Scenario(Table):
     """A run of cellbed: nodes, links and workload."""
 
@@ -132,7 +79,7 @@ class Scenario(Table):
     nodes: Nodes = Field(description="Node classes, their number and size.")
     links: Links = Field(description="Links between the nodes.")
     transport: Transport = Field(written({}), description="Settings of the transport layer.")
-    workload: ImageClassification = Field(description="The application and its load.")
+    workload: AnyApplication = Field(description="The application and its load.")
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
@@ -141,11 +88,7 @@ class Scenario(Table):
     def completed(self) -> Self:
         """The scenario with the defaults that depend on other keys filled in."""
         links = self.links.model_copy(update={"mobile": self.links.mobile.completed()})
-        served_by = getattr(self.nodes, self.workload.on)
-        if self.workload.workers is not None or served_by is None:
-            return self.model_copy(update={"links": links})
-        workload = self.workload.model_copy(update={"workers": max(1, int(served_by.cpus))})
-        return self.model_copy(update={"links": links, "workload": workload})
+        return self.model_copy(update={"links": links, "workload": self.workload.completed(self.nodes)})
 
     def misfits(self) -> list[tuple[Path, str]]:
         """Conflicts between keys: (path of the key, problem and remedy)."""
@@ -153,17 +96,7 @@ class Scenario(Table):
         for remote in ("edge", "cloud"):
             if getattr(self.nodes, remote) is not None and getattr(self.links.core, remote) is None:
                 found.append((("links", "core", remote), f"missing, but [nodes.{remote}] exists: {_CORE_HINT}"))
-        workload = self.workload
-        if getattr(self.nodes, workload.on) is None:
-            other = "edge" if workload.on == "cloud" else "cloud"
-            instead = f', or write on = "{other}"' if getattr(self.nodes, other) is not None else ""
-            text = f"'{workload.on}' has no nodes: add [nodes.{workload.on}] with cpus and memory{instead}"
-            found.append((("workload", "on"), text))
-        if workload.arrivals == "closed" and workload.rate is not None:
-            found.append((("workload", "rate"), "a closed loop has no rate: remove this key"))
-        if workload.arrivals != "closed" and workload.rate is None:
-            text = f'missing: {workload.arrivals} arrivals need one; write rate = "8 /s"'
-            found.append((("workload", "rate"), text))
+        found += [(("workload", key), text) for key, text in self.workload.misfits(self.nodes)]
         mobile: Path = ("links", "mobile")
         return found + [((*mobile, *path), text) for path, text in self.links.mobile.misfits(self.duration)]
 

@@ -7,7 +7,7 @@ turn.
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process
 from cellbed.workloads import mobilenet, photographs
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Node
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Node, Span
 
 if TYPE_CHECKING:
-    from cellbed.scenario.model import ImageClassification
+    from cellbed.scenario.applications import ImageClassification
 
 PORT = 1883
 """MQTT's registered port."""
@@ -115,9 +115,48 @@ def processes(
     return started
 
 
-def notes(spec: "ImageClassification") -> list[str]:
-    """What a reader of the report must know about photographs and labels."""
-    return [*([mobilenet.NOTE] if spec.model is None else []), photographs.NOTE]
+# fmt: off
+_SPANS = (
+    Span("generator", "endpoint", "Generator", "generator", "intended time → pre-processing begins", "intended",
+         "started"),
+    Span("preprocessing", "endpoint", "Pre-processing", "pre-process", "pre-processing begins → publish called",
+         "started", "sent"),
+    *UPLINK,
+    Span("remote_stack", "remote", "Remote stack", "stack", "request left the network → received by the service",
+         "uplink_left", "received"),
+    Span("server_queue", "remote", "Server queue", "queue", "received → taken by a worker", "received", "dequeued"),
+    Span("decode", "remote", "Decoding", "decode", "taken by a worker → inference begins", "dequeued",
+         "compute_start"),
+    Span("inference", "remote", "Inference", "inference", "inference begins → ends", "compute_start", "compute_end"),
+    Span("remote_reply", "remote", "Reply", "reply", "inference ends → first byte of the reply enters the downlink",
+         "compute_end", "downlink_entered"),
+    *DOWNLINK,
+    Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → seen by the client",
+         "downlink_left", "reply"),
+)
+# fmt: on
+
+
+def describe(table: Mapping[str, Any]) -> Description:
+    """Photographs are prepared and sent, wait for a worker, are decoded and classified; the class comes back."""
+    seeded = [Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL)] if table.get("model") is None else []
+    return Description(
+        kind="image-classification",
+        title=f"image classification on {table.get('on', 'a remote node')}",
+        spans=_SPANS,
+        client_columns={"image": "text", "started_ns": "integer", "label": "text"},
+        server_columns={
+            "received_ns": "integer",
+            "dequeued_ns": "integer",
+            "compute_start_ns": "integer",
+            "compute_end_ns": "integer",
+            "reply_sent_ns": "integer",
+            "worker": "integer",
+        },
+        same=("image",),
+        measures=(Measure("bytes_up", "photograph sent", "B"),),
+        cautions=(*seeded, Caution(photographs.NOTE)),
+    )
 
 
 def _check_model(path: Path) -> None:

@@ -1,12 +1,114 @@
-"""What a kind of workload declares."""
+"""What a kind of workload declares: its programs, the spans of its requests, its measures, and cautions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cellbed.testbed.process import Process
 from cellbed.workloads.cache import Note, silent
+
+Place = Literal["endpoint", "uplink", "remote", "downlink"]
+PLACES: dict[Place, str] = {
+    "endpoint": "endpoint",
+    "uplink": "uplink",
+    "remote": "remote node",
+    "downlink": "downlink",
+}
+"""Where time passes, in order, with its name in reports."""
+ColumnType = Literal["integer", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a request's latency: the time between two stamps, or a duration that is measured as such.
+
+    name: its column in ``requests.parquet`` is ``part_<name>``, in seconds. place: where the time passes; a client's
+    programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: of reports;
+    short: the same where there is little room; meaning: from what to what. begin, end: stamps, which are columns
+    without their ``_ns``; with `end` empty, `begin` is a duration.
+    """
+
+    name: str
+    place: Place
+    label: str
+    short: str
+    meaning: str
+    begin: str
+    end: str = ""
+
+    @property
+    def column(self) -> str:
+        """The span's column in ``requests.parquet``."""
+        return f"part_{self.name}"
+
+
+# fmt: off
+UPLINK = (
+    Span("endpoint_stack", "endpoint", "Endpoint stack", "stack", "publish called → TCP takes the first byte",
+         "handed"),
+    Span("uplink_wait", "uplink", "Waiting to send", "waiting",
+         "TCP's send buffer or congestion window is full of earlier bytes, which the uplink has not carried", "held"),
+    Span("uplink_transport", "uplink", "Transport", "transport", "first byte → completing packet enters the uplink",
+         "uplink_entered", "uplink_completed"),
+    Span("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues",
+         "uplink_queued"),
+    Span("uplink_delay", "uplink", "Base and core delay", "delay", "completing packet in the delay stages",
+         "uplink_delayed"),
+    Span("receive_window", "remote", "Receive window", "window", "the receiver's window is full: TCP may not send",
+         "window"),
+)
+"""A request over TCP from the stamp ``sent`` of its client to ``uplink_left``."""
+
+DOWNLINK = (
+    Span("downlink_transport", "downlink", "Transport", "transport", "first byte → completing packet of the reply",
+         "downlink_entered", "downlink_completed"),
+    Span("downlink_queue", "downlink", "Queue and service", "queue", "completing packet in the bottleneck queues",
+         "downlink_queued"),
+    Span("downlink_delay", "downlink", "Base and core delay", "delay", "completing packet in the delay stages",
+         "downlink_delayed"),
+)
+"""A reply from ``downlink_entered`` to ``downlink_left``."""
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of requests that is summarised: its median and range are reported. unit: ``"B"`` or ``"s"``."""
+
+    column: str
+    label: str
+    unit: Literal["B", "s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A sentence that a report must carry. detail: more of it, for the page; where there is some, it is emphasised."""
+
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What measuring and reporting know of an application; ``run.json`` has it, so that they need not know the kind.
+
+    title: of the application in reports. spans: in the order in which a request spends its time, from its intended
+    time to its reply. client_columns, server_columns: what the records of client (``<node>.requests.jsonl``) and server
+    (``<node>.service.jsonl``) have beyond the columns of every kind (:mod:`cellbed.measure.requests`), with their
+    types; columns in ``_ns`` are stamps of that node's clock, and the first of the server is when the request reached
+    it. same: columns in which requests of paired runs agree.
+    """
+
+    kind: str
+    title: str
+    spans: tuple[Span, ...]
+    client_columns: dict[str, ColumnType]
+    server_columns: dict[str, ColumnType]
+    same: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    cautions: tuple[Caution, ...] = ()
 
 
 class Node(Protocol):
@@ -33,5 +135,5 @@ class Workload(Protocol):
     ) -> list[Process]:
         """The programs of one run; their configurations are written into ``raw``. Call prepare before."""
 
-    def notes(self, spec: Any) -> list[str]:
-        """Sentences that a report of this workload must carry."""
+    def describe(self, table: Mapping[str, Any]) -> Description:
+        """What measuring and reporting need. table: of ``scenario.resolved.json``, also of an earlier version."""

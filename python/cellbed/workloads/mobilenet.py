@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import onnx
 
 NOTE = "seeded weights: compute is real, labels are not"
+NOTE_DETAIL = (
+    "The model’s weights come from a seed, not from training; it does the work of a trained one, but its answers mean "
+    "nothing."
+)
 
 SIDE = 224
 CLASSES = 1000

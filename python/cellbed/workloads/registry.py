@@ -1,7 +1,9 @@
 """The kinds of workload and application, by name."""
 
 import importlib
+import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from cellbed.errors import CellbedError
@@ -12,8 +14,6 @@ from cellbed.workloads.pages import Pages
 from cellbed.workloads.round_trips import RoundTrips
 from cellbed.workloads.trains import Trains
 
-_WORKLOADS = {"image-classification": "cellbed.workloads.image_classification"}
-
 APPLICATIONS: dict[str, type[Application]] = {
     each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)
 }
@@ -21,12 +21,16 @@ APPLICATIONS: dict[str, type[Application]] = {
 
 
 def workload(kind: str) -> Workload:
-    """The workload of this kind. Raises CellbedError for an unknown one."""
-    module = _WORKLOADS.get(kind)
-    if module is None:
-        raise CellbedError(f"workload.kind: there is no workload '{kind}'; there are: {', '.join(_WORKLOADS)}")
-    loaded: Workload = importlib.import_module(module)
-    return loaded
+    """The module of a kind: ``image-classification`` is :mod:`cellbed.workloads.image_classification`.
+
+    Raises CellbedError for an unknown kind.
+    """
+    if re.fullmatch("[a-z][a-z-]*", kind) and find_spec(name := f"{__package__}.{kind.replace('-', '_')}"):
+        module = importlib.import_module(name)
+        if hasattr(module, "describe"):
+            found: Workload = module
+            return found
+    raise CellbedError(f"workload.kind: there is no workload '{kind}'")
 
 
 def application(description: Mapping[str, Any]) -> Application:
