@@ -3,10 +3,12 @@
 use cellbed_link::Time;
 
 use crate::lateness::Second;
-use crate::series::CAPACITIES;
 
 /// Bytes of a record in any of the files.
 pub const RECORD_BYTES: usize = 64;
+
+/// Capacities in a record of idle bins; the last of them holds for the bins that follow, too.
+pub const CAPACITIES: usize = 12;
 
 /// Beginning of the packet log.
 pub const PACKETS_MAGIC: &[u8; 16] = b"cellbed packets1";

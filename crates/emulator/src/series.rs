@@ -3,11 +3,8 @@
 use cellbed_link::{BIN_WIDTH, Bin, Bytes, Duration, Packets, QueueLevel, Time};
 
 use crate::error::Result;
-use crate::records::{RECORD_BYTES, SeriesRecord, idle_record};
+use crate::records::{CAPACITIES, RECORD_BYTES, SeriesRecord, idle_record};
 use crate::writer::{Lost, RecordFile};
-
-/// Capacities in a record of idle bins; the last of them holds for the bins that follow, too.
-pub const CAPACITIES: usize = 12;
 
 /// Idle bins of a record at most: one second, which a killed emulator loses.
 const MOST_BINS: u32 = 100;

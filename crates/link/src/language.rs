@@ -21,13 +21,13 @@ use crate::queue::Discipline;
 use crate::radio::RadioTable;
 use crate::random::Seed;
 use crate::replay::{
-    Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, LightRows, RecordingError,
+    Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, RecordingError,
     WorkloadDependentConfig,
 };
-use crate::schedule::{RateSeries, Repeat, Schedule};
+use crate::schedule::{LightRows, RateSeries, Schedule};
 use crate::stage::StageConfig;
 use crate::time::Duration;
-use crate::trace::{Trace, TraceError};
+use crate::trace::{Repeat, Trace, TraceError};
 use crate::units::{BitRate, Bytes};
 
 /// Why a table makes no stage.

@@ -39,7 +39,6 @@ pub mod radio;
 pub mod random;
 pub mod replay;
 pub mod schedule;
-mod service;
 pub mod stage;
 pub mod time;
 pub mod trace;
@@ -58,13 +57,13 @@ pub use radio::{Profile, RadioConfig, Way};
 pub use random::{Probability, Seed};
 pub use replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, DelayState, Delays, IdleAt,
-    LightRow, LightRows, RecordingError, RecordingFault, Saturated, Shift, SizeSamples, TrainSet,
-    WarmUp, WarmUpCurve, WorkloadDependentConfig,
+    RecordingError, RecordingFault, Saturated, Shift, SizeSamples, TrainSet, WarmUp, WarmUpCurve,
+    WorkloadDependentConfig,
 };
-pub use schedule::{RateSeries, Repeat, Schedule};
+pub use schedule::{LightRow, LightRows, RateSeries, Schedule};
 pub use stage::StageConfig;
 pub use time::{Duration, Time};
-pub use trace::{Trace, TraceError, each_timestamp};
+pub use trace::{Repeat, Trace, TraceError, each_timestamp};
 pub use units::{BitRate, Bytes, MTU, Opportunities, Packets};
 
 /// The examples of the README.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::outcome::DropReason;
 use crate::queue::QueueLevel;
-use crate::schedule::Offer;
+use crate::stage::Offer;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 

@@ -1,4 +1,9 @@
-//! What a queue may know of a packet beside its size: the flow that it belongs to, and its ECN field.
+//! A packet on its way, and what a queue may know of it beside its size: its flow and its ECN field.
+
+use std::num::NonZero;
+
+use crate::time::Time;
+use crate::units::Bytes;
 
 /// What the header says of a packet that the stages act on. The default is a packet of the one nameless flow whose
 /// transport does not know ECN.
@@ -54,4 +59,75 @@ impl Ecn {
     pub const fn is_low_latency(self) -> bool {
         matches!(self, Self::Ect1 | Self::Ce)
     }
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug, PartialEq)]
+#[repr(C)]
+pub(crate) struct Item<P> {
+    pub(crate) packet: P,
+    pub(crate) size: Bytes,
+    pub(crate) arrived: Time,
+    pub(crate) released: Time,
+    /// When it reached the queue that it is in.
+    pub(crate) entered: Time,
+    pub(crate) flow: u64,
+    // An option of an item is told by this byte: what is before it is moved in whole words for that reason.
+    pub(crate) marked: bool,
+    pub(crate) ecn: Ecn,
+    pub(crate) corrupt: Option<NonZero<u32>>,
+}
+
+impl<P> Item<P> {
+    pub(crate) fn new(packet: P, size: Bytes, now: Time) -> Self {
+        Self {
+            packet,
+            size,
+            arrived: now,
+            released: now,
+            entered: now,
+            flow: 0,
+            corrupt: None,
+            ecn: Ecn::NotEct,
+            marked: false,
+        }
+    }
+
+    /// The same packet with what the header says.
+    pub(crate) fn tagged(self, tag: Tag) -> Self {
+        Self {
+            flow: tag.flow,
+            ecn: tag.ecn,
+            ..self
+        }
+    }
+
+    /// The bit that was turned round.
+    pub(crate) fn corrupt_bit(&self) -> Option<u32> {
+        self.corrupt.map(|next| next.get() - 1)
+    }
+
+    /// Turns a bit round.
+    pub(crate) fn corrupt(&mut self, bit: u32) {
+        self.corrupt = NonZero::new(bit.saturating_add(1));
+    }
+
+    /// Marks the packet as having met congestion. Returns whether its transport allows that; one that is marked already
+    /// stays so.
+    pub(crate) fn mark(&mut self) -> bool {
+        let capable = self.ecn.is_capable();
+        if capable {
+            self.ecn = Ecn::Ce;
+            self.marked = true;
+        }
+        capable
+    }
+}
+
+/// What an event of a stage brings.
+pub(crate) enum Step<P> {
+    /// A packet leaves the stage.
+    Left(Item<P>),
+    /// Something happened within.
+    Within,
 }

@@ -1,17 +1,17 @@
 //! The stages that a direction is made of: an enum of concrete ones, since the set is ours.
 
-use std::num::NonZero;
-
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::loss::{Loss, LossConfig};
 use crate::outcome::DropReason;
-use crate::packet::{Ecn, Tag};
+use crate::packet::{Item, Step};
 use crate::queue::{Discipline, QueueLevel};
-use crate::radio::{Radio, RadioConfig};
-use crate::replay::{Conditional, ConditionalConfig, WorkloadDependent, WorkloadDependentConfig};
-use crate::schedule::Offer;
+use crate::radio::{Potential, Radio, RadioConfig};
+use crate::replay::{
+    Conditional, ConditionalConfig, SaturatedPlayback, WorkloadDependent, WorkloadDependentConfig,
+};
+use crate::schedule;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -120,75 +120,23 @@ pub(crate) enum Stage<P> {
     Conditional(Box<Conditional<P>>),
 }
 
-/// A packet on its way.
-#[derive(Clone, Debug, PartialEq)]
-#[repr(C)]
-pub(crate) struct Item<P> {
-    pub(crate) packet: P,
-    pub(crate) size: Bytes,
-    pub(crate) arrived: Time,
-    pub(crate) released: Time,
-    /// When it reached the queue that it is in.
-    pub(crate) entered: Time,
-    pub(crate) flow: u64,
-    // An option of an item is told by this byte: what is before it is moved in whole words for that reason.
-    pub(crate) marked: bool,
-    pub(crate) ecn: Ecn,
-    pub(crate) corrupt: Option<NonZero<u32>>,
+/// What a stage in which packets queue can carry, set against the clock.
+#[derive(Clone, Debug)]
+pub(crate) enum Offer {
+    Schedule(schedule::Offer),
+    Radio(Box<Potential>),
+    Saturated(Box<SaturatedPlayback>),
 }
 
-impl<P> Item<P> {
-    pub(crate) fn new(packet: P, size: Bytes, now: Time) -> Self {
-        Self {
-            packet,
-            size,
-            arrived: now,
-            released: now,
-            entered: now,
-            flow: 0,
-            corrupt: None,
-            ecn: Ecn::NotEct,
-            marked: false,
+impl Offer {
+    /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
+    pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
+        match self {
+            Self::Schedule(schedule) => schedule.capacity(from, to),
+            Self::Radio(potential) => Some(potential.capacity(from, to)),
+            Self::Saturated(clock) => Some(clock.capacity(from, to)),
         }
     }
-
-    /// The same packet with what the header says.
-    pub(crate) fn tagged(self, tag: Tag) -> Self {
-        Self {
-            flow: tag.flow,
-            ecn: tag.ecn,
-            ..self
-        }
-    }
-
-    /// The bit that was turned round.
-    pub(crate) fn corrupt_bit(&self) -> Option<u32> {
-        self.corrupt.map(|next| next.get() - 1)
-    }
-
-    /// Turns a bit round.
-    pub(crate) fn corrupt(&mut self, bit: u32) {
-        self.corrupt = NonZero::new(bit.saturating_add(1));
-    }
-
-    /// Marks the packet as having met congestion. Returns whether its transport allows that; one that is marked already
-    /// stays so.
-    pub(crate) fn mark(&mut self) -> bool {
-        let capable = self.ecn.is_capable();
-        if capable {
-            self.ecn = Ecn::Ce;
-            self.marked = true;
-        }
-        capable
-    }
-}
-
-/// What an event of a stage brings.
-pub(crate) enum Step<P> {
-    /// A packet leaves the stage.
-    Left(Item<P>),
-    /// Something happened within.
-    Within,
 }
 
 impl<P> Stage<P> {
@@ -297,10 +245,10 @@ impl<P> Stage<P> {
     /// What a stage in which packets wait for their turn can carry.
     pub(crate) fn offer(&self) -> Option<Offer> {
         match self {
-            Self::Bottleneck(bottleneck) => Some(bottleneck.offer()),
-            Self::WorkloadDependent(link) => Some(link.bottleneck().offer()),
-            Self::Radio(radio) => Some(radio.offer()),
-            Self::Conditional(link) => Some(link.offer()),
+            Self::Bottleneck(bottleneck) => Some(Offer::Schedule(bottleneck.offer())),
+            Self::WorkloadDependent(link) => Some(Offer::Schedule(link.bottleneck().offer())),
+            Self::Radio(radio) => Some(Offer::Radio(Box::new(radio.potential()))),
+            Self::Conditional(link) => Some(Offer::Saturated(Box::new(link.saturated()))),
             _ => None,
         }
     }

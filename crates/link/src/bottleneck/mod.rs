@@ -1,12 +1,14 @@
 //! The bottleneck: a queue served by a schedule.
 
+mod service;
+
 use crate::outcome::DropReason;
+use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
 use crate::schedule::{Head, Offer, Schedule};
-use crate::service::Service;
-use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, MTU, Packets};
+use service::Service;
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///

@@ -4,8 +4,8 @@ use super::Direction;
 use crate::meter::{Bin, Meter};
 use crate::outcome::Fate;
 use crate::queue::QueueLevel;
-use crate::schedule::Offer;
-use crate::stage::Stage;
+use crate::schedule;
+use crate::stage::{Offer, Stage};
 use crate::time::Time;
 use crate::units::Bytes;
 
@@ -58,7 +58,7 @@ impl<P: Clone> Direction<P> {
             && self.metered == Some(index)
             && let Some(meter) = &mut self.meter
         {
-            meter.offered(from, link.bottleneck().offer());
+            meter.offered(from, Offer::Schedule(link.bottleneck().offer()));
         }
     }
 
@@ -75,6 +75,6 @@ impl<P: Clone> Direction<P> {
     pub(super) fn offer(&self) -> Offer {
         self.metered
             .and_then(|index| self.stages[index].offer())
-            .unwrap_or(Offer::Unlimited)
+            .unwrap_or(Offer::Schedule(schedule::Offer::Unlimited))
     }
 }

@@ -3,7 +3,7 @@
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::units::{Bytes, Packets};
 
 /// Packets in order of arrival, and how many bytes they are.

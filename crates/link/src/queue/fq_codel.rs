@@ -6,8 +6,8 @@ use super::codel::{CoDelConfig, Control};
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
+use crate::packet::Item;
 use crate::random::Seed;
-use crate::stage::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 

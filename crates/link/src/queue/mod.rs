@@ -19,7 +19,7 @@ pub use pie::PieConfig;
 pub use red::RedConfig;
 
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 use codel::CoDel;

@@ -6,8 +6,8 @@ use super::fifo::Line;
 use super::timer::Timer;
 use super::{Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
+use crate::packet::Item;
 use crate::random::{Random, Seed};
-use crate::stage::Item;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 

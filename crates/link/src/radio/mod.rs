@@ -24,9 +24,8 @@ pub use profile::{Band, Condition, Profile};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
+use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::Offer;
-use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 use access::Access;
@@ -178,12 +177,12 @@ impl<P> Radio<P> {
     }
 
     /// What the slots could carry for a device that the scheduler is warm to, used or not.
-    pub(crate) fn offer(&self) -> Offer {
-        Offer::Radio(Box::new(Potential {
+    pub(crate) fn potential(&self) -> Potential {
+        Potential {
             surroundings: self.surroundings.clone(),
             zero: self.zero,
             offset: self.offset,
-        }))
+        }
     }
 
     /// Sends in a slot what fits.

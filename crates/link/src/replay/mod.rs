@@ -4,7 +4,6 @@
 mod compensation;
 mod conditional;
 mod error;
-mod light;
 mod parse;
 mod stage;
 
@@ -17,14 +16,13 @@ pub use conditional::{
     WarmUp, WarmUpCurve,
 };
 pub use error::{RecordingError, RecordingFault};
-pub use light::{LightRow, LightRows};
 pub(crate) use stage::WorkloadDependent;
 
 use crate::bottleneck::{BottleneckConfig, Clock};
 use crate::queue::Discipline;
-use crate::schedule::{Repeat, Schedule};
+use crate::schedule::{LightRows, Schedule};
 use crate::time::Duration;
-use crate::trace::Trace;
+use crate::trace::{Repeat, Trace};
 use crate::units::Bytes;
 
 /// A link that gives short flows what a light workload got from the recorded network, and long ones what a heavy one got.

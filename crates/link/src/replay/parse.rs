@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::io::Read;
 
 use super::error::{LONGEST_LINE, RecordingError, RecordingFault};
-use super::{Compensation, LightRows, Shift};
+use super::{Compensation, Shift};
 use crate::lines::{Stopped, each_line, excerpt};
+use crate::schedule::LightRows;
 use crate::time::Duration;
 use crate::units::Bytes;
 

@@ -6,8 +6,8 @@ use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
 use crate::delay::Flight;
 use crate::outcome::DropReason;
+use crate::packet::{Item, Step};
 use crate::schedule::Head;
-use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::Packets;
 

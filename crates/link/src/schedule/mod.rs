@@ -1,15 +1,15 @@
 //! When bytes may leave the bottleneck.
 
+mod light;
 mod series;
 mod spliced;
 
 use std::sync::Arc;
 
-use crate::radio::Potential;
-use crate::replay::SaturatedPlayback;
 use crate::time::{Duration, Time};
-use crate::trace::Trace;
+use crate::trace::{Repeat, Trace};
 use crate::units::{BitRate, Bytes};
+pub use light::{LightRow, LightRows};
 pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
 pub(crate) use spliced::{Head, Spliced};
@@ -61,26 +61,6 @@ pub enum Schedule {
     },
     /// Packets pass at once.
     Unlimited,
-}
-
-/// What follows the end of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "bool"))]
-pub enum Repeat {
-    /// The recording again. Its period is the last timestamp.
-    #[default]
-    Looped,
-    /// Nothing, ever.
-    Once,
-}
-
-impl From<bool> for Repeat {
-    fn from(looped: bool) -> Self {
-        match looped {
-            true => Self::Looped,
-            false => Self::Once,
-        }
-    }
 }
 
 impl Schedule {
@@ -190,8 +170,6 @@ pub(crate) enum Offer {
     Opportunities { playback: Spliced, each: Bytes },
     Series(RatePlayback),
     Constant(BitRate),
-    Radio(Box<Potential>),
-    Saturated(Box<SaturatedPlayback>),
     Unlimited,
 }
 
@@ -208,8 +186,6 @@ impl Offer {
                 let until = |at: Time| rate.bytes_in(at.since(Time::ZERO)).0;
                 Some(Bytes(until(to).saturating_sub(until(from))))
             }
-            Self::Radio(potential) => Some(potential.capacity(from, to)),
-            Self::Saturated(clock) => Some(clock.capacity(from, to)),
             Self::Unlimited => None,
         }
     }

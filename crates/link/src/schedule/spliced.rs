@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Playback;
-use crate::replay::LightRows;
+use super::{LightRows, Playback};
 use crate::time::{Duration, Time};
 use crate::units::Opportunities;
 
@@ -122,9 +121,9 @@ impl Spliced {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LightRow;
     use super::*;
-    use crate::replay::LightRow;
-    use crate::schedule::Repeat;
+    use crate::trace::Repeat;
     use crate::trace::Trace;
 
     fn ms(millis: u64) -> Time {

@@ -3,7 +3,6 @@
 mod error;
 mod parse;
 
-use crate::schedule::Repeat;
 use crate::time::Duration;
 use crate::units::{BitRate, Bytes, MTU, Opportunities, saturate};
 
@@ -39,6 +38,26 @@ pub struct Trace {
     millis: Vec<u32>,
     /// Opportunities up to and including each timestamp.
     cumulative: Vec<u64>,
+}
+
+/// What follows the end of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "bool"))]
+pub enum Repeat {
+    /// The recording again. Its period is the last timestamp.
+    #[default]
+    Looped,
+    /// Nothing, ever.
+    Once,
+}
+
+impl From<bool> for Repeat {
+    fn from(looped: bool) -> Self {
+        match looped {
+            true => Self::Looped,
+            false => Self::Once,
+        }
+    }
 }
 
 impl Trace {

@@ -6,7 +6,7 @@ use super::fifo::Line;
 use super::timer::Timer;
 use super::{Dropped, Limit, QueueLevel, Surcharge};
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 use control::{Control, ramp, recur};

@@ -5,7 +5,7 @@ use super::super::fifo::Line;
 use super::super::{Limit, QueueLevel};
 use super::{LARGEST, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 
 /// CoDel as `mm-link` has it. It differs from RFC 8289: the packet whose sojourn time calls for a drop is sent and the one

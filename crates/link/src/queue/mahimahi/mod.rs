@@ -10,7 +10,7 @@ mod pie;
 use super::fifo::Line;
 use super::{Limit, QueueLevel};
 use crate::outcome::DropReason;
-use crate::stage::Item;
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 

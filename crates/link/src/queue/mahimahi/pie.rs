@@ -4,8 +4,8 @@ use super::super::fifo::Line;
 use super::super::{Limit, QueueLevel};
 use super::{LARGEST, fits, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
+use crate::packet::Item;
 use crate::random::Seed;
-use crate::stage::Item;
 use crate::time::{Duration, Time};
 
 /// PIE as `mm-link` has it: that of draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms

@@ -20,8 +20,8 @@ pub use warmup::{WarmUp, WarmUpCurve};
 
 use crate::queue::{Discipline, Queue};
 use crate::random::Seed;
-use crate::schedule::Repeat;
 use crate::time::{Duration, Time};
+use crate::trace::Repeat;
 use crate::units::{BitRate, MTU, Opportunities};
 
 /// A link that treats each packet as the recorded network treated packets in the same situation.

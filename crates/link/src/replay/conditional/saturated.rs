@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{ConditionalConfig, ConditionalModel};
-use crate::schedule::Repeat;
 use crate::time::{Duration, Time};
+use crate::trace::Repeat;
 use crate::units::Bytes;
 
 /// The arrivals of a saturated link: opportunities of equal size, as positions in the recording.

@@ -1,14 +1,13 @@
 //! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind it.
 
-use super::ConditionalConfig;
 use super::opportunities::Opportunities;
+use super::{ConditionalConfig, SaturatedPlayback};
 use crate::bottleneck::Admission;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
+use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::replay::Shift;
-use crate::schedule::Offer;
-use crate::stage::{Item, Step};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -229,8 +228,8 @@ impl<P> Conditional<P> {
     }
 
     /// What the saturated link was offered, used or not.
-    pub(crate) fn offer(&self) -> Offer {
-        Offer::Saturated(Box::new(self.opportunities.saturated()))
+    pub(crate) fn saturated(&self) -> SaturatedPlayback {
+        self.opportunities.saturated()
     }
 
     #[inline]

@@ -5,7 +5,7 @@ mod stepped;
 
 use std::sync::Arc;
 
-use crate::bottleneck::BottleneckConfig;
+use super::BottleneckConfig;
 use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced};
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};

@@ -85,7 +85,7 @@ impl LightRows {
         &self.opportunities[begin..self.ends[row]]
     }
 
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             samples: Vec::new(),
             ends: Vec::new(),
@@ -93,12 +93,12 @@ impl LightRows {
         }
     }
 
-    pub(super) fn last_time(&self) -> Option<Duration> {
+    pub(crate) fn last_time(&self) -> Option<Duration> {
         self.samples.last().map(|&(time, _)| time)
     }
 
     /// Adds a row whose time is not before that of the last.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         time: Duration,
         base_delay: Duration,
