@@ -441,6 +441,27 @@ def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tm
         collect(other)
 
 
+def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(tmp_path: Path) -> None:
+    here, ahead = tmp_path / "here", tmp_path / "ahead"
+    for run in (here, ahead):
+        make_run(run, Shape(duration=10, outages=()))
+    record, description = ahead / "raw" / "edge-0.service.jsonl", json.loads((ahead / "run.json").read_text())
+    shifted = [json.loads(line) for line in record.read_text().splitlines()]
+    for line in shifted:
+        line |= {name: value + 10**9 for name, value in line.items() if name.endswith("_ns")}
+    record.write_text("".join(json.dumps(line) + "\n" for line in shifted))
+    for node in description["nodes"]:
+        if node["name"] == "edge-0":
+            node["clock"] = {"offset_ns": 10**9, "uncertainty_ns": 2_000_000}
+    (ahead / "run.json").write_text(json.dumps(description))
+    of_here, of_ahead = collect(here), collect(ahead)
+    assert of_ahead.decompositions == of_here.decompositions
+    assert of_here.uncertainty == {}
+    assert of_ahead.uncertainty == {"remote_stack": 0.002, "remote_reply": 0.002}
+    assert "Remote stack (± 2.00 ms)" in printed(ahead)
+    assert "±" not in printed(here)
+
+
 def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -> None:
     shape = Shape(
         duration=20, timeout=1.0, silent_from=10, drain=3, description={"no_limits": True, "status": "interrupted"}

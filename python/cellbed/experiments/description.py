@@ -14,6 +14,7 @@ from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.testbed import folder
+from cellbed.testbed.backend import Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
 from cellbed.workloads.registry import workload
@@ -31,7 +32,8 @@ class Known:
     """What is known of a run until now.
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
-    account. counted_before: what each direction had counted then.
+    account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
+    machine's.
     """
 
     status: str = "running"
@@ -42,6 +44,7 @@ class Known:
     deaths: list[str] = field(default_factory=list)
     emulator: dict[str, Any] | None = None
     counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    clocks: dict[str, Clock] = field(default_factory=dict)
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What each direction has done to packets since the start of the schedule, given what it has counted `now`."""
@@ -83,6 +86,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                     "memory_bytes": node.memory_bytes,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
                     "limits_enforced": limits,
+                    **({"clock": asdict(state.clocks[node.name])} if node.name in state.clocks else {}),
                 }
                 for node in plan.nodes
             ],

@@ -16,7 +16,7 @@ from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import Known, cautions, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
-from cellbed.testbed.backend import Limits
+from cellbed.testbed.backend import Clock, Limits
 from cellbed.testbed.clean import clean
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
@@ -181,6 +181,7 @@ def _drive(
         end_ns = t0_ns + scenario.duration
         drain_ns = scenario.workload.drain
         state.t0_ns = t0_ns
+        state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
         state.first_request_s = _since_command(t0_ns)
         describe(path, scenario, plan, state, started, limits=options.limits)
         groups = {name: node.group for name, node in bed.nodes.items() if node.group is not None}

@@ -37,6 +37,7 @@ _REQUEST = {
 }
 """What every kind's client records of a request; see :class:`cellbed.workloads.ledger.Request`."""
 _SERVICE = {"request": pl.Int64, "endpoint": pl.String}
+_CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TYPES = {"integer": pl.Int64, "text": pl.String}
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
 
@@ -45,17 +46,18 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """One row per request, by intended time, from the raw files under `run`; description: the content of
     ``run.json``.
 
-    Columns: the raw stamps (``*_ns``, CLOCK_MONOTONIC), those that the application declares, ``intended_s`` (since the
-    start of the schedule), ``latency_s`` (reply − intended; null without a reply), ``part_<name>`` in seconds,
-    ``residual_s`` = latency − Σ parts. Missing values are null.
+    Columns: the stamps (``*_ns``, this machine's CLOCK_MONOTONIC), those that the application declares,
+    ``intended_s`` (since the start of the schedule), ``latency_s`` (reply − intended; null without a reply),
+    ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null.
     """
     application = application_of(description)
     client, server = (
         {name: _TYPES[kind] for name, kind in columns.items()}
         for columns in (application.client_columns, application.server_columns)
     )
-    requests = _read_all(run / "raw", "*.requests.jsonl", _REQUEST | client).unnest("tcp")
-    service = _read_all(run / "raw", "*.service.jsonl", _SERVICE | server)
+    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+    requests = _read_all(run / "raw", ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
+    service = _read_all(run / "raw", ".service.jsonl", _SERVICE | server, ahead)
     if server:
         # A request may be served twice where the transport repeats it; the first service is the one that was
         # answered.
@@ -121,8 +123,46 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
     return nanoseconds.cast(pl.Float64) / 1e9
 
 
-def _read_all(folder: Path, pattern: str, schema: dict[str, Any]) -> pl.DataFrame:
-    tables = [read_lines(path, schema) for path in sorted(folder.glob(pattern))]
+def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """By how much the clock of a node is ahead of this machine's, and the uncertainty of that, ns; of nodes that have
+    another clock."""
+    return {
+        str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])
+        for node in description.get("nodes") or []
+        if (clock := node.get("clock"))
+    }
+
+
+def uncertainties(requests: pl.DataFrame, description: dict[str, Any]) -> dict[str, float]:
+    """By span, how far it may be wrong since its ends are stamped by different clocks, seconds; only where it may."""
+    application = application_of(description)
+    known, clients = clocks(description), set(requests["endpoint"].unique())
+    client, server = (
+        max((uncertain for node, (_, uncertain) in known.items() if (node in clients) == of_clients), default=0)
+        for of_clients in (True, False)
+    )
+    by_stamp = dict.fromkeys(_CLIENT_STAMPS, ("client", client))
+    by_stamp |= {column: ("client", client) for column in application.client_columns}
+    by_stamp |= {column: ("server", server) for column in application.server_columns}
+    found = {}
+    for span in application.spans:
+        # What was held in the client is counted from its publishing to the emulator's stamp.
+        begin, end = ("sent", "uplink_entered") if span.begin == "held" else (span.begin, span.end or span.begin)
+        ends = {by_stamp.get(f"{stamp}_ns", ("emulator", 0)) for stamp in (begin, end)}
+        if len(ends) > 1 and (total := sum(uncertain for _, uncertain in ends)):
+            found[span.name] = total / 1e9
+    return found
+
+
+def _read_all(folder: Path, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
+    """The records of all nodes, their stamps by this machine's clock. ahead: ns by node."""
+    tables = []
+    for path in sorted(folder.glob(f"*{suffix}")):
+        table = read_lines(path, schema)
+        if offset := ahead.get(path.name.removesuffix(suffix), 0):
+            stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
+            table = table.with_columns(pl.col(stamps) - offset)
+        tables.append(table)
     return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
 
 

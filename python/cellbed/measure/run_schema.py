@@ -46,12 +46,18 @@ class _Direction(_Object):
     round_trips: _RoundTrips | None = None
 
 
+class _Clock(_Object):
+    offset_ns: Annotated[int, Field(gt=-(2**62), lt=2**62)]
+    uncertainty_ns: _Span
+
+
 class _Node(_Object):
     name: str
     node_class: str | None = Field(None, alias="class")
     cpus: float | None = None
     memory_bytes: _Count | None = None
     addresses: list[str] | None = None
+    clock: _Clock | None = None
 
 
 class _Proof(_Object):

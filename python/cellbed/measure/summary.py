@@ -14,7 +14,7 @@ from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
 from cellbed.measure.outages import find_outages
-from cellbed.measure.requests import read_requests
+from cellbed.measure.requests import read_requests, uncertainties
 from cellbed.measure.run_folder import FORMAT, MeasureError, application_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
@@ -124,6 +124,7 @@ class Summary:
 
     duration_s: as planned, without the drain; measured_s: how far of that the run got.
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first.
+    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may.
     disturbances: why the run is disturbed, in sentences; empty for one that is not.
     """
 
@@ -147,6 +148,7 @@ class Summary:
     disturbances: list[str]
     warnings: list[str]
     measures: list[MeasureSummary] = field(default_factory=list)
+    uncertainty: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -237,6 +239,7 @@ def summarise(
         disturbances=judge(seconds, description),
         warnings=[*map(str, description.get("warnings") or []), *warnings, *_warnings(counts, residual)],
         measures=_measures(requests, application.measures),
+        uncertainty=uncertainties(requests, description),
     )
 
 

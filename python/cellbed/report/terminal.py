@@ -125,7 +125,8 @@ def _decompositions(summary: "Summary", spans: "Sequence[Span]") -> Table | None
     having = _shown(summary)
     if not having:
         return None
-    return _parts(spans, [(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having])
+    columns = [(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having]
+    return _parts(spans, columns, summary.uncertainty)
 
 
 def _compared_parts(comparison: "Comparison") -> Table | None:
@@ -143,14 +144,15 @@ def _compared_parts(comparison: "Comparison") -> Table | None:
                 for row in sorted({having[0], having[-1]})
                 for name, summary in zip(comparison.names, comparison.summaries, strict=True)
             ],
+            {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()},
         )
         if having and comparison.spans
         else None
     )
 
 
-def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]") -> Table:
-    """Decompositions beside each other, each under its heading."""
+def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", uncertainty: dict[str, float]) -> Table:
+    """Decompositions beside each other, each under its heading. uncertainty: of parts, seconds."""
     shown = [each for _, each in columns]
     table = _table("where", "part")
     for heading, _ in columns:
@@ -158,13 +160,16 @@ def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]") 
         table.add_column("share\n", justify="right", style="dim")
     before = None
     for part in spans:
+        label = part.label
+        if part.name in uncertainty:
+            label += f" (± {formats.duration(uncertainty[part.name])})"
         cells = []
         for each in shown:
             seconds, latency = each.parts[part.name], each.latency or 0.0
             share = seconds / latency if latency else 0.0
             style = "bold" if share >= 0.2 else ""
             cells += [Text(formats.milliseconds(seconds), style=style), Text(formats.share(share), style=style)]
-        table.add_row(PLACES[part.place] if part.place != before else "", part.label, *cells)
+        table.add_row(PLACES[part.place] if part.place != before else "", label, *cells)
         before = part.place
     residual, total = [], []
     for each in shown:

@@ -23,11 +23,20 @@ class Limits:
     memory_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A node's monotonic clock: how far it is ahead of this machine's, and by how much that may be wrong."""
+
+    offset_ns: int = 0
+    uncertainty_ns: int = 0
+
+
 class Backend(Protocol):
     """A node of some kind. group: the control group on this machine that has its limits, if any are enforced."""
 
     name: str
     group: Group | None
+    clock: Clock
 
     def start(self) -> None:
         """Make the node ready for programs, under its limits. Errors: :class:`CellbedError`."""
@@ -66,6 +75,7 @@ class NamespaceNode:
         self.name = name
         self.place = place
         self.group = group
+        self.clock = Clock()  # this machine's
         self._limits = limits
 
     def start(self) -> None:
