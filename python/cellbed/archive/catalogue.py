@@ -5,8 +5,6 @@ in the user's data folder. The generator is deterministic, so two processes that
 same bytes, and the rename that ends the writing makes either of them the winner.
 """
 
-import os
-import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +16,7 @@ from cellbed.archive.files import find_file, find_pipe, obstacle
 from cellbed.archive.series import Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, archive_folder, open_archive
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
@@ -159,7 +158,7 @@ def _direction(text: str, archive: Archive) -> EntryDirection | None:
 
 def _hint(text: str, archive: Archive) -> str:
     """Similar names, as a question; empty if there are none."""
-    from cellbed.archive.near_names import near_names, question
+    from cellbed.near_names import near_names, question
 
     folded = text.lower()[:100]
     if archive.has(folded):
@@ -187,14 +186,9 @@ def _generated(model: Model) -> Path:
     path = folder / model.name
     if _is_right(path, model):
         return path
-    unfinished = folder / f".{model.name}.{os.getpid()}.{threading.get_ident()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            unfinished.write_bytes(model.text().encode())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path, lambda file: file.write_bytes(model.text().encode()))
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write the trace {model.name} there: {error.strerror}; "

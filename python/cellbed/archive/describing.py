@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from cellbed.archive.errors import TraceError
 from cellbed.archive.search import OTHER_NAMES
 from cellbed.archive.statistics.clock import is_time, names_time
+from cellbed.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import About
@@ -57,8 +57,7 @@ def doubts(about: About) -> list[str]:
         said = getattr(about, name)
         if said is None or said.lower() in usual:
             continue
-        near = difflib.get_close_matches(said.lower(), usual, n=1)
-        meant = f"did you mean '{near[0]}'? " if near else ""
+        meant = did_you_mean(said.lower(), usual)
         told.append(f"{option} '{said:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
     return told
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from cellbed import user_folders
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,20 +44,15 @@ def replayable(series: Series, digest: str) -> Path:
     path = folder / f"{hashlib.sha256(made_of.encode()).hexdigest()}.trace"
     if path.exists():
         return path
-    temporary = folder / f".{path.name}.{secrets.token_hex(8)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _unchanged(series, digest) as same:
-            write_text(same, temporary)
-        temporary.replace(path)
+            write_whole(path, lambda file: write_text(same, file))
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write the trace there: {error.strerror}; "
             "make room, or set XDG_CACHE_HOME to another folder"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
     return path
 
 

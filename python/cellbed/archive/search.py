@@ -153,7 +153,7 @@ def _where(text: str, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _no_column(name: str, columns: Sequence[str]) -> str:
-    from cellbed.archive.near_names import near_names, question
+    from cellbed.near_names import near_names, question
 
     near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(columns[:_LISTED])}, …"
     return f"unknown column {name!r:.60}: {near} `cellbed traces ls --json` lists all"

@@ -243,7 +243,7 @@ class Archive:
         return entry
 
     def _unknown(self, name: str) -> str:
-        from cellbed.archive.near_names import near_names, question
+        from cellbed.near_names import near_names, question
 
         shown = name if len(name) <= 40 else name[:37] + "…"
         if _is_file(name):

@@ -1,12 +1,12 @@
 """A run's folder: what describes it, and writing results so that none is ever half there."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
+from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,11 +108,7 @@ def application_of(description: dict[str, Any]) -> "Description":
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write(temporary)
-        temporary.replace(path)
+        write_whole(path, write)
     except OSError as error:
         raise MeasureError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ figures 4, 5 and 8 of the paper).
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
@@ -24,6 +23,7 @@ from cellbed import _core
 from cellbed.errors import CellbedError
 from cellbed.link import Link
 from cellbed.measure.run_folder import replace
+from cellbed.near_names import did_you_mean
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
 from cellbed.report import plot
 from cellbed.report.plot import ALARM, INK, MUTED, of_place
@@ -74,8 +74,7 @@ def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
     Raises CalibrationError for a name that no profile has.
     """
     if profile not in PROFILES:
-        near = difflib.get_close_matches(profile, PROFILES, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(profile, PROFILES)
         raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
     uplink, downlink = (Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in WAYS)
     return calibrate_virtually(uplink, downlink, seed)

@@ -1,8 +1,9 @@
 """Check whether the kernel has a congestion control."""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
+
+from cellbed.near_names import did_you_mean
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _BUILT_IN = ("reno",)
@@ -40,6 +41,5 @@ def objection(name: str, present: Sequence[str] | None) -> str | None:
     now = f"this kernel has {' '.join(present)} now"
     if name in _MODULES:
         return f"'{name}' is not available: {now}; try: sudo modprobe tcp_{name}"
-    near = difflib.get_close_matches(name, sorted({*present, *_BUILT_IN, *_MODULES}), n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    hint = did_you_mean(name, sorted({*present, *_BUILT_IN, *_MODULES}))
     return f"'{name}' is not a congestion control of Linux: {hint}{now}"

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from cellbed.errors import CellbedError
+from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import plainly
 from cellbed.scenario.forms import APART, BOTH, PLAIN, Ways, is_apart
 from cellbed.scenario.table import Path
@@ -235,8 +236,7 @@ _PATTERNS = {
 
 def _choice(wrong: str, choices: Sequence[str]) -> str:
     wrong = wrong.strip("'")
-    near = difflib.get_close_matches(wrong.lower(), choices, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    hint = did_you_mean(wrong.lower(), choices)
     listed = ", ".join(f'"{choice}"' for choice in choices)
     return f"'{wrong}' is not known: {hint}write {'one of ' if len(choices) > 1 else ''}{listed}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from cellbed.archive import Archive, find_file, obstacle, open_archive
-from cellbed.archive.near_names import near_names, question
+from cellbed.near_names import near_names, question
 from cellbed.scenario.fields import TextField
 from cellbed.scenario.series import Column, read_recording
 from cellbed.units import UnitError

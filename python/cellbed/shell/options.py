@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cellbed.archive import TraceSource
 from cellbed.errors import CellbedError
+from cellbed.near_names import did_you_mean
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.fields import Unlimited
 from cellbed.scenario.queues import DropTail
@@ -144,8 +144,7 @@ def parse_link(
 
 def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, Recorded]) -> None:
     if profile not in PROFILES:
-        near = difflib.get_close_matches(profile, PROFILES, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(profile, PROFILES)
         raise OptionError(f"--radio: '{profile}' is not known: {hint}write one of {', '.join(PROFILES)}")
     for option, rate in rates.items():
         if rate != "unlimited":

@@ -29,6 +29,7 @@ from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place, end
 from cellbed.testbed.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed
+from cellbed.whole_files import write_whole
 
 DEPTH_VARIABLE = "CELLBED_SHELL"
 """In the command's environment: 1 in a shell, 2 in a shell inside a shell, and so on."""
@@ -294,10 +295,8 @@ def _run(
 
 def _describe_log(packet_log: Path, account: Mapping[str, Any]) -> None:
     path = packet_log.with_name(f"{packet_log.name}.json")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, lambda file: file.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8"))
     except OSError as error:
         raise CellbedError(f"{path}: cannot be written: {error.strerror}; log to another place") from error
 

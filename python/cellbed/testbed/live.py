@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.near_names import did_you_mean
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.control import Control, ControlError
 from cellbed.testbed.setting import changed
@@ -54,8 +54,7 @@ def find(name: str | None) -> Record:
     if len(found) > 1:
         raise LiveError(f"'{name}' may be {' or '.join(map(label, found))}: write a longer name")
     if not found:
-        near = difflib.get_close_matches(name, [one for record in there for one in _names(record)], n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = did_you_mean(name, [one for record in there for one in _names(record)])
         raise LiveError(f"no live run or shell is called '{name}': {hint}live: {listed}")
     return found[0]
 
@@ -110,8 +109,7 @@ def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[
     found = [each for each in directions if link == each["name"] or each["name"].startswith(f"{link}.")]
     if not found:
         names = [each["name"] for each in directions]
-        near = difflib.get_close_matches(link, [*names, *_link_names(directions)], n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(link, [*names, *_link_names(directions)])
         raise LiveError(f"no link is called '{link}': {hint}links: {', '.join(names)}")
     return found
 

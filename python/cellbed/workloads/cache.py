@@ -5,13 +5,13 @@ wins.
 """
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cellbed.errors import CellbedError
+from cellbed.whole_files import write_whole
 
 Note = Callable[[str], object]
 """Called with a sentence for whoever waits."""
@@ -45,15 +45,7 @@ def build_file(file: Path, build: Callable[[Path], None]) -> None:
     """
     with _explained(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            build(temporary)
-            temporary.chmod(0o644)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(file, build)
 
 
 def discard(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from itertools import pairwise
 from typing import Final
 
@@ -26,6 +25,7 @@ from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.generation.wander import Wander
 from cellbed.archive.series import Content, Part
+from cellbed.near_names import did_you_mean
 from cellbed.units import BIT_RATE, DURATION
 from cellbed.ways import WAYS
 
@@ -239,7 +239,6 @@ GENERATORS: Final = {model.name: model for model in (*GENERAL, *PRESETS)}
 def generator(name: str) -> Model:
     """The generator called `name`. Raises TraceError with the nearest."""
     if name not in GENERATORS:
-        near = difflib.get_close_matches(name.lower(), GENERATORS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "`cellbed traces generate` lists them"
+        hint = did_you_mean(name.lower(), GENERATORS).strip() or "`cellbed traces generate` lists them"
         raise TraceError(f"unknown generator '{name}': {hint}")
     return GENERATORS[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
+from cellbed.near_names import did_you_mean
 from cellbed.ways import WayOrBoth
 
 TIME_UNITS: Final[Mapping[str, int]] = {
@@ -248,8 +248,7 @@ def _said(
             raise TraceError(f"--column '{what}={text:.80}': '{told:.20}' is no unit of {_of(what)}")
     found = _found(name, names)
     if found is None:
-        near = difflib.get_close_matches(name or text, names, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(name or text, names)
         raise TraceError(f"--column '{what}={text:.80}': no such column: {hint}{_there(names)}")
     if size is None and when_missing is not None:
         size = when_missing(found)

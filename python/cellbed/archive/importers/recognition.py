@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.ping import PING
 from cellbed.archive.importers.reports import IPERF3, NETEM_TRACE
 from cellbed.archive.importers.tables import CSV, PARQUET
+from cellbed.near_names import did_you_mean
 
 FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, NETEM_TRACE, PING, CSV, PARQUET)
 """The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""
@@ -118,8 +118,7 @@ def _called(name: str, formats: Sequence[Format]) -> Format:
     known = {format.name: format for format in formats}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    hint = did_you_mean(name, known)
     raise TraceError(f"unknown format '{name:.40}': {hint}formats: {', '.join(known)}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from cellbed.archive.errors import TraceError
+from cellbed.near_names import did_you_mean
 from cellbed.units import DURATION, UnitError
 
 
@@ -134,8 +134,8 @@ def parse_step(text: str) -> Step:
     except ValueError as error:
         raise StepError(f"{text!r}: {error}: write a step such as 'cut 10s 70s'") from None
     if not words or words[0] not in STEPS:
-        near = difflib.get_close_matches(words[0], STEPS, n=1) if words else []
-        hint = f"did you mean '{near[0]}'?" if near else f"write one of {', '.join(STEPS)}"
+        near = did_you_mean(words[0], STEPS).strip() if words else ""
+        hint = near or f"write one of {', '.join(STEPS)}"
         raise StepError(f"{text!r} is not a step: {hint}")
     kind = STEPS[words[0]]
     told = words[1:]

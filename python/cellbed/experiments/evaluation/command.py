@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from cellbed.experiments.evaluation.network import ITSELF
 from cellbed.experiments.evaluation.order import Step
 from cellbed.experiments.evaluation.results import Results, write_json
 from cellbed.experiments.evaluation.show import show
+from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
 from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
@@ -176,8 +176,7 @@ def _chosen(
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in there:
-            near = difflib.get_close_matches(name, there, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            hint = did_you_mean(name, there)
             raise CellbedError(f"{option}: '{name}' is not known: {hint}there is {', '.join(there)}")
     if not names:
         raise CellbedError(f"{option}: names nothing: there is {', '.join(there)}")

@@ -40,6 +40,7 @@ from cellbed.recordings.saturation import idle_warnings
 from cellbed.simulation import Path as NetworkPath
 from cellbed.testbed.clean import kill_marked
 from cellbed.testbed.state import Record
+from cellbed.whole_files import write_whole
 from cellbed.workloads.application import Application, Measured
 
 MOBILE = ("walking", "driving")
@@ -197,9 +198,7 @@ class Evaluation:
             # Before the recording, and so in other weather.
             network = reference(profile, self.plan.weather(number), LIGHT_DEVICE).at(LEAD_NS + self.plan.course_ns)
             found = recorder.calibrate(network, self.plan.seed)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(found.recorder_json() + "\n", encoding="utf-8")
-            temporary.replace(path)
+            write_whole(path, lambda file: file.write_text(found.recorder_json() + "\n", encoding="utf-8"))
         return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
 
     def _recording(
@@ -231,9 +230,7 @@ class Evaluation:
             raise CellbedError(f"the recording of {profile} began {zero_ns / 1e9:.1f} s late: this machine is too busy")
         for warning in idle_warnings(read_recording(path)):
             self.listener.note(f"{name}: {warning}")
-        temporary = zero.with_suffix(".tmp")
-        temporary.write_text(f"{zero_ns}\n", encoding="utf-8")
-        temporary.replace(zero)
+        write_whole(zero, lambda file: file.write_text(f"{zero_ns}\n", encoding="utf-8"))
         return path, zero_ns
 
 

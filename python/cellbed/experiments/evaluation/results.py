@@ -16,6 +16,7 @@ import polars as pl
 
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.order import Step
+from cellbed.whole_files import write_whole
 from cellbed.workloads.application import Measured
 
 SETTINGS = "evaluation.json"
@@ -128,9 +129,7 @@ class Results:
         """Write the samples as `samples.parquet` and `samples.csv`."""
         table = self.samples()
         for name, write in (("samples.parquet", table.write_parquet), ("samples.csv", table.write_csv)):
-            temporary = self.folder / f".{name}.tmp"
-            write(temporary)
-            temporary.replace(self.folder / name)
+            write_whole(self.folder / name, write)
 
 
 _FREE = frozenset({"trials", "tool"})
@@ -138,7 +137,5 @@ _FREE = frozenset({"trials", "tool"})
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file whole: to a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Write a file whole."""
+    write_whole(path, lambda file: file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8"))

@@ -7,7 +7,6 @@ ones; what lies before that can be given out. In memory is then what was under w
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from cellbed.errors import CellbedError
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_account, read_run
+from cellbed.near_names import did_you_mean
 
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
@@ -85,8 +85,7 @@ class PacketLog:
             if self.direction_name(index) == name:
                 return index
         names = [self.direction_name(index) for index in self._names or self.directions_seen()]
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, names)
         raise LogError(f"{self.path}: no direction is called {name!r}; {hint}it has {', '.join(names) or 'none'}")
 
     def directions_seen(self) -> list[int]:

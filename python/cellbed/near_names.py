@@ -1,14 +1,20 @@
-"""Names of the archive that are similar to a misspelt one."""
+"""Names that are similar to a misspelt one."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _MOST = 3
 _FEW = 3
 """Texts of at most this length are not searched for inside names."""
 _ALIKE = 0.7
+
+
+def did_you_mean(text: str, names: Iterable[str]) -> str:
+    """``did you mean 'NAME'? ``, with a space at its end, for the nearest name; empty if none is near."""
+    near = difflib.get_close_matches(text[:100], list(names), n=1)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
