@@ -1,4 +1,4 @@
-//! Packets that arrive, in arrays of NumPy's.
+//! Arriving packets, in NumPy arrays.
 
 use cellbed_link::{Bytes, Ecn, Tag, Time};
 use numpy::{Element, PyReadonlyArray1};
@@ -33,8 +33,8 @@ impl<'a> Arrivals<'a> {
         })
     }
 
-    /// Refuses columns of different lengths, sizes and ECN fields that no packet has, and what comes before `now` or the
-    /// packet before it.
+    /// Refuses columns of different lengths, invalid sizes and ECN fields, and arrivals before `now` or the packet
+    /// before.
     pub fn check(&self, now: Time) -> PyResult<()> {
         let length = self.times.len();
         let lengths = [
@@ -69,7 +69,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Packets with all that is told of them.
+    /// Packets with all of their columns.
     pub fn packets(self) -> impl Iterator<Item = (Time, Bytes, Tag)> + 'a {
         let rows = self.times.iter().zip(self.sizes).enumerate();
         rows.map(move |(index, (&time, &size))| {

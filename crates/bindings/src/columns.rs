@@ -1,4 +1,4 @@
-//! What became of packets, in columns that NumPy takes over as they are.
+//! Outcomes of packets, in columns that NumPy takes over without a copy.
 
 use cellbed_link::{Fate, Outcome, Time};
 use numpy::{IntoPyArray, PyArray1};
@@ -31,12 +31,12 @@ pub struct Columns {
     corrupt_bit: Vec<i64>,
 }
 
-/// The fate of a packet of which no more is known.
+/// The fate of a packet that has not left.
 const HELD: u8 = 255;
 const NOTHING: i64 = -1;
 
 impl Columns {
-    /// A row for each packet that arrives, numbered from 0, of which no more is known.
+    /// A row for each arriving packet, numbered from 0, without an outcome.
     pub fn held(times: &[i64], sizes: &[u32]) -> Self {
         let rows = times.len();
         Self {
@@ -64,8 +64,8 @@ impl Columns {
         self.corrupt_bit.push(bit(outcome));
     }
 
-    /// Writes an outcome into the row of its packet, but behind all rows if something came of the packet before: it was
-    /// doubled.
+    /// Writes an outcome into the row of its packet, or behind all rows if the packet has one already: it was
+    /// duplicated.
     pub fn place(&mut self, outcome: &Outcome<u64>) {
         let row = outcome.packet as usize;
         if self.fate[row] != HELD {
@@ -105,7 +105,7 @@ fn bit(outcome: &Outcome<u64>) -> i64 {
     outcome.corrupt_bit.map_or(NOTHING, i64::from)
 }
 
-/// The last instant that fits stands for all later ones.
+/// The last representable instant stands for all later ones.
 pub fn nanos(time: Time) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }

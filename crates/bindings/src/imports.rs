@@ -41,7 +41,7 @@ pub fn import_series(
     })
 }
 
-/// Lets Python handle its signals, and tells it how far the reading is.
+/// Lets Python handle its signals, and reports the progress of reading.
 fn heard(tell: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;

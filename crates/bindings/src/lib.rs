@@ -1,4 +1,4 @@
-//! The Python module `cellbed._core`: thin, without logic of its own. `_core.pyi` describes it to Python's tools.
+//! The Python module `cellbed._core`: thin, without logic. `_core.pyi` describes it to Python's tools.
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -15,23 +15,23 @@ use serde_json::Value;
 use crate::arrivals::{Arrays, Arrivals, refuse};
 use crate::columns::{Columns, Table};
 
-/// One direction of a link in virtual time. See `cellbed.Link`, which is its face.
+/// One direction of a link in virtual time. See `cellbed.Link`, its Python class.
 #[pyclass(frozen, module = "cellbed._core")]
 pub struct Direction {
-    /// At rest, as every run begins.
+    /// At rest: the initial state of every run.
     resting: Model<u64>,
     running: Mutex<Running>,
 }
 
 struct Running {
     model: Model<u64>,
-    /// Packets that were sent, which is the number of the next one.
+    /// Number of packets sent: the number of the next one.
     sent: u64,
-    /// The latest time that was told, which no later call may come before.
+    /// The current time, which no later call may precede.
     now: Time,
 }
 
-/// Packets between two looks at what has left: few, so that what waits there stays in the processor's cache.
+/// Packets between two polls of departures: few, so that departures stay in the processor's cache.
 const TURN: u64 = 64;
 
 impl Running {
@@ -43,7 +43,7 @@ impl Running {
         }
     }
 
-    /// Sends packets and calls `tell` with all that leaves or is dropped up to the last arrival.
+    /// Sends packets and calls `tell` with all that leave or are dropped up to the last arrival.
     fn send(&mut self, arrivals: Arrivals<'_>, mut tell: impl FnMut(Outcome<u64>)) {
         for (time, size, tag) in arrivals.packets() {
             self.model.accept_tagged(time, self.sent, size, tag);
@@ -164,13 +164,13 @@ impl Direction {
 }
 
 impl Direction {
-    /// The link as it runs, for this thread alone. To be called without the interpreter: who has it now may need that to
-    /// let it go.
+    /// The running link, for this thread alone. Call it without the interpreter, which the current holder may need to
+    /// release the link.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What leaves while `work` is done.
+    /// The packets that leave during `work`.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -185,7 +185,7 @@ impl Direction {
     }
 }
 
-/// Time in ns, number of a stage, and what it is from then on.
+/// Time in ns, number of a stage, and its new configuration.
 pub type LaterStage = (u64, usize, String);
 
 pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {

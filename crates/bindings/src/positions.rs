@@ -43,7 +43,7 @@ fn longest_key(text: &str) -> (usize, usize) {
     longest
 }
 
-/// The document in a text whose keys have at most [`MOST_PARTS`] parts, or where and why there is none.
+/// The document in a text whose keys have at most [`MOST_PARTS`] parts, or place and reason of the error.
 pub(crate) fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
     let (parts, at) = longest_key(text);
     if parts > MOST_PARTS {
@@ -60,7 +60,7 @@ pub fn toml_positions(text: &str) -> PyResult<Positions> {
     positions(text).map_err(PyValueError::new_err)
 }
 
-/// Line and column, both from 1, of every key, by its dotted path; `line:col: message` for what is no TOML.
+/// Line and column, both from 1, of every key, by its dotted path; `line:col: message` for malformed TOML.
 fn positions(text: &str) -> Result<Positions, String> {
     let lines = Lines::new(text);
     let document = document(text).map_err(|(span, message)| {
@@ -107,7 +107,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn note(&mut self, path: &str, span: Option<Range<usize>>) {
         if let Some(span) = span {
-            // A table that dotted keys build up stands where it is first named.
+            // The position of a table of dotted keys is its first occurrence.
             let position = self.lines.position(span);
             self.found
                 .entry(path.to_owned())

@@ -1,4 +1,4 @@
-//! Series of the archive as NumPy's arrays, and what their rows amount to.
+//! Series of the archive as NumPy arrays, and sums over their rows.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -56,7 +56,7 @@ impl PySeriesRows {
     }
 }
 
-/// What opportunities amount to. See `_core.pyi`.
+/// Sums over opportunities. See `_core.pyi`.
 #[pyclass(module = "cellbed._core", name = "Bursts")]
 pub struct PyBursts(Bursts);
 

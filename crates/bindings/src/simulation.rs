@@ -1,4 +1,4 @@
-//! Applications over a path in virtual time. `cellbed.simulation` is the face.
+//! Applications over a path in virtual time. The Python module is `cellbed.simulation`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +36,7 @@ pub struct Path {
 #[derive(Clone)]
 struct Inner {
     network: Network,
-    /// Applications so far, so that a session knows whether it is the one that runs.
+    /// Number of applications so far, so that a session can check whether it is the current one.
     runs: u64,
 }
 
@@ -234,7 +234,7 @@ impl Path {
 }
 
 impl Path {
-    /// The path for this thread alone. To be called without the interpreter.
+    /// The path for this thread alone. Call it without the interpreter.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,7 +249,7 @@ impl Path {
     }
 }
 
-/// A client that downloads over one connection what it decides on as it goes.
+/// A client with interactive downloads over one connection.
 #[pyclass(frozen, module = "cellbed._core")]
 pub struct Session {
     path: Py<Path>,

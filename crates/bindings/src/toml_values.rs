@@ -1,4 +1,4 @@
-//! What a TOML document says, as Python's `tomllib` gives it, in a tenth of its time.
+//! The values of a TOML document, as from Python's `tomllib`, in a tenth of its time.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

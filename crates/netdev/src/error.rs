@@ -1,4 +1,4 @@
-//! What the kernel may refuse, in sentences that name the attempt and the remedy.
+//! Errors of the kernel, in sentences that name the attempt and the remedy.
 
 use std::io;
 
@@ -8,11 +8,11 @@ pub enum Error {
     /// The kernel refused something.
     #[error("cannot {what}: {source}{remedy}")]
     System {
-        /// What was tried, such as `open /dev/net/tun`.
+        /// The attempt, such as `open /dev/net/tun`.
         what: String,
         /// The kernel's reason.
         source: io::Error,
-        /// What the user can do; empty, or begins with a separator.
+        /// The remedy; empty, or begins with a separator.
         remedy: String,
     },
 
@@ -25,7 +25,7 @@ pub enum Error {
         problem: String,
     },
 
-    /// A thread is gone.
+    /// A thread has ended.
     #[error("the {thread} thread ended unexpectedly; please report this with the lines above")]
     ThreadEnded {
         /// Its name.

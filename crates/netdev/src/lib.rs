@@ -1,6 +1,6 @@
 //! Network namespaces, TUN devices, addresses and routes.
 //!
-//! The emulator and the network helper ask the kernel for the same things; this crate is where they do.
+//! Requests to the kernel for the emulator and the network helper.
 
 mod error;
 mod namespace;
@@ -19,14 +19,14 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The largest IP packet in bytes.
 pub const MTU: u32 = 1500;
 
-/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop a TCP burst in silence.
+/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop TCP bursts silently.
 pub const DEVICE_QUEUE: u32 = 20_000;
 
 /// Takes a descriptor that this process inherited under `number`; an error if no file is open there.
 ///
 /// Must be called once for a number: the value closes the descriptor when it is dropped.
 pub fn inherited(number: RawFd) -> Result<OwnedFd> {
-    // SAFETY: F_GETFD reads no memory, whatever the number is.
+    // SAFETY: F_GETFD reads no memory, for any number.
     if number < 0 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF))
             .trying(|| format!("use the inherited descriptor {number}"));

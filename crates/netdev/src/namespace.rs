@@ -1,4 +1,4 @@
-//! Network namespaces of the nodes, inside one user namespace where the caller is not privileged.
+//! Network namespaces of the nodes, inside one user namespace if the caller is not privileged.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,13 +19,13 @@ const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// `_IO(0xb7, 1)` of linux/nsfs.h.
 const NS_GET_USERNS: libc::Ioctl = 0xb701;
 
-/// Whether this process may create network namespaces and devices in them without a user namespace of its own.
+/// Whether this process may create network namespaces and devices in them without a user namespace.
 pub fn is_privileged() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Moves this process into a new user namespace in which the calling user and group are themselves.
+/// Moves this process into a new user namespace that maps the calling user and group to themselves.
 ///
 /// The process must have one thread. Afterwards it holds all capabilities over what it creates inside.
 pub fn enter_user_namespace() -> Result<()> {
@@ -44,7 +44,7 @@ pub fn enter_user_namespace() -> Result<()> {
     write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Moves the calling thread into a mount namespace of its own, from which no mount reaches others.
+/// Moves the calling thread into a new mount namespace, from which no mount propagates.
 pub fn unshare_mounts() -> Result<()> {
     // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
@@ -55,7 +55,7 @@ pub fn unshare_mounts() -> Result<()> {
     .trying(|| "make the mounts private".into())
 }
 
-/// What allows user namespaces again, by what this machine's kernel says of them.
+/// The remedy that allows user namespaces, by this kernel's settings.
 fn user_remedy(error: &io::Error) -> String {
     let setting = |path: &str| {
         fs::read_to_string(path)
@@ -128,7 +128,7 @@ impl NetworkNamespace {
 
     /// Moves the calling thread, and no other, into this namespace.
     pub fn enter(&self) -> Result<()> {
-        // Entering needs a privilege that being there does not.
+        // Entering needs a privilege that staying does not.
         if self.is_current() {
             return Ok(());
         }
@@ -171,7 +171,7 @@ fn is_same(descriptor: &OwnedFd, path: &str) -> bool {
 }
 
 impl From<OwnedFd> for NetworkNamespace {
-    /// Takes an open namespace; entering fails if it is none of a network.
+    /// Takes an open namespace; entering fails if it is not a network namespace.
     fn from(descriptor: OwnedFd) -> Self {
         Self { descriptor }
     }
@@ -183,7 +183,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Runs `work` in a thread of its own and waits: a thread that changes its namespace is not fit for anything else.
+/// Runs `work` in a separate thread and waits: a thread that has changed its namespace must not be used otherwise.
 fn in_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
 where
     T: Send,

@@ -64,7 +64,7 @@ impl Netlink {
         Ok(self.named(name)?.header.index)
     }
 
-    /// The alias of the interface called `name`, a text that only a network administrator can set.
+    /// The alias of the interface called `name`, which only a network administrator can set.
     pub fn alias(&mut self, name: &str) -> Result<Option<String>> {
         let attributes = self.named(name)?.attributes;
         Ok(attributes
@@ -169,7 +169,7 @@ impl Netlink {
     /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
     ///
     /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists: a work queue adds
-    /// that, milliseconds later on a busy machine, and until then what arrives is dropped (`Ip6InAddrErrors`).
+    /// that, milliseconds later on a busy machine, and until then arriving packets are dropped (`Ip6InAddrErrors`).
     pub fn wait_until_local(&mut self, address: IpAddr) -> Result<()> {
         let what = || format!("wait until the kernel takes packets to {address}");
         let mut message = RouteMessage::default();
@@ -193,12 +193,12 @@ impl Netlink {
         })
     }
 
-    /// Sends what goes to `prefix` out through an interface.
+    /// Routes `prefix` through an interface.
     pub fn add_route(&mut self, index: u32, prefix: Prefix) -> Result<()> {
         self.add_route_via(index, prefix, None)
     }
 
-    /// Sends what goes to `prefix` out through an interface, to the router `gateway`.
+    /// Routes `prefix` through an interface, to the router `gateway`.
     pub fn add_route_via(
         &mut self,
         index: u32,
@@ -308,7 +308,7 @@ impl Netlink {
         }
     }
 
-    /// Sends one request and gives the payload of the first message that answers it.
+    /// Sends one request and returns the payload of the first message of the answer.
     fn exchange(
         &mut self,
         message: RouteNetlinkMessage,

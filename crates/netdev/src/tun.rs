@@ -14,7 +14,7 @@ use crate::error::{Result, Trying};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// What the emulator takes unfinished from the kernel: checksums, and TCP and UDP in super-packets (`linux/if_tun.h`).
+/// Offloads of the emulator: open checksums, and TCP and UDP in super-packets (`linux/if_tun.h`).
 const OFFLOADS: [usize; 2] = [
     TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN | TUN_F_USO4 | TUN_F_USO6,
     TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN, // before Linux 6.2
@@ -28,9 +28,9 @@ const TUN_F_USO6: usize = 0x40;
 
 /// Creates a TUN device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
 ///
-/// Returns the descriptor, which is non-blocking and without which the device is gone, and the device's name. With
-/// `offload` every packet has a `virtio_net_hdr` before it, and the device hands over and takes super-packets; else the
-/// kernel cuts them.
+/// Returns the descriptor, which is non-blocking and keeps the device alive, and the device's name. With
+/// `offload` every packet has a `virtio_net_hdr` before it, and super-packets are passed whole; else the kernel
+/// segments them.
 pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open(DEVICE, flags, Mode::empty())
@@ -68,7 +68,7 @@ pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
     Ok((descriptor, name))
 }
 
-/// Asks for as much as the kernel has.
+/// Enables all offloads that the kernel has.
 fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     let mut answer = Ok(());
     for offloads in OFFLOADS {
@@ -86,7 +86,7 @@ fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     answer
 }
 
-/// What gives access to the device node, by what is in the way.
+/// The remedy that gives access to the device node.
 fn device_remedy(error: &io::Error) -> String {
     match (error.raw_os_error(), fs::metadata(DEVICE)) {
         (Some(libc::EACCES | libc::EPERM), Ok(metadata)) => format!(

@@ -1,9 +1,9 @@
-//! Addresses of a shell's two ends, chosen so that shells nest and stand side by side without a collision.
+//! Addresses of a shell's two ends, chosen so that nested and parallel shells do not collide.
 //!
 //! A shell of cellbed takes four neighbouring addresses of 100.127.0.0/17, in the shared address space that no network outside
-//! a provider uses (RFC 6598). A nested shell sees only the pair of the shell around it; taking the pair after the highest one
-//! in sight makes the pairs along a nest differ. A shell of Mahimahi takes what the original would, two addresses of
-//! 100.64.0.0/24, and one of ours where none are free.
+//! a provider uses (RFC 6598). A nested shell sees only the pair of the shell around it; taking the pair after the
+//! highest visible one makes the pairs of nested shells differ. A shell of Mahimahi takes the original's addresses, two
+//! of 100.64.0.0/24, or a pair of ours if none are free.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ const MAHIMAHI_IPV6: u128 = 0xfd63_656c_6c62_fd00 << 64;
 /// The two ends of a shell's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The outer end, the way out.
+    /// The outer end, the gateway.
     pub gateway: Ipv4Addr,
     /// The inner end, where the command is.
     pub inside: Ipv4Addr,
@@ -47,7 +47,7 @@ impl Pair {
         }
     }
 
-    /// The pair after the highest that overlaps a network in use; from the start again when none is left above.
+    /// The pair after the highest that overlaps a network in use; from the start again if none is left above.
     pub fn choose(used: &[Network]) -> Result<Self> {
         let taken = numbers(used, PAIRS, PAIR_COUNT * 4, 4);
         let above = taken.last().map_or(0, |highest| highest + 1);

@@ -23,14 +23,14 @@ use crate::serve::alias;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8)).
+/// Sockets over which the C library queries a service of the host, bypassing the link (nss-resolve(8), nscd(8)).
 const SHORTCUTS: [&str; 3] = [
     "/run/systemd/resolve/io.systemd.Resolve",
     "/run/nscd/socket",
     "/var/run/nscd/socket",
 ];
 
-/// Executes the command in place of this process; returns only when that fails.
+/// Replaces this process by the command; returns only on failure.
 pub fn enter(request: &Enter) -> ExitCode {
     let report = match inherited(request.report) {
         Ok(descriptor) => File::from(descriptor),
@@ -53,7 +53,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
     let caller = getppid();
     let namespace = NetworkNamespace::from(inherited(request.namespace)?);
     let expected = alias(getuid().as_raw());
-    // In a namespace of a user namespace of its own, the caller could set the alias.
+    // In a network namespace of the caller's user namespace, the caller could set the alias.
     let is_the_callers = namespace.is_of_this_user_namespace()
         && namespace.run(|| {
             let mut netlink = Netlink::open()?;

@@ -1,4 +1,4 @@
-//! Why a request is refused or fails.
+//! Errors of requests.
 
 use std::io;
 
@@ -9,7 +9,7 @@ pub enum Error {
     #[error("{0}")]
     Request(String),
 
-    /// The request is well formed, and the caller may not have it.
+    /// The request is well formed, but not allowed for the caller.
     #[error("{0}")]
     Refused(String),
 

@@ -1,6 +1,6 @@
-//! What the shells of one network namespace share: the lock, packet forwarding, and what killed helpers left.
+//! State shared by the shells of one network namespace: the lock, packet forwarding, remains of killed helpers.
 //!
-//! There is no file: the lock is on the namespace itself, and the values from before the first shell stand as comments in a
+//! There is no file: the lock is on the namespace itself, and the values from before the first shell are comments in a
 //! table of nft(8), which only a network administrator can write and which ends with the namespace, as the settings do.
 
 use std::fs::{self, File};
@@ -88,7 +88,7 @@ pub fn remove(table: &str, in_other_chains: bool) -> Result<()> {
         }
     }
     match nft::load("removes a shell's rules", &text) {
-        // Somebody else has removed it meanwhile.
+        // Another process has removed it meanwhile.
         Err(_) if !exists(table)? => Ok(()),
         other => other,
     }
@@ -99,9 +99,9 @@ fn exists(table: &str) -> Result<bool> {
     Ok(tables.iter().any(|it| it["name"] == table))
 }
 
-/// Switches forwarding on, `ipv6` included where asked, and notes what was changed.
+/// Switches forwarding on, optionally for IPv6, and records the changes.
 ///
-/// Where the machine has not forwarded before, it forwards for shells only.
+/// A machine that did not forward before forwards for shells only.
 pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
     let mut wanted = Vec::new();
     if ipv6 {
@@ -150,7 +150,7 @@ pub fn release(lock: &Lock) -> Result<()> {
     nft::load("removes a table", &format!("delete table inet {TABLE}\n"))
 }
 
-/// Removes what killed helpers left in this network namespace, and prints a line for each.
+/// Removes remains of killed helpers in this network namespace, and prints a line for each.
 pub fn clean() -> Result<()> {
     nft::share_capability()?;
     let lock = Lock::take()?;
@@ -162,7 +162,7 @@ pub fn clean() -> Result<()> {
     Ok(())
 }
 
-/// A setting and its value from before, as a rule's comment has them.
+/// A setting and its previous value, from a rule's comment.
 fn noted(rule: &Value) -> Option<(String, String)> {
     let (name, value) = rule["comment"].as_str()?.split_once('=')?;
     let device = name
@@ -185,7 +185,7 @@ fn devices_of_ipv6() -> Vec<String> {
     names
 }
 
-/// Whether a device's name can stand in a path and in a quoted string.
+/// Whether a device's name is safe in a path and in a quoted string.
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && !matches!(name, "." | "..")
@@ -199,7 +199,7 @@ fn read(name: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Writes a setting; that of a device may have gone with it.
+/// Writes a setting; that of a device may have disappeared with it.
 fn write(name: &str, value: &str) -> Result<()> {
     match fs::write(format!("/proc/sys/net/{name}"), value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -63,7 +63,7 @@ fn call(attempt: &'static str, arguments: &[&str], input: &str) -> Result<Vec<u8
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
     if let Some(mut stdin) = process.stdin.take() {
-        // nft reports itself why it has not read everything.
+        // nft reports the reason of incomplete reading.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = process

@@ -1,4 +1,4 @@
-//! What the helper can be asked for. The grammar is all that an unprivileged caller controls.
+//! Requests to the helper. The grammar is all that an unprivileged caller controls.
 //!
 //! ```text
 //! serve PREFIX [--mahimahi] [--nested] [--private [--offline] [--host IPV4] [--host-ipv6 IPV6]]
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
-/// What a device may be called before `-PID`: the shells of cellbed and of Mahimahi.
+/// Allowed prefixes of device names, before `-PID`: the shells of cellbed and of Mahimahi.
 pub const PREFIXES: [&str; 9] = [
     "cellbed",
     "cellular",
@@ -37,7 +37,7 @@ pub enum Request {
     Serve(Serve),
     /// Execute a command inside a network that `serve` has created.
     Enter(Enter),
-    /// Remove what killed helpers left in the current network namespace.
+    /// Remove remains of killed helpers in the current network namespace.
     Clean,
 }
 
@@ -259,7 +259,7 @@ fn wrong(problem: impl Into<String>) -> Error {
     Error::Request(problem.into())
 }
 
-/// An argument as a message may repeat it.
+/// An argument, made safe for a message.
 fn shown(argument: &OsStr) -> String {
     let text: String = argument.to_string_lossy().chars().take(40).collect();
     format!("{text:?}")

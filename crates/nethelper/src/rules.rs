@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addresses::Pair;
 
-/// What the tables of all shells begin with.
+/// The common prefix of the tables of all shells.
 pub const TABLES: &str = "cellbed.";
 
-/// Addresses that public scripts of Mahimahi's users have for the host: those of the original's first shell.
+/// Addresses of the host in public scripts of Mahimahi's users: those of the original's first shell.
 pub const MAHIMAHI_HOSTS: [Ipv4Addr; 2] =
     [Ipv4Addr::new(100, 64, 0, 1), Ipv4Addr::new(10, 0, 0, 1)];
 
-/// What becomes of the packets of one shell in the namespace of its outer end.
+/// Treatment of the packets of one shell in the namespace of its outer end.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The caller's user id.
@@ -111,7 +111,7 @@ impl Rules {
         text
     }
 
-    /// The rule that leads questions for names to a server at the gateway's `port`.
+    /// The rule that redirects name queries to a server at the gateway's `port`.
     pub fn names(&self, port: u16) -> String {
         let gateway = self.pair.gateway;
         format!(
@@ -123,7 +123,7 @@ impl Rules {
     }
 }
 
-/// User id and device of the shell whose table is called `table`; `None` where it is no shell's.
+/// User id and device of the shell whose table is called `table`; `None` if it is not a shell's.
 pub fn shell_of(table: &str) -> Option<(u32, &str)> {
     let (user, device) = table.strip_prefix(TABLES)?.split_once('.')?;
     let number = device.rsplit_once('-')?.1;

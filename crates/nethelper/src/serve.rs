@@ -83,7 +83,7 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     let mut network = match network {
         Ok(network) => network,
         Err(error) => {
-            // Whatever was created has lost its device by now.
+            // All created objects have lost their device by now.
             if !request.offline {
                 let _ = Lock::take().and_then(|lock| forwarding::release(&lock));
             }
@@ -100,7 +100,7 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     }
 }
 
-/// Moves this process into a new network namespace with loopback, where asked in a new user namespace.
+/// Moves this process into a new network namespace with loopback, optionally in a new user namespace.
 fn enter_private_namespace(user: bool) -> Result<()> {
     if user {
         enter_user_namespace()?;
@@ -111,7 +111,7 @@ fn enter_private_namespace(user: bool) -> Result<()> {
     Ok(netlink.bring_up(loopback)?)
 }
 
-/// What exists for one shell.
+/// The objects of one shell.
 struct Network {
     rules: Rules,
     inner_device: &'static str,
@@ -119,7 +119,7 @@ struct Network {
     /// Whether chains of other programs have rules for the device.
     passes: bool,
     index: u32,
-    /// In the order in which they go to the caller; empty when they have.
+    /// In the order in which they go to the caller; empty afterwards.
     descriptors: Vec<OwnedFd>,
 }
 
@@ -203,9 +203,9 @@ impl Network {
         load(true).or_else(|_| load(false))
     }
 
-    /// Rules for chains that drop what is forwarded, as Docker, ufw and firewalld set them up.
+    /// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
     ///
-    /// A chain's drop is final whatever another table accepts (nft(8), "verdict statement"): the rule has to stand in it.
+    /// A chain's drop is final even if another table accepts (nft(8), "verdict statement"): the rule must be in it.
     fn firewall_passes(&self) -> Result<String> {
         let mut text = String::new();
         for chain in nft::list(&["list", "chains"], "chain")? {
@@ -228,7 +228,7 @@ impl Network {
         Ok(text)
     }
 
-    /// Sends the caller everything that it needs, and keeps nothing that would outlive it.
+    /// Sends the caller its descriptors, and keeps none that would outlive it.
     fn hand_over(&mut self, socket: &UnixStream) -> Result<()> {
         let Pair {
             gateway,
@@ -252,7 +252,7 @@ impl Network {
         send(socket, &event, &borrowed)
     }
 
-    /// Does what the caller asks until it closes its end.
+    /// Handles the caller's requests until it closes its end.
     fn answer(&self, messages: &mut impl BufRead, socket: &UnixStream) -> Result<()> {
         while let Some(message) = next(messages)? {
             match message {
@@ -278,7 +278,7 @@ impl Network {
     }
 }
 
-/// Whether an address is in sight because another shell of Mahimahi beside this one has it.
+/// Whether an address is visible because a parallel shell of Mahimahi has it.
 fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[String]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }
@@ -287,7 +287,7 @@ fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[String]) -> bool {
 fn create_device(name: &str, ends: &[(IpAddr, IpAddr)]) -> Result<(OwnedFd, OwnedFd, u32)> {
     let mut netlink = Netlink::open()?;
     if netlink.index(name).is_ok() {
-        // Opening it would take it over instead.
+        // Opening an existing device would take it over.
         return Err(Error::Refused(format!(
             "there is a network device {name} already"
         )));

@@ -7,8 +7,8 @@ use cellbed_link::Time;
 use crate::event::End;
 use crate::tcp::{Counters, Segment, Socket, Tcp};
 
-/// Both ends of a connection. The streams carry no data; what they mean travels beside them, as the offsets at which
-/// messages end, and is looked at only when the bytes are there.
+/// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
+/// when the bytes have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     client: Half,
@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Debug)]
 struct Half {
     socket: Socket,
-    /// Messages that the other end has written and that have not come: their ends and labels.
+    /// Messages that the other end has written and that have not arrived: their ends and labels.
     expected: VecDeque<(u64, u64)>,
     room: Option<u64>,
 }
@@ -70,7 +70,7 @@ impl Connection {
         self.half_mut(from).room = Some(bytes);
     }
 
-    /// Whether there is the room that was wanted; tells it once.
+    /// Whether the requested room is available; true once.
     pub fn has_room(&mut self, from: End) -> bool {
         let half = self.half_mut(from);
         let unsent = half.socket.unsent();
@@ -85,7 +85,7 @@ impl Connection {
         !before && socket.is_established()
     }
 
-    /// The next message that has come whole.
+    /// The next complete message.
     pub fn next_message(&mut self, at: End) -> Option<u64> {
         let half = self.half_mut(at);
         let (end, label) = *half.expected.front()?;

@@ -1,4 +1,4 @@
-//! Files over TCP: a request, and so many bytes for an answer.
+//! Files over TCP: a request and an answer of some size.
 
 use cellbed_link::{Duration, Time};
 
@@ -27,7 +27,7 @@ pub struct Downloads {
 pub struct Download {
     /// When the client sent the SYN, or on an open connection the request.
     pub started: Time,
-    /// When the last byte was at the client, if it was.
+    /// When the last byte arrived at the client, if it did.
     pub finished: Option<Time>,
     /// Segments that were sent more than once since the download began, by either end.
     pub repairs: u64,
@@ -83,7 +83,7 @@ impl Downloads {
 }
 
 impl Application for Downloads {
-    fn heed(&mut self, event: Event, network: &mut Network) {
+    fn on_event(&mut self, event: Event, network: &mut Network) {
         match event {
             Event::Due { .. } if self.downloads.len() < self.sizes.len() => self.begin(network),
             Event::Open {

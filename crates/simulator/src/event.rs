@@ -1,11 +1,11 @@
-//! What an application hears of: the two hosts, their connections, and what happens at them.
+//! Events of an application: the two hosts, their connections, and changes there.
 
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The mobile one: what it sends takes the uplink.
+    /// The mobile one: its packets take the uplink.
     Client,
-    /// What it sends takes the downlink.
+    /// Its packets take the downlink.
     Server,
 }
 
@@ -19,14 +19,14 @@ impl End {
     }
 }
 
-/// A connection of the application that runs, by number.
+/// A connection of the running application, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
-/// What happens to an application. It plays the parts of both hosts; `at` says whose it is.
+/// An event of an application, which acts for both hosts; `at` is the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The application begins, or something comes due that it wanted to be told of.
+    /// The application begins, or a requested time has come.
     Due {
         /// The caller's.
         label: u64,
@@ -54,7 +54,7 @@ pub enum Event {
         /// The sender's.
         label: u64,
     },
-    /// There is less unsent than the application wanted to be told of.
+    /// The unsent bytes have fallen below the requested number.
     Room {
         /// On which connection.
         connection: ConnectionId,

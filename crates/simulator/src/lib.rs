@@ -1,9 +1,8 @@
-//! Applications over a path in virtual time: what a program would see of a link, without the program and without waiting.
+//! Applications over a path in virtual time.
 //!
 //! A [`Network`] is two hosts and the two [directions](cellbed_link::Direction) of the path between them. An
 //! [`Application`] runs on it: [`RoundTrips`] and [`Trains`] of datagrams, [`Downloads`] over TCP, the
-//! [`PageLoad`] of a browser. All is computed: two runs
-//! on equal paths are equal to the nanosecond.
+//! [`PageLoad`] of a browser. Two runs on equal paths are equal to the nanosecond.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -9,16 +9,16 @@ use crate::connection::Connection;
 use crate::event::{ConnectionId, End, Event};
 use crate::tcp::{Segment, Tcp};
 
-/// A program on both hosts, driven by what happens.
+/// A program on both hosts, driven by events.
 pub trait Application {
-    /// Something has happened, at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
-    fn heed(&mut self, event: Event, network: &mut Network);
+    /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
+    fn on_event(&mut self, event: Event, network: &mut Network);
 
-    /// Whether nothing is left to do.
+    /// Whether it is complete.
     fn is_done(&self) -> bool;
 }
 
-/// What travels.
+/// A packet.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
     Datagram { run: u64, label: u64 },
@@ -27,9 +27,9 @@ enum Packet {
 
 /// Two hosts and the path between them, in virtual time.
 ///
-/// Applications run on it one after the other; what one leaves under way does not concern the next, but takes its place in the
-/// queues. A clone is a path in the same state that goes its own way. Nothing here is random but what the stages of the path
-/// are, and these have their seeds.
+/// Applications run on it one after the other; packets that one leaves in flight do not concern the next, but stay in
+/// the queues. A clone is an independent path in the same state. Only the stages of the path are random, and have
+/// seeds.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Time};
@@ -51,14 +51,14 @@ pub struct Network {
     uplink: Direction<Packet>,
     downlink: Direction<Packet>,
     now: Time,
-    /// What a host takes until what it sends is on the path.
+    /// The time from a host's sending until a packet is on the path.
     turnaround: Duration,
-    /// What is on its way out of the hosts, in order: when, where to, what and how large.
+    /// Packets on their way out of the hosts, in order: time, destination, packet and size.
     leaving: VecDeque<(Time, End, Packet, Bytes)>,
-    /// Connections of the application that runs, and the number of the first of them.
+    /// Connections of the running application, and the number of the first of them.
     connections: Vec<Connection>,
     first: u64,
-    /// Number of the application that runs.
+    /// Number of the running application.
     run: u64,
     due: BinaryHeap<Reverse<(Time, u64, u64)>>,
     asked: u64,
@@ -86,18 +86,18 @@ impl Network {
         }
     }
 
-    /// The same path between hosts that take so long, instead of nothing, until what they send is on the path.
+    /// The same path with this time, instead of zero, from a host's sending until a packet is on the path.
     ///
-    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an answer in
-    /// no time catches the very opportunity for which any real one is too late.
+    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
+    /// answer uses an opportunity that any real one misses.
     pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
         self.turnaround = turnaround;
         self
     }
 
-    /// The same path whose directions change on their way.
+    /// The same path with changes of its directions over time.
     ///
-    /// Errors: a change to a stage that there is not, or to another kind of stage.
+    /// Errors: a change to a missing stage, or to another kind of stage.
     pub fn with_changes(
         mut self,
         uplink: Vec<Change>,
@@ -108,7 +108,7 @@ impl Network {
         Ok(self)
     }
 
-    /// The time that all has been brought to.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -126,7 +126,7 @@ impl Network {
         self.go_on(application, start, end);
     }
 
-    /// Ends the application before: its connections are gone, and what of it is under way concerns nobody.
+    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
     pub fn clear(&mut self) {
         self.first += self.connections.len() as u64;
         self.connections.clear();
@@ -134,15 +134,15 @@ impl Network {
         self.run += 1;
     }
 
-    /// Wakes the application at `at`, as [`run`](Self::run) does, but the one that ran before and has been done, with its
-    /// connections as they are.
+    /// Wakes the application at `at`, as [`run`](Self::run) does, but continues the previous, completed one with its
+    /// connections.
     pub fn go_on(&mut self, application: &mut impl Application, at: Time, end: Time) {
         self.wake(at, 0);
         while !application.is_done() && self.step(end) {
             while let Some(event) = self.events.pop_front() {
-                application.heed(event, self);
+                application.on_event(event, self);
                 if self.events.is_empty() {
-                    // What is written at one instant leaves in full segments.
+                    // Data written at one instant leaves in full segments.
                     while let Some((connection, from)) = self.written.pop() {
                         self.transmit(connection, from);
                     }
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Has the application told at `at`, or now if that is past.
+    /// Schedules an [`Event::Due`] at `at`, or now if that is past.
     pub fn wake(&mut self, at: Time, label: u64) {
         self.asked += 1;
         self.due
@@ -214,7 +214,7 @@ impl Network {
         open.map_or(0, |open| open.socket(from).unsent())
     }
 
-    /// Has the application told once when fewer than `bytes` are unsent at this end.
+    /// Schedules one event when fewer than `bytes` are unsent at this end.
     pub fn want_room(&mut self, connection: ConnectionId, from: End, bytes: u64) {
         if let Some(open) = self.connection(connection) {
             open.want_room(from, bytes);
@@ -239,7 +239,7 @@ impl Network {
         }
     }
 
-    /// Goes to the next instant at which something happens. False if there is none until `end`.
+    /// Advances to the next event. False if there is none until `end`.
     fn step(&mut self, end: Time) -> bool {
         let timers = self.connections.iter().filter_map(Connection::timer).min();
         let due = self.due.peek().map(|Reverse(next)| next.0);
@@ -278,7 +278,7 @@ impl Network {
     fn arrivals(&mut self, at: End) {
         let now = self.now;
         while let Some(outcome) = self.towards(at).poll(now) {
-            // A checksum finds what the line has damaged.
+            // The checksum detects a corrupted packet.
             if outcome.fate != Fate::Delivered || outcome.corrupt_bit.is_some() {
                 continue;
             }
@@ -345,7 +345,7 @@ impl Network {
         }
     }
 
-    /// Sends what an end of a connection has to send.
+    /// Sends the pending segments of an end of a connection.
     fn transmit(&mut self, id: ConnectionId, from: End) {
         let now = self.now;
         while let Some(segment) = self.connection(id).and_then(|it| it.transmit(from, now)) {

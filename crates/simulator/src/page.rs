@@ -1,4 +1,4 @@
-//! A web page: objects that ask for others, over HTTP/1.1 or HTTP/2.
+//! A web page: objects that request others, over HTTP/1.1 or HTTP/2.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::tcp::Tcp;
 pub struct PageObject {
     /// Bytes of its body.
     pub bytes: u64,
-    /// Number of the object that asks for it, which must come before it; `None` for what the user asks for.
+    /// Number of the object that requests it, which must come before it; `None` for the document.
     pub parent: Option<usize>,
 }
 
@@ -22,7 +22,7 @@ pub struct PageObject {
 pub enum Protocol {
     /// Persistent connections, one object at a time on each (RFC 9112), as many as browsers open to a server: six.
     Http1,
-    /// One connection; the objects that were asked for take turns by frames of 16 KiB (RFC 9113 §4.2).
+    /// One connection; requested objects take turns by frames of 16 KiB (RFC 9113 §4.2).
     Http2,
 }
 
@@ -57,7 +57,7 @@ pub struct PageLoad {
     pub header: u64,
     /// Of TLS, if it is used.
     pub handshake: Option<Handshake>,
-    /// From the arrival of an object until the browser asks for those that it names.
+    /// From the arrival of an object until the browser requests those that it names.
     pub processing: Duration,
     protocol: Protocol,
     tcp: Tcp,
@@ -69,31 +69,31 @@ pub struct PageLoad {
     /// Connections, and of them those that are not ready.
     connections: usize,
     opening: usize,
-    /// HTTP/2: what the server has begun to answer, and the bytes that it has not written.
+    /// HTTP/2: answers that the server has begun, and their unwritten bytes.
     answers: VecDeque<(usize, u64)>,
     arrived: usize,
 }
 
-/// What became of an object.
+/// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Fetch {
     /// When the browser knew that it needs it.
     pub wanted: Option<Time>,
     /// When its request was sent.
     pub requested: Option<Time>,
-    /// When its last byte was there.
+    /// When its last byte arrived.
     pub arrived: Option<Time>,
 }
 
-/// Connections that browsers open to a server at most.
+/// Maximum number of connections of browsers to a server.
 const CONNECTIONS: usize = 6;
 /// A full frame of HTTP/2 and its header.
 const FRAME: u64 = 16_384;
 const FRAME_HEADER: u64 = 9;
-/// What an HTTP/2 server keeps unsent: enough never to run dry, and little, as what is written has its turn.
+/// Unsent bytes of an HTTP/2 server: enough never to run dry, but few, as written data keeps its order.
 const AHEAD: u64 = 4 * FRAME;
 
-/// Labels that are no object's number. Frames that end no object are of no concern.
+/// Labels that are no object's number. Frames that do not end an object are ignored.
 const HELLO: u64 = u64::MAX;
 const ANSWER: u64 = u64::MAX - 1;
 const FRAGMENT: u64 = u64::MAX - 2;
@@ -123,18 +123,18 @@ impl PageLoad {
         }
     }
 
-    /// What became of each object.
+    /// The outcome of each object.
     pub fn fetches(&self) -> &[Fetch] {
         &self.fetches
     }
 
-    /// When the last object was there, if all were.
+    /// When the last object arrived, if all did.
     pub fn finished(&self) -> Option<Time> {
         let arrivals = self.fetches.iter().map(|fetch| fetch.arrived);
         arrivals.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Wants all objects that `parent` names.
+    /// Requests all objects that `parent` names.
     fn want(&mut self, parent: Option<usize>, network: &mut Network) {
         for number in 0..self.objects.len() {
             if self.objects[number].parent == parent {
@@ -145,7 +145,7 @@ impl PageLoad {
         self.assign(network);
     }
 
-    /// Gives waiting objects to connections, and opens those that are missing.
+    /// Assigns waiting objects to connections, and opens missing ones.
     fn assign(&mut self, network: &mut Network) {
         while !self.waiting.is_empty() {
             let Some(connection) = self.idle.pop() else {
@@ -164,7 +164,7 @@ impl PageLoad {
         }
     }
 
-    /// Asks for the next object, on HTTP/2 for all.
+    /// Requests the next object, on HTTP/2 all.
     fn ask(&mut self, connection: ConnectionId, network: &mut Network) {
         while let Some(number) = self.waiting.pop_front() {
             self.fetches[number].requested = Some(network.now());
@@ -224,7 +224,7 @@ impl PageLoad {
 }
 
 impl Application for PageLoad {
-    fn heed(&mut self, event: Event, network: &mut Network) {
+    fn on_event(&mut self, event: Event, network: &mut Network) {
         match event {
             Event::Due { label } => self.want(label.checked_sub(1).map(|it| it as usize), network),
             Event::Open {

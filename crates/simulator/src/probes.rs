@@ -1,4 +1,4 @@
-//! Datagrams that ask for an answer: round trips, and packet trains.
+//! Datagrams with answers: round trips, and packet trains.
 
 use cellbed_link::{Bytes, Duration, Time};
 
@@ -32,7 +32,7 @@ impl RoundTrips {
         }
     }
 
-    /// When each request was sent; fewer than were asked for if time was up.
+    /// When each request was sent; fewer than requested if time was up.
     pub fn sent(&self) -> &[Time] {
         &self.sent
     }
@@ -44,7 +44,7 @@ impl RoundTrips {
 }
 
 impl Application for RoundTrips {
-    fn heed(&mut self, event: Event, network: &mut Network) {
+    fn on_event(&mut self, event: Event, network: &mut Network) {
         match event {
             Event::Due { .. } if self.sent.len() < self.taken.len() => {
                 let number = self.sent.len();
@@ -64,7 +64,7 @@ impl Application for RoundTrips {
                 at: End::Client,
                 label,
             } => {
-                // A doubled one is answered twice; the first counts.
+                // A duplicated one is answered twice; the first counts.
                 let taken = &mut self.taken[label as usize];
                 if taken.is_none() {
                     *taken = Some(network.now() - self.sent[label as usize]);
@@ -96,7 +96,7 @@ pub struct Trains {
     acknowledged: usize,
 }
 
-/// What became of a train.
+/// The outcome of a train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Train {
     /// When it was sent.
@@ -131,7 +131,7 @@ impl Trains {
 }
 
 impl Application for Trains {
-    fn heed(&mut self, event: Event, network: &mut Network) {
+    fn on_event(&mut self, event: Event, network: &mut Network) {
         let now = network.now();
         match event {
             Event::Due { .. } => {

@@ -1,7 +1,7 @@
-//! What a sender has sent and not seen acknowledged, and what of it is lost.
+//! Segments that a sender has sent without an acknowledgement, and those of them that are lost.
 //!
 //! A segment is lost when one that was sent later has arrived (RACK, RFC 8985 §6.2), at once when three have or losses are
-//! being repaired, else after a grace; so a lost repair is found out too.
+//! being repaired, else after a grace; so lost repairs are detected, too.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -28,12 +28,12 @@ struct Sent {
     repaired: bool,
 }
 
-/// What an acknowledgement has told.
+/// The news in an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
-    /// Segments that were not known to have arrived.
+    /// Newly acknowledged segments.
     pub segments: u64,
-    /// Whether the first missing byte is another than before.
+    /// Whether the first missing byte has changed.
     pub advanced: bool,
     /// From the sending of the first and of the last of them, if none was sent twice.
     pub round_trips: Option<(Duration, Duration)>,
@@ -43,7 +43,7 @@ pub(super) struct News {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     segments: VecDeque<Sent>,
-    /// What has arrived of them, in bytes.
+    /// Those of them that have arrived, in bytes.
     arrived: Ranges,
     /// Transmissions in order that may yet be found lost.
     transmissions: VecDeque<(u64, u64)>,
@@ -60,7 +60,7 @@ impl Flight {
         self.segments.is_empty()
     }
 
-    /// Segments that are presumably on their way.
+    /// Segments that are presumably in flight.
     pub fn flying(&self) -> u64 {
         self.flying
     }
@@ -79,7 +79,7 @@ impl Flight {
         !self.lost.is_empty()
     }
 
-    /// A new segment leaves.
+    /// A new segment is sent.
     pub fn send(&mut self, now: Time, start: u64, end: u64) {
         let order = self.transmitted(start);
         self.segments.push_back(Sent {
@@ -93,14 +93,14 @@ impl Flight {
         self.flying += 1;
     }
 
-    /// The first lost segment leaves once more.
+    /// Retransmits the first lost segment.
     pub fn repair(&mut self, now: Time) -> Option<(u64, u64)> {
         let start = self.lost.pop_first()?;
         self.flying += 1;
         self.again(now, self.index(start)?)
     }
 
-    /// The last segment leaves once more, whatever became of it.
+    /// Retransmits the last segment, in any state.
     pub fn repeat_last(&mut self, now: Time) -> Option<(u64, u64)> {
         let index = self.segments.len().checked_sub(1)?;
         let last = self.segments[index];
@@ -136,11 +136,11 @@ impl Flight {
         (self.segments.get(index)?.start == start).then_some(index)
     }
 
-    /// Takes in what the receiver has. least: the shortest round trip so far.
+    /// Processes an acknowledgement. least: the shortest round trip so far.
     pub fn acknowledge(
         &mut self,
         now: Time,
-        told: &Acknowledgement,
+        ack: &Acknowledgement,
         least: Option<Duration>,
     ) -> News {
         let mut news = Fresh::new(now, least);
@@ -149,7 +149,7 @@ impl Flight {
             .segments
             .front()
             .copied()
-            .filter(|it| it.end <= told.upto)
+            .filter(|it| it.end <= ack.upto)
         {
             self.segments.pop_front();
             advanced = true;
@@ -157,19 +157,19 @@ impl Flight {
                 Standing::Arrived => self.selected -= 1,
                 Standing::Lost => {
                     self.lost.remove(&sent.start);
-                    news.came(&sent, told.echo);
+                    news.came(&sent, ack.echo);
                 }
                 Standing::Flying => {
                     self.flying -= 1;
-                    news.came(&sent, told.echo);
+                    news.came(&sent, ack.echo);
                 }
             }
         }
-        self.arrived.forget_before(told.upto);
+        self.arrived.forget_before(ack.upto);
         let mut fresh = Vec::new();
-        for (start, end) in told.blocks {
+        for (start, end) in ack.blocks {
             self.arrived
-                .insert(start.max(told.upto), end, |from, to| fresh.push((from, to)));
+                .insert(start.max(ack.upto), end, |from, to| fresh.push((from, to)));
         }
         for (from, to) in fresh {
             let first = self.segments.partition_point(|sent| sent.start < from);
@@ -203,8 +203,8 @@ impl Flight {
         }
     }
 
-    /// Finds lost what was sent before something that has arrived, and by `grace` longer ago. Tells how many segments that
-    /// are, and when the next may be.
+    /// Marks segments as lost that were sent more than `grace` before one that has arrived. Returns their number, and
+    /// when the next may be.
     pub fn find_lost(&mut self, now: Time, grace: Duration) -> (u64, Option<Time>) {
         let Some((newest, took)) = self.newest else {
             return (0, None);
@@ -230,7 +230,7 @@ impl Flight {
         (found, None)
     }
 
-    /// After a timeout: takes for lost the first segment and what was sent before `since`.
+    /// After a timeout: marks as lost the first segment and those sent before `since`.
     pub fn give_up(&mut self, since: Time) {
         for (index, sent) in self.segments.iter_mut().enumerate() {
             if sent.standing == Standing::Flying && (index == 0 || sent.at <= since) {
@@ -241,7 +241,7 @@ impl Flight {
         }
     }
 
-    /// The timeout was wrong: what was taken for lost is on its way after all.
+    /// The timeout was spurious: segments marked as lost are in flight.
     pub fn take_back(&mut self) {
         for sent in &mut self.segments {
             if sent.standing == Standing::Lost {
@@ -260,7 +260,7 @@ impl Flight {
     }
 }
 
-/// What an acknowledgement tells, while it is read.
+/// The news in an acknowledgement, while it is read.
 struct Fresh {
     now: Time,
     least: Option<Duration>,

@@ -1,8 +1,8 @@
 //! One end of a TCP connection as a state machine: segments and times go in, segments come out.
 //!
-//! What Linux does by default is what it does: window scaling, timestamps, selective acknowledgements, an initial window of
-//! ten (RFC 6928), CUBIC with HyStart, RACK with tail loss probes. It carries no data but lengths, and closes nothing: a
-//! connection is over when nobody asks for it any more.
+//! It behaves like Linux by default: window scaling, timestamps, selective acknowledgements, an initial window of
+//! ten (RFC 6928), CUBIC with HyStart, RACK with tail loss probes. It carries lengths instead of data, and never
+//! closes: a connection ends when it is no longer used.
 
 mod congestion;
 mod flight;
@@ -24,7 +24,7 @@ pub(crate) use segment::{Purpose, Segment};
 pub(crate) use sender::Counters;
 use sender::Sender;
 
-/// What the two ends of a connection are set to.
+/// Settings of both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
     /// The congestion control.
@@ -125,7 +125,7 @@ impl Socket {
         self.sender.unsent()
     }
 
-    /// Bytes that have come, in order and without gaps.
+    /// Bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.receiver.received()
     }
@@ -189,7 +189,7 @@ impl Socket {
         }
     }
 
-    /// When something is due that takes no segment.
+    /// When the next timer is due.
     pub fn timer(&self) -> Option<Time> {
         match self.phase {
             Phase::Closed => None,
@@ -243,7 +243,7 @@ impl Socket {
             purpose,
             start,
             length: end - start,
-            acknowledgement: self.receiver.tell(),
+            acknowledgement: self.receiver.acknowledgement(),
             stamp: now,
         })
     }

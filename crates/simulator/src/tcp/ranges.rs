@@ -1,4 +1,4 @@
-//! Sets of offsets, as the spans that they consist of.
+//! Sets of offsets, as spans.
 
 /// Disjoint spans of offsets, in order; adjoining ones are one.
 #[derive(Clone, Debug, Default)]
@@ -18,28 +18,28 @@ impl Ranges {
         (span.0 <= offset).then_some(span)
     }
 
-    /// Adds a span, and tells each part of it that was not in before.
+    /// Adds a span, and calls `fresh` with each new part of it.
     pub fn insert(&mut self, start: u64, end: u64, mut fresh: impl FnMut(u64, u64)) {
         if start >= end {
             return;
         }
         let first = self.spans.partition_point(|&(_, other)| other < start);
-        let (mut last, mut told, mut whole) = (first, start, (start, end));
+        let (mut last, mut gap_start, mut whole) = (first, start, (start, end));
         while let Some(&(from, to)) = self.spans.get(last).filter(|&&(from, _)| from <= end) {
-            if told < from {
-                fresh(told, from);
+            if gap_start < from {
+                fresh(gap_start, from);
             }
-            told = told.max(to);
+            gap_start = gap_start.max(to);
             whole = (whole.0.min(from), whole.1.max(to));
             last += 1;
         }
-        if told < end {
-            fresh(told, end);
+        if gap_start < end {
+            fresh(gap_start, end);
         }
         self.spans.splice(first..last, [whole]);
     }
 
-    /// Takes out all before `offset`.
+    /// Removes all before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.spans.partition_point(|&(_, end)| end <= offset);
         self.spans.drain(..gone);
@@ -54,13 +54,13 @@ mod tests {
     use super::*;
 
     fn fresh(ranges: &mut Ranges, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let mut told = Vec::new();
-        ranges.insert(start, end, |from, to| told.push((from, to)));
-        told
+        let mut added = Vec::new();
+        ranges.insert(start, end, |from, to| added.push((from, to)));
+        added
     }
 
     #[test]
-    fn what_is_new_is_told_once_and_neighbours_join() {
+    fn new_parts_are_reported_once_and_neighbours_join() {
         let mut ranges = Ranges::default();
         assert_eq!(fresh(&mut ranges, 10, 20), [(10, 20)]);
         assert_eq!(fresh(&mut ranges, 40, 50), [(40, 50)]);

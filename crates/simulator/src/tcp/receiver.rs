@@ -1,4 +1,4 @@
-//! The half of a connection's end that takes data in: puts it in order and decides when to acknowledge.
+//! The receiving half of a connection's end: puts data in order and decides when to acknowledge.
 
 use cellbed_link::{Duration, Time};
 
@@ -15,20 +15,20 @@ const QUICK: u32 = 16;
 /// answers (`TCP_PINGPONG_THRESH`).
 const INTERACTIVE: u32 = 3;
 
-/// Acknowledges as Linux does: at once the first ones and what opens the window further, else every second full segment, a
-/// lone one after 40 ms; at once whatever is out of order (RFC 5681 §4.2).
+/// Acknowledges as Linux does: the first segments and those that open the window further at once, else every second
+/// full segment, a single one after 40 ms; out-of-order segments at once (RFC 5681 §4.2).
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// Full segments are of so many bytes.
+    /// Bytes of a full segment.
     segment: u64,
     room: Room,
     /// The first byte that is missing.
     next: u64,
     early: Ranges,
-    /// Offsets within the parts that came early, the latest first.
+    /// Offsets within out-of-order parts, the latest first.
     recent: [Option<u64>; BLOCKS],
-    /// What the last acknowledgement said.
-    told: u64,
+    /// The offset of the last acknowledgement.
+    acknowledged: u64,
     at_once: bool,
     delayed: Option<Time>,
     quick: u32,
@@ -47,7 +47,7 @@ impl Receiver {
             next: 0,
             early: Ranges::default(),
             recent: [None; BLOCKS],
-            told: 0,
+            acknowledged: 0,
             at_once: false,
             delayed: None,
             quick: 0,
@@ -58,24 +58,24 @@ impl Receiver {
         }
     }
 
-    /// Bytes that have come in order.
+    /// Bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// Has the next segment acknowledge whatever comes.
+    /// Acknowledges the next segment in any case.
     pub fn acknowledge(&mut self) {
         self.at_once = true;
     }
 
-    /// Notes a stamp that the next acknowledgement shall echo (RFC 7323 §4.3).
+    /// Records a stamp for the next acknowledgement to echo (RFC 7323 §4.3).
     pub fn stamped(&mut self, start: u64, stamp: Time) {
-        if start <= self.told && stamp >= self.echo {
+        if start <= self.acknowledged && stamp >= self.echo {
             self.echo = stamp;
         }
     }
 
-    /// Takes in a segment with data. timeout: that of this end's own sender.
+    /// Processes a segment with data. timeout: that of this end's sender.
     pub fn receive(&mut self, now: Time, segment: &Segment, timeout: Duration) {
         self.stamped(segment.start, segment.stamp);
         if self.last.is_none_or(|last| now - last > timeout) {
@@ -108,7 +108,9 @@ impl Receiver {
         self.early.forget_before(self.next);
         let round_trip = now - segment.acknowledgement.echo;
         self.room.read(now, self.next, round_trip);
-        if (self.quick > 0 && self.answers < INTERACTIVE) || self.next - self.told > self.segment {
+        if (self.quick > 0 && self.answers < INTERACTIVE)
+            || self.next - self.acknowledged > self.segment
+        {
             self.at_once = true;
         } else if self.delayed.is_none() {
             self.delayed = Some(now + DELAY);
@@ -128,7 +130,7 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement is to leave even without data.
+    /// Whether an acknowledgement must leave even without data.
     pub fn is_due(&self) -> bool {
         self.at_once
     }
@@ -141,13 +143,13 @@ impl Receiver {
     }
 
     /// The acknowledgement for a segment that leaves now.
-    pub fn tell(&mut self) -> Acknowledgement {
+    pub fn acknowledgement(&mut self) -> Acknowledgement {
         if self.at_once || self.delayed.is_some() {
             self.quick = self.quick.saturating_sub(1);
         }
         self.at_once = false;
         self.delayed = None;
-        self.told = self.next;
+        self.acknowledged = self.next;
         let mut blocks = [(0, 0); BLOCKS];
         if !self.early.is_empty() {
             let mut filled = 0;
@@ -169,7 +171,7 @@ impl Receiver {
         }
     }
 
-    /// Puts the part of the stream around `offset` in front of those that came early.
+    /// Moves the part of the stream around `offset` to the front of the out-of-order ones.
     fn note(&mut self, offset: u64) {
         let span = self.early.around(offset);
         let others = self.recent.map(|other| {
@@ -198,7 +200,7 @@ mod tests {
     fn receive(receiver: &mut Receiver, at_ms: u64, start: u64) -> Option<Acknowledgement> {
         let timeout = Duration::from_secs(1);
         receiver.receive(Time::from_millis(at_ms), &data(start, 1000), timeout);
-        receiver.is_due().then(|| receiver.tell())
+        receiver.is_due().then(|| receiver.acknowledgement())
     }
 
     #[test]
@@ -220,14 +222,14 @@ mod tests {
         let mut receiver = Receiver::new(1000, 60_000);
         receive(&mut receiver, 0, 0);
         receive(&mut receiver, 0, 2000);
-        let told = receive(&mut receiver, 0, 4000).unwrap();
-        assert_eq!(told.upto, 1000);
-        assert_eq!(told.blocks, [(4000, 5000), (2000, 3000), (0, 0)]);
-        let told = receive(&mut receiver, 0, 3000).unwrap();
-        assert_eq!(told.blocks, [(2000, 5000), (0, 0), (0, 0)]);
+        let ack = receive(&mut receiver, 0, 4000).unwrap();
+        assert_eq!(ack.upto, 1000);
+        assert_eq!(ack.blocks, [(4000, 5000), (2000, 3000), (0, 0)]);
+        let ack = receive(&mut receiver, 0, 3000).unwrap();
+        assert_eq!(ack.blocks, [(2000, 5000), (0, 0), (0, 0)]);
         assert!(receive(&mut receiver, 0, 3000).unwrap().duplicate);
-        let told = receive(&mut receiver, 0, 1000).unwrap();
-        assert_eq!((told.upto, told.blocks), (5000, [(0, 0); 3]));
+        let ack = receive(&mut receiver, 0, 1000).unwrap();
+        assert_eq!((ack.upto, ack.blocks), (5000, [(0, 0); 3]));
         assert!(receive(&mut receiver, 0, 1000).unwrap().duplicate);
     }
 }

@@ -1,4 +1,4 @@
-//! Proportional rate reduction: how the window comes down to its threshold while losses are repaired (RFC 6937).
+//! Proportional rate reduction: the reduction of the window to its threshold while losses are repaired (RFC 6937).
 
 use super::flight::News;
 
@@ -12,7 +12,7 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Begins with a window of `before` segments, and the news that told of the losses.
+    /// Begins with a window of `before` segments, and the news that showed the losses.
     pub fn new(before: u64, news: &News) -> Self {
         Self {
             before: before as f64,
@@ -30,7 +30,8 @@ impl Reduction {
         self.delivered += news.segments as f64;
     }
 
-    /// The window that lets out what may be sent now (§3.1, with the slow start reduction bound), with so many segments on their way.
+    /// The window that allows the segments that may be sent now (§3.1, with the slow start reduction bound), with so
+    /// many segments on their way.
     pub fn window(&self, flying: u64, threshold: f64, news: &News, lost: u64) -> f64 {
         let flying = flying as f64;
         let allowed = if flying > threshold {

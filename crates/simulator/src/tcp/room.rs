@@ -1,13 +1,13 @@
-//! How much a receiver lets the sender have under way: Linux's tuning of the receive window.
+//! Linux's tuning of the receive window.
 
 use cellbed_link::{Duration, Time};
 
 /// What Linux offers with its usual first buffer of 128 KiB, while it expects that half of that will be overhead.
 const FIRST: u64 = 64 << 10;
-/// What such a buffer takes in once it has seen that packets are full: seven eighths. With it, the first thirty or so segments
+/// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
 /// are acknowledged one by one, as by Linux 6.18.
 const FIRST_BOUND: u64 = 112 << 10;
-/// What it believes to be read in the first round trip, in segments.
+/// Its assumption of the segments read in the first round trip.
 const FIRST_ROUND: u64 = 10;
 
 /// The receive window. Once in the shortest round trip its bound becomes twice what was read in that, more if that was more than in
@@ -40,7 +40,7 @@ impl Room {
         self.offered
     }
 
-    /// A segment has come. Tells whether the window has grown.
+    /// A segment has arrived. Returns whether the window has grown.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let grown = (self.offered + 2 * bytes).min(self.bound);
         let grows = grown > self.offered;

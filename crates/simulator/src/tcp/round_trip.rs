@@ -1,14 +1,14 @@
-//! The round-trip time as a sender knows it, and how long it waits before it takes silence for loss.
+//! The sender's estimate of the round-trip time, and the retransmission timeout.
 
 use cellbed_link::Duration;
 
-/// What is waited for an answer before there is an estimate (RFC 6298 §2.1).
+/// The timeout before there is an estimate (RFC 6298 §2.1).
 pub(super) const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// What Linux waits at the least beyond the smoothed round-trip time (its `tcp_rto_min`).
+/// Linux's minimum wait beyond the smoothed round-trip time (its `tcp_rto_min`).
 pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 
-/// The estimator of RFC 6298, with Linux's lower bound: not the timeout is at least 200 ms, but its part for the variation.
+/// The estimator of RFC 6298, with Linux's lower bound: 200 ms for the variation part, not for the timeout.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
@@ -17,7 +17,7 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes in a measured round trip.
+    /// Takes a round-trip sample.
     pub fn measured(&mut self, span: Duration) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         let sample = span.as_nanos() as f64;

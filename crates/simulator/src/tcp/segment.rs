@@ -1,4 +1,4 @@
-//! What two ends of a connection send each other.
+//! Segments between the two ends of a connection.
 
 use cellbed_link::{Bytes, Time};
 
@@ -9,10 +9,10 @@ const SYN: u64 = 20 + 20 + 20;
 /// Two bytes of padding, kind and length in front of the blocks (RFC 2018 §3).
 const SELECTIVE: u64 = 4;
 const BLOCK: u64 = 8;
-/// What fits beside the timestamps.
+/// The maximum beside the timestamps.
 pub(super) const BLOCKS: usize = 3;
 
-/// What a segment is for.
+/// The purpose of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Asks for a connection.
@@ -23,7 +23,7 @@ pub(crate) enum Purpose {
     Data,
 }
 
-/// A segment. Offsets count the bytes of a stream from 0; of the data itself nothing is carried.
+/// A segment. Offsets count the bytes of a stream from 0; the data itself is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub purpose: Purpose,
@@ -36,14 +36,14 @@ pub(crate) struct Segment {
     pub stamp: Time,
 }
 
-/// What the receiver of a stream says of it.
+/// The receiver's state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Acknowledgement {
-    /// All before this offset has come.
+    /// All before this offset has arrived.
     pub upto: u64,
-    /// Later parts that have come, the latest first; empty ones say nothing (RFC 2018 §4).
+    /// Later parts that have arrived, the latest first; empty ones are unused (RFC 2018 §4).
     pub blocks: [(u64, u64); BLOCKS],
-    /// Whether what has just come had come before (RFC 2883).
+    /// Whether the latest data is a duplicate (RFC 2883).
     pub duplicate: bool,
     /// The stamp of the segment that is answered (RFC 7323 §4.3).
     pub echo: Time,

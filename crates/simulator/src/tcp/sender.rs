@@ -1,4 +1,4 @@
-//! The half of a connection's end that sends data: what may leave when, and what is done about losses.
+//! The sending half of a connection's end: when segments may leave, and loss recovery.
 
 use cellbed_link::{Duration, Time};
 
@@ -40,10 +40,10 @@ pub(super) struct Sender {
     counters: Counters,
 }
 
-/// What a sender did about losses.
+/// Counts of a sender's loss recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Segments sent once more.
+    /// Retransmitted segments.
     pub repairs: u64,
     /// Timeouts, without those of the handshake.
     pub timeouts: u64,
@@ -122,7 +122,7 @@ impl Sender {
         self.round_trip.timeout(0)
     }
 
-    /// What the window loses while nothing is sent.
+    /// Reduces the window after an idle time.
     fn rest(&mut self, now: Time) {
         let Some(last) = self
             .last_sent
@@ -187,7 +187,7 @@ impl Sender {
         span
     }
 
-    /// Notes whether the window holds data back.
+    /// Records whether the window limits sending.
     fn used(&mut self, full: bool) {
         let held_back = full && self.unsent() > 0;
         let under_way = self.flight.length();
@@ -195,18 +195,18 @@ impl Sender {
             .note(held_back, under_way, self.missing, self.next);
     }
 
-    pub fn acknowledged(&mut self, now: Time, told: &Acknowledgement) {
-        self.room = self.room.max(told.upto + told.window);
-        let news = self.flight.acknowledge(now, told, self.round_trip.least());
+    pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
+        self.room = self.room.max(ack.upto + ack.window);
+        let news = self.flight.acknowledge(now, ack, self.round_trip.least());
         if news.advanced {
-            self.missing = told.upto;
+            self.missing = ack.upto;
             self.doubled = 0;
         }
         let round_trip = news.round_trips;
         if let Some((first, _)) = round_trip {
             self.round_trip.measured(first);
         } else if news.advanced {
-            self.round_trip.measured(now - told.echo);
+            self.round_trip.measured(now - ack.echo);
         }
         let progress = Progress {
             now,
@@ -217,9 +217,9 @@ impl Sender {
             limited: self.usage.is_limited(&self.window),
         };
         self.window.measured(&progress);
-        self.heed_probe(told);
+        self.on_probe_answer(ack);
         let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
-        self.judge(&progress, &news, lost, told);
+        self.judge(&progress, &news, lost, ack);
         match grace_ends {
             Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Grace)),
             _ if news.advanced || news.segments > 0 || self.flight.is_empty() => self.arm(now),
@@ -239,7 +239,7 @@ impl Sender {
         Duration::from_nanos(quarter)
     }
 
-    fn judge(&mut self, progress: &Progress, news: &News, lost: u64, told: &Acknowledgement) {
+    fn judge(&mut self, progress: &Progress, news: &News, lost: u64, ack: &Acknowledgement) {
         match &mut self.state {
             State::Open if lost > 0 => self.enter_recovery(news),
             State::Open => {
@@ -247,7 +247,7 @@ impl Sender {
                     self.window.grow(progress);
                 }
             }
-            State::Recovery { end, .. } if told.upto >= *end => {
+            State::Recovery { end, .. } if ack.upto >= *end => {
                 self.state = State::Open;
                 let threshold = self.window.threshold();
                 self.window.set(threshold);
@@ -259,13 +259,13 @@ impl Sender {
             }
             State::Loss { end, since, before } => {
                 let (end, since, before) = (*end, *since, *before);
-                if news.advanced && told.echo < since {
+                if news.advanced && ack.echo < since {
                     self.flight.take_back();
                     self.window.restore(before.0, before.1);
                     self.state = State::Open;
                 } else {
                     self.window.grow(progress);
-                    if told.upto >= end {
+                    if ack.upto >= end {
                         self.state = State::Open;
                     }
                 }
@@ -293,14 +293,14 @@ impl Sender {
     }
 
     /// RFC 8985 §7.4.
-    fn heed_probe(&mut self, told: &Acknowledgement) {
-        let Some((end, repeated)) = self.probe.filter(|&(end, _)| told.upto >= end) else {
+    fn on_probe_answer(&mut self, ack: &Acknowledgement) {
+        let Some((end, repeated)) = self.probe.filter(|&(end, _)| ack.upto >= end) else {
             return;
         };
-        if !repeated || told.duplicate {
+        if !repeated || ack.duplicate {
             self.probe = None;
-        } else if told.upto > end {
-            // The tail was lost and nobody noticed but for the probe.
+        } else if ack.upto > end {
+            // The tail was lost, and only the probe detected it.
             self.probe = None;
             let threshold = self.window.reduce();
             self.window.set(threshold);

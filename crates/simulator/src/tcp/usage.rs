@@ -6,9 +6,9 @@ use super::congestion::Window;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     limited: bool,
-    /// Most segments under way.
+    /// Maximum segments in flight.
     most: u64,
-    /// When this byte has arrived, what was before counts no more.
+    /// When this byte has arrived, the earlier period no longer counts.
     end: u64,
 }
 

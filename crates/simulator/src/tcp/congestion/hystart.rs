@@ -8,7 +8,7 @@ use super::Progress;
 const LEAST_WINDOW: f64 = 16.0;
 /// Acknowledgements that follow each other sooner are one train.
 const TRAIN: Duration = Duration::from_millis(2);
-/// What Linux allows for acknowledgements that are held back on the way (at most; more than that below 2 Gbit/s).
+/// Linux's maximum allowance for aggregated acknowledgements (more below 2 Gbit/s).
 const HELD_BACK: Duration = Duration::from_millis(1);
 /// Round trips of a round that are enough to judge it.
 const SAMPLES: u32 = 8;

@@ -1,4 +1,4 @@
-//! How many segments a sender may have under way.
+//! The number of segments that a sender may have in flight.
 
 mod cubic;
 mod hystart;
@@ -36,7 +36,7 @@ enum Law {
     NewReno,
 }
 
-/// Where a sender stands when an acknowledgement comes.
+/// The state of a sender when an acknowledgement arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub now: Time,
@@ -46,7 +46,7 @@ pub(super) struct Progress {
     /// The first byte that is missing, and the first that has not been sent.
     pub missing: u64,
     pub next: u64,
-    /// Whether it was the window that held the sender back.
+    /// Whether the window limited the sender.
     pub limited: bool,
 }
 
@@ -83,7 +83,7 @@ impl Window {
         self.size = segments.max(1.0);
     }
 
-    /// Learns a round trip, which may end slow start.
+    /// Takes a round-trip sample, which may end slow start.
     pub fn measured(&mut self, progress: &Progress) {
         let (Some(round_trip), Law::Cubic(cubic)) = (progress.round_trip, &self.law) else {
             return;
@@ -101,7 +101,7 @@ impl Window {
         }
     }
 
-    /// Grows by what has arrived.
+    /// Grows by the acknowledged segments.
     pub fn grow(&mut self, progress: &Progress) {
         if !progress.limited {
             return;
@@ -125,7 +125,7 @@ impl Window {
             };
     }
 
-    /// Answers congestion with a smaller threshold, and tells it. The window is the caller's to bring there.
+    /// Reduces the threshold after congestion and returns it. The caller reduces the window.
     pub fn reduce(&mut self) -> f64 {
         self.threshold = match &mut self.law {
             Law::Cubic(cubic) => cubic.reduced(self.size),
@@ -136,7 +136,7 @@ impl Window {
         self.threshold
     }
 
-    /// Forgets what it has learnt: silence made a timeout necessary.
+    /// Resets the state after a timeout.
     pub fn collapse(&mut self) {
         if let Law::Cubic(cubic) = &mut self.law {
             *cubic = Cubic::default();
@@ -148,7 +148,7 @@ impl Window {
         self.size = 1.0;
     }
 
-    /// The window before a reduction that turned out to be wrong.
+    /// Restores the window before a spurious reduction.
     pub fn restore(&mut self, size: f64, threshold: f64) {
         self.size = self.size.max(size);
         self.threshold = self.threshold.max(threshold);
@@ -168,7 +168,7 @@ impl Window {
         self.size = self.size.max(floor);
     }
 
-    /// Nothing was on its way for `idle`: time stands still for the law of growth.
+    /// No packet was in flight for `idle`: the law of growth does not count this time.
     pub fn paused(&mut self, now: Time, idle: Duration) {
         if let Law::Cubic(cubic) = &mut self.law {
             cubic.paused(now, idle);
