@@ -1,4 +1,4 @@
-"""`cellbed calibrate`: what a network does to packet trains and under saturation."""
+"""`cellbed calibrate`: measure how a network treats packet trains and saturation."""
 
 from __future__ import annotations
 

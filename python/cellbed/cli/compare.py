@@ -1,4 +1,4 @@
-"""``cellbed compare``: runs beside each other."""
+"""``cellbed compare``: compare runs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``cellbed doctor``: what this machine has and lacks."""
+"""``cellbed doctor``: check whether this machine can run cellbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cellbed evaluate`: how true the replay of a recorded network is."""
+"""`cellbed evaluate`: the accuracy of replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cellbed link``: see and change the links of what is running."""
+"""``cellbed link``: show and change the links of live runs and shells."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ def main() -> None:
     """Run the command line; an error of cellbed or of the operating system becomes one message and an exit status."""
     from cellbed.errors import CellbedError, OperatingSystemError
 
-    # Imports make many objects that stay: to look for cycles after every 700 is a tenth of a short command's time.
+    # Imports make many objects that stay: collecting cycles after every 700 is a tenth of a short command's time.
     gc.set_threshold(100_000)
-    # What is left at the end goes with the process: to search it for cycles takes as long as a short command's work.
+    # No final collection of cycles: it takes as long as a short command's work.
     atexit.register(gc.freeze)
     keep_interruptions()
     open_standard_streams()
@@ -86,7 +86,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output has gone, as in `cellbed … | head`; say nothing more to it.
+        # The reader of our output has ended, as in `cellbed … | head`.
         _give_up_output()
         sys.exit(0)
     except OSError as error:
@@ -115,7 +115,7 @@ def _is_of_polars(error: BaseException) -> bool:
 
 
 def _is_interruption(end: SystemExit) -> bool:
-    """Whether Ctrl-C ended a verb that said nothing of it: the framework makes an exit of it."""
+    """Whether Ctrl-C ended a verb without an exception: the framework converts it to an exit."""
     return end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt)
 
 

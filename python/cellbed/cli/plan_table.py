@@ -1,4 +1,4 @@
-"""What ``cellbed run --dry-run`` prints: nodes, links and limits."""
+"""The output of ``cellbed run --dry-run``: nodes, links and limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def show_plan(plan: Plan) -> None:
         nodes.add_row(node.name, f"{node.cpus:g}", SIZE.format(node.memory_bytes), str(node.ipv4), str(node.ipv6))
     links = Table(title="\nLinks", title_justify="left", box=None, pad_edge=False)
     for column in ("direction", "from", "to", "what it does"):
-        # What a link does has more than one line where there is no room for it; names are whole.
+        # A link's description may wrap; names are not shortened.
         links.add_column(column, no_wrap=column != "what it does")
     for direction in plan.directions:
         links.add_row(direction.name, direction.source, direction.target, direction.description)

@@ -50,7 +50,7 @@ class Plain:
 class Live(Plain):
     """A progress bar, with the links below it, that is redrawn in place.
 
-    It has no thread of its own: programs are forked meanwhile.
+    It has no thread, since programs are forked meanwhile.
     """
 
     WIDTH = 30
@@ -63,7 +63,7 @@ class Live(Plain):
         self._links: list[str] = []
 
     def phase(self, text: str) -> None:
-        """Print the phase on a line of its own."""
+        """Print the phase on a separate line."""
         self.close()
         _print(f"\x1b[1m{text}\x1b[0m")
 
@@ -108,7 +108,7 @@ class Live(Plain):
 
 @contextlib.contextmanager
 def listener() -> Iterator[Listener]:
-    """The listener that suits where standard error goes."""
+    """The listener for standard error: terminal or pipe."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
         live = Live()
         try:
@@ -120,7 +120,7 @@ def listener() -> Iterator[Listener]:
 
 
 def _print(text: str = "", end: str = "\n") -> None:
-    """Write to the terminal, unless it is closed: the run ends in order all the same."""
+    """Write to the terminal, unless it is closed: the run still ends in order."""
     with contextlib.suppress(OSError):
         print(text, end=end, file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
-"""`cellbed record`: record a live network, or be the other end.
+"""`cellbed record`: record a live network, or serve recorders.
 
-All arguments go to the recorder as they are, `--help` too: it has one parser, and is a program without Python as well.
-But `--for METHOD`, which stands for the trains that a method of replay needs, as `--plan FILE` does for any.
+All arguments, including `--help`, are passed to the recorder, which is also a program without Python. Only `--for
+METHOD` is handled here, which selects the trains that a method of replay needs, like `--plan FILE`.
 """
 
 from __future__ import annotations

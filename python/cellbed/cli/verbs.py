@@ -51,7 +51,7 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
 
 
 class Verb(TyperCommand):
-    """A command whose refusal of a value begins with what is wrong, not with the exception's class."""
+    """A command whose errors about a value begin with the problem, not with the exception's class."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

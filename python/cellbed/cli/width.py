@@ -8,11 +8,11 @@ import sys
 from typing import Final
 
 IN_A_PIPE: Final = 160
-"""Letters of a line that nobody's terminal limits: most rows of most tables, and still a screen of today's."""
+"""Characters of a line outside of a terminal: enough for most tables."""
 
 
 def table_width() -> int:
-    """Letters of a line: as many as the terminal has; in a pipe as COLUMNS says, else :data:`IN_A_PIPE`."""
+    """Characters of a line: those of the terminal; in a pipe COLUMNS, else :data:`IN_A_PIPE`."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     said = os.environ.get("COLUMNS", "")

@@ -1,4 +1,4 @@
-"""Recordings of networks: packet trains and saturation over time, in a directory, and what is derived from them."""
+"""Recordings of networks: packet trains and saturation over time, in a directory, and series derived from them."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ else:
     }
 
     def __getattr__(name):
-        # Polars takes 80 MB of memory, of which the archive's importers of other formats are in no need.
+        # Polars takes 80 MB of memory, which the archive's importers of other formats do not need.
         from importlib import import_module
 
         for home, names in _HOMES.items():

@@ -1,4 +1,4 @@
-"""What CellReplay's method replays, derived from a recording (Sentosa et al., NSDI 2025, §4.2 to §4.4)."""
+"""The input of CellReplay's method, derived from a recording (Sentosa et al., NSDI 2025, §4.2 to §4.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CellReplay:
     """One direction as the method has it.
 
     light: rows in order of time. heavy: opportunities under saturation, ns, of `packet_bytes` each. offsets: comp(s),
-    empty where it was not calibrated. idle_ns: F; ``None`` where it was not calibrated.
+    empty without calibration. idle_ns: F; ``None`` without calibration.
     """
 
     light: list[LightRow]
@@ -40,8 +40,8 @@ class CellReplay:
 def derive(recording: Recording, way: Way, train: int | None = None) -> CellReplay:
     """One direction of a recording as CellReplay replays it.
 
-    train: packets of the trains that become light rows; if not given the calibrated number, or, where no train has that
-        many, the most that trains of the recording have.
+    train: packets of the trains that become light rows; default: the calibrated number, or, if no train has that many,
+    the longest of the recording.
 
     Errors: :class:`RecordingError` for a recording without saturation or without trains in this direction.
     """
@@ -61,11 +61,11 @@ def light_rows(recording: Recording, way: Way, train: int | None = None) -> list
     """The light rows of a direction, in order of time. train: as of :func:`derive`.
 
     A row is of a train whose packets have the recorder's size and of which at least one arrived. Its time is when the
-    train's first uplink packet was sent, whatever the direction. A lost packet is no opportunity, a packet that arrived
-    twice is one; order of arrival is what counts. The base delay of a train that was not answered lies on the line
-    between those of its neighbours. Another tool's files do not tell how long trains were: all rows of them count.
+    train's first uplink packet was sent, for both directions. A lost packet is no opportunity, a duplicated packet is
+    one, in order of arrival. The base delay of an unanswered train is interpolated between its neighbours. Another
+    tool's files lack the lengths of trains: all their rows count.
 
-    Errors: :class:`RecordingError` where there is no such train.
+    Errors: :class:`RecordingError` without such trains.
     """
     starts = recording.light_uplink.group_by("train").agg(time=pl.col("sent_ns").min())
     full = recording.packets("light", way).filter(pl.col("bytes") == recording.description.packet_bytes)

@@ -1,8 +1,7 @@
-"""What the conditional replay needs to know of a direction, learnt from a recording.
+"""The conditional replay's model of a direction, learnt from a recording.
 
-Single packets give delays by idleness and size, trains give how what waits together is delivered, and saturation gives
-what the link can carry. Nothing but the recording's packets is used: not the calibration, and nothing that is known of
-the network.
+Single packets give delays by idle time and size, trains the delivery of bursts, and saturation the capacity. Only the
+recording's packets are used, without calibration or other knowledge of the network.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ FORMAT = "cellbed-conditional-model"
 VERSION = 1
 
 NEIGHBOURS = 8
-"""Samples about an instant of which one is drawn: few, since delays drift; not one, since replays are to differ."""
+"""Samples around an instant of which one is drawn: few, since delays drift; not one, since replays must differ."""
 
 REACH = 2.5
-"""Trains up to so many times as long as what has waited show how the link goes on."""
+"""Maximum ratio of a train's length to the queue for continuing with it."""
 
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,7 +40,7 @@ Points = list[tuple[int, float]]
 
 _MS = 1_000_000
 _IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
-"""Where states of idleness may begin; those that do not differ, or have too few samples to tell, are joined."""
+"""Possible boundaries of idle classes; those that do not differ, or have too few samples, are joined."""
 _EDGES = np.array(
     [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 25, 30, 40, 50, 70, 100, 150]
 ) * _MS  # fmt: skip
@@ -50,10 +49,10 @@ _COLD = (20 * _MS, 190 * _MS)
 """An idleness after which a link is cold but awake."""
 _DRIFT = Drift()
 _FEWEST = 12
-"""Samples below which there is no telling."""
+"""Minimum number of samples."""
 _USUAL = 80
-"""Percentile of the delays up to which a packet was late because it was sent late; who took longer was sent again,
-which holds nobody up: some tenth of the blocks is to fail (TS 38.214, §5.2.2.1)."""
+"""Percentile of the delays up to which a packet was sent late; later ones were retransmitted, which delays no others:
+about a tenth of the blocks fails by design (TS 38.214, §5.2.2.1)."""
 _TOGETHER = 50_000
 """Arrivals this close, ns, are of one transmission."""
 
@@ -62,8 +61,8 @@ def conditional_plan() -> TrainPlan:
     """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
     and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
 
-    A scheduler that sees more waiting serves faster, so a train that the next one runs into is not what it is alone.
-    But for the pairs that are to show a warm link, the pause behind a train is longer than most of its length take.
+    A scheduler serves a longer queue faster, so a train must not overlap with the next. Except for the pairs that
+    measure a warm link, the pause behind a train is longer than most of its length take.
     """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
@@ -97,7 +96,7 @@ def model_text(recording: Recording, way: Way) -> str:
 def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
     """What :func:`model_text` writes.
 
-    drift: how the trend of the delays is told from chance.
+    drift: separates the trend of the delays from chance.
 
     Times are ns since the recording's time zero, at the sender's side: the least delay of the packet's size before its
     arrival.
@@ -154,7 +153,7 @@ class _Firsts:
     arrivals: list[Int64]
 
     def cold(self) -> Bools:
-        """Which were sent after an idleness that leaves the link cold but awake, by a rough measure."""
+        """Which were sent after an idle time that leaves the link cold but awake, approximately."""
         gap = self.sent - self.before()
         found: Bools = (gap > _COLD[0]) & (gap < _COLD[1])
         return found
@@ -166,7 +165,7 @@ class _Firsts:
 
 
 def _firsts(packets: pl.DataFrame) -> _Firsts | None:
-    """Trains whose packets all arrived: of one that lost some, position and burst are not known."""
+    """Trains without losses: with losses, position and burst are unknown."""
     trains = (
         packets.group_by("train", maintain_order=True)
         .agg(
@@ -188,7 +187,7 @@ def _firsts(packets: pl.DataFrame) -> _Firsts | None:
 
 
 def _by_size(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
-    """A summary of the values of each size of which there are enough."""
+    """A summary of the values of each size with enough samples."""
     counted = ((int(size), values[sizes == size]) for size in np.unique(sizes))
     return [(size, float(summary(found))) for size, found in counted if len(found) >= _FEWEST]
 
@@ -211,13 +210,13 @@ def _trend(firsts: _Firsts, drift: Drift) -> Trend:
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:
-    """The least that packets take more than the trend (negative), by size: small ones no more than large ones."""
+    """The minimum difference from the trend (negative), by size, increasing with size."""
     lowest = _by_size(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
     return [(size, min(value for other, value in lowest if other >= size)) for size, _ in lowest]
 
 
 def _idleness(firsts: _Firsts, least: Floats) -> Floats:
-    """For how long nothing had been sent; below zero where the packet before was still waiting."""
+    """The idle time before; negative if the previous packet was still waiting."""
     more = firsts.delay - least
     cold = firsts.cold()
     usual = _by_size(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
@@ -227,7 +226,7 @@ def _idleness(firsts: _Firsts, least: Floats) -> Floats:
     sent = -1e12
     for number, at in enumerate(firsts.sent.tolist()):
         idle[number] = at - sent
-        # Who waited behind others was late for that, and not because it was sent again.
+        # Packets that waited behind others were not late because of retransmission.
         late = again[number] if idle[number] >= 0 else 0
         sent = max(sent, arrived[number] - least[number] - late)
     return idle
@@ -265,8 +264,8 @@ def _alike(one: Floats, other: Floats) -> bool:
 
 
 def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: bool) -> dict[str, Any]:
-    """Samples of each size. Where no size has enough all count as the most frequent one, and so they do of devices that
-    may be asleep, which differ by much more than sizes do."""
+    """Samples of each size. If no size has enough, all count as the most frequent one, as do those of possibly sleeping
+    devices, which differ much more than sizes."""
     usual = 100 if asleep else _USUAL
     means = _by_size(sizes, over)
     if asleep or not means:
@@ -282,7 +281,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
         }
         for size, _ in means
     ]
-    # Other sizes differ as they do in general, from the nearest that was measured here.
+    # Other sizes differ in general from the nearest one measured here.
     known = dict(means)
     for size, value in everywhere:
         if size not in known:
@@ -318,10 +317,10 @@ def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]
 
 
 def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> dict[int, list[float]]:
-    """What trains of each length got of the saturated link's opportunities at the same times, by the time since their
-    first packet.
+    """The share of the saturated link's opportunities that trains of each length got, by the time since their first
+    packet.
 
-    Beyond its end a train is taken to go on as the next longer one did, in the proportion that there was at its end.
+    Beyond its end a train is assumed to continue like the next longer one, in the proportion at its end.
     """
     edges = np.append(_EDGES, 1e17)
     found: dict[int, list[float]] = {}
@@ -365,10 +364,10 @@ def _increasing(got: Floats, offered: Floats) -> Floats:
 
 
 def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
-    """The time constant with which warmth is lost, ns, from trains that came soon after another one.
+    """The time constant of the decay of warmth, ns, from trains soon after another one.
 
     Their durations lie between that of a cold train and that of a warm one, by exp(-idleness / constant); of some
-    constants the one with the least squares.
+    constants the least-squares one.
     """
     constants = np.array([1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90]) * float(_MS)
     spans = np.array([arrivals[-1] - arrivals[0] for arrivals in firsts.arrivals], float)

@@ -1,7 +1,7 @@
-"""What `recording.json` says of a recording: how it was made, on what, and what was calibrated before.
+"""`recording.json`: method, network and calibration of a recording.
 
-Keys that this version does not know are kept as they are, so that a recording of a later revision can be read, and
-written again without loss. `version` rises when the meaning of what is here changes.
+Unknown keys are kept, so that a recording of a later revision can be read and written without loss. `version` increases
+when the meaning of existing keys changes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Fixed(Part):
 
 
 class Adaptive(Part):
-    """As many packets under way as keep the delay between two bounds (Winstein et al., NSDI 2013, §4.1)."""
+    """A number of packets in flight that keeps the delay between two bounds (Winstein et al., NSDI 2013, §4.1)."""
 
     method: Literal["adaptive"] = "adaptive"
     least_delay_ns: Nanos
@@ -83,7 +83,7 @@ class Light(Part):
 
 
 class Heavy(Part):
-    """How the heavy workload was made; null is a direction that was not saturated, or how is not known."""
+    """How the heavy workload was made; null for a direction without saturation, or with an unknown kind."""
 
     interface: str | None = None
     uplink: Saturation | None = None
@@ -107,7 +107,7 @@ class Span(Part):
 class Clock(Part):
     """The server's clock as the client estimates it: server − client, `offset_ns` at time zero, grows by `drift_ppm`.
 
-    The server's stamps in the files have been brought to the client's clock by it.
+    The server's stamps in the files are converted to the client's clock by it.
     """
 
     offset_ns: int
@@ -134,7 +134,7 @@ class Length(Part):
 
 
 class LengthError(Part):
-    """How far the estimate by trains of this length is off, over all other lengths: a fraction."""
+    """The relative error of the estimate by trains of this length, over all other lengths."""
 
     length: Annotated[int, Field(ge=1)]
     mean_error: float
@@ -149,7 +149,7 @@ class Gap(Part):
 
 
 class CalibratedDirection(Part):
-    """What was calibrated of one direction (CellReplay §4.4)."""
+    """The calibration of one direction (CellReplay §4.4)."""
 
     train: Annotated[int, Field(ge=1)] = Field(description="U or D: packets of a train.")
     least_gap_ns: Nanos | None = Field(default=None, description="G_min.")
@@ -198,7 +198,7 @@ class RoundTrip(Part):
 
 
 class Calibration(Part):
-    """What the calibration before the recording found."""
+    """The result of the calibration before the recording."""
 
     directions: CalibratedDirections
     compensation: Compensation = Compensation()
@@ -223,7 +223,7 @@ def _whole(value: Any) -> Any:
 
 
 class Signal(Part):
-    """What the modem or the user told; null is unknown."""
+    """From the modem or the user; null is unknown."""
 
     operator: str | None = None
     technology: str | None = None
@@ -244,7 +244,7 @@ class Counts(Part):
 
 
 class Imported(Part):
-    """Where a recording comes from that this project's recorder did not make."""
+    """The origin of a recording that this project's recorder did not make."""
 
     format: Literal["cellreplay"] = Field(description="The public tool of CellReplay.")
     files: dict[str, str] = Field(description="SHA-256 of each file by what it was.")

@@ -1,4 +1,4 @@
-"""How the delay of a way drifts, told from what its packets wait for by chance."""
+"""The drift of a path's delay, separated from random waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 _MS = 1_000_000
 _STEP = 250 * _MS
 _FEWEST = 8
-"""Delays in a window, which is wider where there are fewer."""
+"""Minimum number of delays in a window, which widens accordingly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Trend:
 class Drift:
     """A running low quantile of the delays.
 
-    quantile: what packets wait for is added to what the way itself takes, so their delays have a sharp lower edge,
-    which a few of them show better than they show the middle. widths: ns; of windows, of which the packets choose one.
+    quantile: waits only add to the path's delay, so the delays have a sharp lower edge, which needs fewer packets than
+    the middle. widths: ns; of windows, of which the best is chosen.
     """
 
     quantile: float = 0.1
@@ -47,15 +47,14 @@ class Drift:
     def trend(self, sent: Int64, delay: Floats) -> Trend:
         """The quantile over time. sent, delay: ns, of packets in order of sending.
 
-        The window is the one by which half of the packets foretell the quantile of the other half best. A wide one
-        cannot follow the drift, a narrow one takes chance for it: where packets wait for long, as for a grant, it
-        would put more into the trend than there is.
+        The window is the one with which half of the packets best predict the quantile of the other half. A wide one
+        cannot follow the drift, a narrow one mistakes chance for drift, above all with long waits, as for a grant.
         """
         return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
 
     def _surprise(self, sent: Int64, delay: Floats, width: int) -> float:
-        """What half of the packets tell wrongly of the other (Koenker and Bassett, "Regression quantiles", Econometrica
-        46, 1978)."""
+        """The error with which half of the packets predict the other (Koenker and Bassett, "Regression quantiles",
+        Econometrica 46, 1978)."""
         wrong = 0.0
         for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
             over = delay[~half] - self._running(sent[half], delay[half], width).at(sent[~half])

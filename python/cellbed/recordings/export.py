@@ -74,7 +74,7 @@ README = "README"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written. files: names in `folder`. notes: what a user must know to replay them, a sentence each."""
+    """The result. files: names in `folder`. notes: instructions for replaying them, a sentence each."""
 
     format: Format
     folder: Path
@@ -97,11 +97,11 @@ def export(
     """Write a recording in another format into the directory `folder`, which must be empty or not there.
 
     name: of the recording; names Mahimahi's traces. each_packet: a Mahimahi opportunity for each packet that arrived,
-    whatever it held, in place of one for each 1500 bytes. precise: light rows to the ns where the public tool reads
-    whole ms. train: packets of the trains that become light rows, uplink and downlink. bin_ns: of rates. ending: of
-    rates and round-trip times.
+    of any size, instead of one for each 1500 bytes. precise: light rows to the ns where the public tool reads whole ms.
+    train: packets of the trains that become light rows, uplink and downlink. bin_ns: of rates. ending: of rates and
+    round-trip times.
 
-    Errors: :class:`RecordingError` for what the recording does not have, and for what cannot be written.
+    Errors: :class:`RecordingError` for missing data, and for failed writes.
     """
     if to == "mahimahi":
         files, notes = _mahimahi(recording, name, each_packet)
@@ -120,7 +120,7 @@ def export(
 
 
 def _mahimahi(recording: Recording, name: str, each_packet: bool) -> tuple[dict[str, str], list[str]]:
-    """Traces of the directions that were saturated, as a link with its delay behind it has them."""
+    """Traces of the saturated directions, for a link with its delay behind it."""
     delay = fixed_delay(recording)
     size = None if each_packet else MAHIMAHI_BYTES
     files: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _cellreplay(
 
 
 def _command(derived: dict[Way, CellReplay]) -> list[str]:
-    """The words before the program that ``mm-cellular`` is to run, without their number."""
+    """The arguments of ``mm-cellular`` before the program, without their number."""
     words = ["mm-cellular", *(NAMES[f"{workload}_{way}"] for workload in ("light", "heavy") for way in WAYS)]
     for way, found in derived.items():
         if found.offsets:

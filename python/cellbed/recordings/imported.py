@@ -1,4 +1,4 @@
-"""A recording out of the files of CellReplay's public tool."""
+"""Import of a recording from the files of CellReplay's public tool."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _Rows = list[tuple[int, int, list[int]]]
 def import_cellreplay(
     files: dict[str, Path], idle_ns: tuple[int, int] | None = None, signal: Signal | None = None
 ) -> Recording:
-    """The recording that the files of the public tool are what is left of.
+    """The recording behind the files of the public tool.
 
     files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets may be left out. idle_ns: F
-        of uplink and downlink, an argument of the tool that no file has. signal: what is known of the place.
+        of uplink and downlink, an argument of the tool that no file has. signal: metadata of the place.
 
     Each light row becomes a train with its answer. Only sums are known of its times: the first uplink packet was sent
     at the row's time and took the base delay, the answer left as it arrived and took the downlink's base delay. When
@@ -84,7 +84,7 @@ def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None =
     """The files of the tool by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
 
     given: light rows of uplink and downlink, then their heavy traces; or a folder in which all have the tool's names.
-    Errors: :class:`RecordingError` that says what is missing.
+    Errors: :class:`RecordingError` that names the missing file.
     """
     keys = list(NAMES)
     offsets = dict(zip(keys[4:], latency_offset or (), strict=False))

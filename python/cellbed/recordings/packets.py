@@ -1,4 +1,4 @@
-"""The packets of one workload in one direction: a table, its rules, and what is counted of it."""
+"""The packets of one workload in one direction: a table, its rules, and its counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIGNAL_COLUMNS: dict[str, pl.DataType] = {
     "rsrq_db": pl.Float64(),
     "sinr_db": pl.Float64(),
 }
-"""Columns of `signal.parquet`: what a modem told over time; null is unknown."""
+"""Columns of `signal.parquet`: a modem's reports over time; null is unknown."""
 
 _MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})
 _Rule = tuple[pl.Expr, str]
@@ -47,8 +47,8 @@ def empty() -> pl.DataFrame:
 def conformed(table: pl.DataFrame, schema: dict[str, pl.DataType], where: Path | str) -> pl.DataFrame:
     """The table with the columns of `schema` in its order and with its types; further columns are left out.
 
-    Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the row
-    with what does not fit.
+    Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the wrong
+    row.
     """
     missing = [name for name in schema if name not in table.columns]
     if missing:
@@ -72,7 +72,7 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
 
 
 def count(table: pl.DataFrame) -> Counts:
-    """What became of the packets of a table."""
+    """Counts of the packets of a table."""
     arrived = table.filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns", maintain_order=True)
     late = pl.col("index") < pl.col("index").cum_max().over("train")
     return Counts(
@@ -97,7 +97,7 @@ def _typed(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series
 
 
 def _rules() -> Iterator[_Rule]:
-    """What no row may be, in the order in which it is told, and the sentence about it."""
+    """Invalid rows, in the order of reporting, with their messages."""
     for name in COLUMNS:
         if name not in _MAY_BE_NULL:
             yield pl.col(name).is_null(), f"{name} is missing"

@@ -1,4 +1,4 @@
-"""A recording as a directory: read whole and checked, written whole or not at all."""
+"""A recording as a directory: read and checked as a whole, written atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cellbed.ways import Way
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"
 JOURNAL = "journal"
-"""What a recorder writes as things happen, and the files are made of when it is done."""
+"""The recorder's log, from which the files are made at the end."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the files of packets without their ending."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
@@ -31,10 +31,10 @@ _LARGEST_DESCRIPTION = 1 << 26
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """What a network did to packet trains and under saturation.
+    """Packet trains and saturation over a network.
 
     The tables have the columns of :data:`cellbed.recordings.COLUMNS`; signal those of
-    :data:`cellbed.recordings.SIGNAL_COLUMNS`, or is ``None`` where no modem told.
+    :data:`cellbed.recordings.SIGNAL_COLUMNS`, or is ``None`` without a modem's reports.
     """
 
     description: Description
@@ -55,7 +55,7 @@ class Recording:
             yield stem, getattr(self, stem.replace("-", "_"))
 
     def counted(self) -> Recording:
-        """The recording with the counts that its tables give."""
+        """The recording with the counts of its tables."""
         counts = {stem: count(table) for stem, table in self.tables()}
         return replace(self, description=self.description.model_copy(update={"counts": counts}))
 
@@ -76,7 +76,7 @@ def read_recording(folder: Path | str) -> Recording:
 
 
 def read_description(folder: Path) -> Description:
-    """What `recording.json` in `folder` says; a journal that a killed recorder has left there is packed first.
+    """The content of `recording.json` in `folder`; the journal of a killed recorder is packed first.
 
     Errors: as of :func:`read_recording`.
     """
@@ -101,7 +101,7 @@ def read_description(folder: Path) -> Description:
 
 
 def _pack(folder: Path) -> None:
-    """Make a recording of what a recorder that was killed has left."""
+    """Make a recording from the journal of a killed recorder."""
     try:
         pack_recording(folder)
     except ValueError as error:
@@ -113,7 +113,7 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
 
     Counts are made anew.
 
-    Errors: :class:`RecordingError` for what is there already, cannot be written, or is no recording.
+    Errors: :class:`RecordingError` for an existing directory, failed writes, or an invalid recording.
     """
     recording = recording.counted()
     for stem, table in recording.tables():
@@ -131,10 +131,10 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """Make the directory `folder` with what `fill` writes into the one it is given; all of it or nothing.
+    """Make the directory `folder` atomically, filled by `fill`.
 
     An empty directory is replaced.
-    Errors: :class:`RecordingError` for a directory with something in it, the current one, and what cannot be written.
+    Errors: :class:`RecordingError` for a directory that is not empty, the current one, and failed writes.
     """
     place = Path(os.path.realpath(folder))
     try:
@@ -153,7 +153,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def _packets(path: Path, counted: bool) -> pl.DataFrame:
-    """The table in a file. counted: whether the recording says that there is one."""
+    """The table in a file. counted: whether the recording's counts require it."""
     return check_packets(_parquet(path), path) if counted or path.exists() else empty()
 
 

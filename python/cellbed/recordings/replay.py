@@ -1,6 +1,6 @@
-"""The files that a link replays, made of a recording and kept beside the user's other caches.
+"""The files that a link replays, derived from a recording and kept in the user's cache.
 
-All that they are made of is in the recording's directory: it can be copied to another machine or be another user's.
+They depend on the recording's directory only, which can be copied to another machine or belong to another user.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Method = Literal["cellreplay", "saturation", "conditional"]
 """How a recording is replayed.
 
 cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: the opportunities of the saturation behind
-half the least round-trip time, as Mahimahi does (Netravali et al., ATC 2015). conditional: ours, what packets in the
-same situation met (:mod:`cellbed.recordings.conditional`).
+half the minimum round-trip time, as Mahimahi does (Netravali et al., ATC 2015). conditional: ours, by recorded packets
+in the same situation (:mod:`cellbed.recordings.conditional`).
 """
 
 _REVISION = 2
-"""To be raised when the same recording gives other files than before."""
+"""Raise it when the same recording gives other files than before."""
 
 _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """Files of one direction; ``None`` for what the method does not have.
+    """Files of one direction; ``None`` for those that the method lacks.
 
     light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: of the stage ``conditional``,
     in place of light rows.
@@ -63,9 +63,9 @@ def _trains(plan: TrainPlan) -> list[Train]:
 def replay_files(
     folder: Path, way: Way, method: Method, train: int | None = None, name: str | None = None
 ) -> ReplayFiles:
-    """The files by which a direction of the recording in `folder` is replayed; made when they are first asked for.
+    """The files for the replay of a direction of the recording in `folder`; made at first use.
 
-    train: as of :func:`cellbed.recordings.cellreplay.derive`. name: what the files are called after, else the folder.
+    train: as of :func:`cellbed.recordings.cellreplay.derive`. name: prefix of the files, by default the folder's.
     Errors: :class:`RecordingError`.
     """
     stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
@@ -81,7 +81,7 @@ def replay_files(
 
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
-    """The same for a recording that need not lie anywhere, written into a folder that exists."""
+    """The same for a recording in memory, written into an existing folder."""
     _write(_texts(recording, way, method, None), folder, way)
     return _files(folder, way)
 
@@ -103,7 +103,7 @@ def _texts(recording: Recording, way: Way, method: Method, train: int | None) ->
         delay = fixed_delay(recording)
         if delay is None:
             raise RecordingError("no train of the recording was answered: its round-trip time is not known")
-        # A row without opportunities of its own: all packets meet the heavy ones, behind one delay.
+        # A row without opportunities: all packets use the heavy ones, behind one delay.
         rows: list[LightRow] = [(0, delay, [])]
         return {_LIGHT: light_text(rows, whole=False), _HEAVY: heavy_text(opportunities(recording, way))}
     if method == "conditional":
@@ -124,7 +124,7 @@ def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
 
 
 def _key(folder: Path, stem: str, train: int | None) -> str:
-    """Names what is made by what it is made of."""
+    """The name of derived files, from their inputs."""
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem, train)).encode())
     for name in FILES:
         try:

@@ -1,4 +1,4 @@
-"""What the heavy workload says of capacity: delivery opportunities over the whole length of a recording."""
+"""The capacity under the heavy workload: delivery opportunities over the whole length of a recording."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cellbed.ways import WAYS, Way
 Int64 = npt.NDArray[np.int64]
 
 _SILENCE = 1_000_000_000
-"""Without an arrival for so long, ns, a network was out of reach. A trace that ends by as much before the recording
-does is closed by an opportunity at the recording's end."""
+"""After this time without an arrival, ns, a network counts as unreachable. A trace that ends by as much before the
+recording does is closed by an opportunity at the recording's end."""
 
 
 _BIN = 100_000_000
 _WAITED = 10_000_000
-"""A packet under saturation that waited for less than this, ns, found the queue empty."""
+"""A packet under saturation with a shorter wait, ns, found the queue empty."""
 
 
 def idle_share(recording: Recording, way: Way) -> float | None:
     """The share of the saturated time in which the saturation left a direction idle; ``None`` without saturation.
 
     It is the share of the tenths of a second in which a packet arrived that had waited for less than 10 ms: its delay
-    less the least one of the recording. In them the network could have carried more than the recording shows.
+    less the minimum of the recording. Then the network could have carried more than the recording shows.
     """
     there = recording.packets("heavy", way).drop_nulls(["sent_ns", "arrived_ns"])
     if not there.height:
@@ -65,7 +65,7 @@ def idle_warnings(recording: Recording) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A time, ns, in which the saturation shows what the network had to give."""
+    """A time, ns, in which the saturation shows the capacity."""
 
     start: int
     end: int
@@ -76,14 +76,14 @@ def opportunities(
 ) -> Int64:
     """Delivery opportunities of a saturated direction: ns since time zero, in order, within the recording's length.
 
-    opportunity_bytes: what each carries, counting IP lengths; as many as the recorder's packets if not given. The rate
-        is kept whatever it is: opportunity *k* is when *k* times as many bytes have arrived.
-    earlier_ns: how much earlier an opportunity is than the arrival that shows it.
+    opportunity_bytes: bytes of each, counting IP lengths; by default those of the recorder's packets. The rate is
+    independent of it: opportunity *k* is when *k* times as many bytes have arrived. earlier_ns: how much earlier an
+    opportunity is than the arrival that shows it.
 
-    A lost packet is no opportunity, a packet that arrived twice is one. An outage, during which saturation went on and
-    nothing arrived, stays. A time in which there was no saturation, such as that of trains on the same device, is
-    filled with what the saturation before it gave, or else the one after it, repeated; but for seconds in which trains
-    were sent and none of them arrived, which are an outage too.
+    A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
+    packet arrived, stays. A time in which there was no saturation, such as that of trains on the same device, is filled
+    with what the saturation before it gave, or else the one after it, repeated; but for seconds in which trains were
+    sent and none of them arrived, which are an outage too.
 
     Errors: :class:`RecordingError` for a direction without saturation.
     """
@@ -127,7 +127,7 @@ def _shown(description: Description, later_ns: int) -> list[_Stretch]:
 
 
 def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
-    """What the saturation does not show of the recording, and where to take it from."""
+    """Times without saturation, and the times that fill them."""
     if shown and shown[0].start > whole.start:
         yield _Stretch(whole.start, shown[0].start), shown[0]
     for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
@@ -136,7 +136,7 @@ def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _S
 
 
 def _outages(recording: Recording, way: Way) -> list[_Stretch]:
-    """Seconds in which trains were sent and nothing of them arrived in a direction, until the next one that did."""
+    """Seconds in which trains were sent and none arrived in a direction, until the next arrival."""
     arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
     sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
     times = sent["sent_ns"].to_numpy()
@@ -149,7 +149,7 @@ def _outages(recording: Recording, way: Way) -> list[_Stretch]:
 
 
 def _repeated(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
-    """What `source` has, over and over from its start on, in a gap."""
+    """`source`, repeated from its start, in a gap."""
     period = source.end - source.start
     pattern = times[(times >= source.start) & (times < source.end)] - source.start
     turns = np.arange(-(-(gap.end - gap.start) // period))

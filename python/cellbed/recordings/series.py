@@ -60,11 +60,11 @@ def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
 
 
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:
-    """What arrived of the saturation of a direction in each bin, from time zero to the recording's end.
+    """The saturation packets of a direction that arrived in each bin, from time zero to the recording's end.
 
     Columns: time_s, the start of the bin; rate_bit_s, of the IP packets that arrived in it; packets, how many arrived;
     lost, how many that were sent in it did not arrive. A last bin that the recording does not fill is left out, unless
-    it is the only one; its rate is then that of the time that there is.
+    it is the only one; its rate is then over the shorter time.
     """
     end = recording.description.duration_ns
     bins = max(1, end // bin_ns)

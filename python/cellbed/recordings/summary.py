@@ -47,7 +47,7 @@ class RoundTrips:
 
 @dataclass(frozen=True, slots=True)
 class RecordingSummary:
-    """Figures of one recording. saturation and round_trips are ``None`` where there is nothing to tell."""
+    """Figures of one recording. saturation and round_trips are ``None`` without data."""
 
     id: str
     tool: str

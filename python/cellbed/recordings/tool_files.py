@@ -17,25 +17,25 @@ NAMES: dict[str, str] = {
     "latency_offset_uplink": "latency-offset-up",
     "latency_offset_downlink": "latency-offset-down",
 }
-"""What the files are called."""
+"""The names of the files."""
 
 _MS = 1_000_000
 _STEP = 100
 
 
 def light_text(rows: Iterable[LightRow], *, whole: bool) -> str:
-    """Lines ``TIME BASE_DELAY PDO PDO …`` in ms. whole: whole ms, all that the tool reads; else up to six decimals."""
+    """Lines ``TIME BASE_DELAY PDO PDO …`` in ms. whole: whole ms, as the tool requires; else up to six decimals."""
     lines = (" ".join(_millis(value, whole) for value in (time, delay, *after)) for time, delay, after in rows)
     return "".join(f"{line}\n" for line in lines)
 
 
 def heavy_text(times: npt.NDArray[np.int64]) -> str:
-    """One opportunity a line, to the nearest whole ms: Mahimahi's format, which has no others."""
+    """One opportunity per line, to the nearest whole ms, as in Mahimahi's format."""
     return "".join(f"{time}\n" for time in ((times + _MS // 2) // _MS).tolist())
 
 
 def offsets_text(offsets: Offsets, *, stepped: bool) -> str:
-    """Lines ``BYTES OFFSET``, in ms. stepped: at 100, 200, … bytes, as the tool wants them, linear between points."""
+    """Lines ``BYTES OFFSET``, in ms. stepped: at 100, 200, … bytes, as the tool requires, linear between points."""
     if stepped:
         sizes, shifts = zip(*offsets, strict=True)
         steps = np.arange(_STEP, max(_STEP, max(sizes)) + 1, _STEP)

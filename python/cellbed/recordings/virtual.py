@@ -1,6 +1,6 @@
 """A recording made in virtual time: trains with answers and saturation through links that no clock runs.
 
-For tests, for evaluations without a network, and for the models that links in virtual time are.
+For tests, for evaluations without a network, and for models in virtual time.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ FASTEST_BPS = 10_000_000_000
 """An adaptive saturation sends no faster than this."""
 
 _DRAINING = 2 * SECOND
-"""How long no packets are sent after saturation before trains use the same link again: its queue must be empty."""
+"""Time without packets after saturation before trains use the same link again: its queue must be empty."""
 
 
 class LinkLike(Protocol):
-    """One direction of a network: what :class:`cellbed.Link` is."""
+    """One direction of a network, such as :class:`cellbed.Link`."""
 
     def run(self, times: npt.ArrayLike, sizes: npt.ArrayLike) -> Outcomes:
-        """What becomes of packets that meet the direction at rest; rows in order of arrival."""
+        """The outcomes of packets over the direction from rest; rows in order of arrival."""
         ...
 
 
@@ -92,14 +92,14 @@ def record_virtually(
     synthetic: bool = True,
     note: str | None = None,
 ) -> Recording:
-    """Record two workloads in virtual time, each on a device of its own; all links start at rest at time zero.
+    """Record two workloads in virtual time, each on a separate device; all links start at rest at time zero.
 
     light: uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
         first to arrive is answered at once.
     heavy: those of the device that `saturation` fills, uplink and downlink, with packets of `packet_bytes`; ``None``
         lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
         at the end of each heavy span.
-    saturation: of the uplink and of the downlink. An adaptive one needs a heavy device of its own, whose directions are
+    saturation: of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions are
         links without changes; the heavy span begins when its queues are full for the first time.
     note: kept in the description.
 
@@ -127,7 +127,7 @@ def record_virtually(
     digest = hashlib.sha256(made + b"".join(fate.arrived.tobytes() for fate in (*up, *down)))
     description = Description(
         id=digest.hexdigest()[:32],
-        # Virtual time began at no time; the epoch keeps equal recordings equal.
+        # Virtual time has no date; the epoch keeps equal recordings equal.
         started=datetime.fromtimestamp(0, UTC),
         duration_ns=duration_ns,
         synthetic=synthetic,
@@ -204,7 +204,7 @@ def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "
 
 
 class _Filled:
-    """The packets that saturate one direction; of an adaptive saturation also what becomes of them."""
+    """The packets that saturate one direction; for an adaptive saturation also their outcomes."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ def _evenly(how: Fixed | Adaptive | None, span: Span, packet_bytes: int) -> Int6
 
 
 def _pass(light_link: LinkLike, heavy_link: LinkLike, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
-    """What becomes of both workloads in one direction, on links of their own or on one that they share."""
+    """The outcomes of both workloads in one direction, on separate links or on a shared one."""
     heavy = filled.sent
     if light_link is not heavy_link:
         found = _through(light_link.run, light.at, light.size)
@@ -266,7 +266,7 @@ def _through(run: Callable[[Any, Any], Outcomes], at: Int64, size: Int64) -> _Fa
     if not len(at):
         return fate
     out = run(at[order], size[order])
-    # A damaged packet fails its checksum: nobody sees it arrive.
+    # A corrupted packet fails its checksum and counts as lost.
     intact = out.delivered & (out.corrupt_bit < 0)
     packet, departed = out.packet[intact].astype(np.int64), out.departed[intact]
     first = np.full(len(at), np.iinfo(np.int64).max)

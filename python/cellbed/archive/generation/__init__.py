@@ -1,1 +1,1 @@
-"""Generation of what nobody has recorded: models with a seed, cited, labelled as synthetic."""
+"""Generated traces: models with a seed, cited, labelled as synthetic."""

@@ -1,4 +1,4 @@
-"""Capacity over time, and the delivery opportunities that it amounts to. Whole numbers throughout, hence exact."""
+"""Capacity over time, and its delivery opportunities, in exact integer arithmetic."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Grain:
 def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[Int64]:
     """Times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
 
-    Bits that fill no opportunity are carried over, so none is lost however low the rate.
+    Bits that do not fill an opportunity are carried over, so none is lost at any rate.
     """
     import numpy as np
 

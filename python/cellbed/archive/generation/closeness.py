@@ -1,4 +1,4 @@
-"""How close a generated series comes to the recording it was fitted to, and the recording to itself."""
+"""The distance of a generated series from its recording, and of the recording's halves."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """The distance from the recording to the series, and that between the recording's two halves as a yardstick.
+    """The distance from the recording to the series, and that between the recording's two halves for scale.
 
-    Each half being half as long, its figures scatter more than those of the whole: who comes as close as the halves
-    come to each other is as close as anything could be told to be.
+    The halves are shorter, so their figures vary more than those of the whole: a distance like theirs is the smallest
+    that can be distinguished.
     """
 
     fitted: Distance

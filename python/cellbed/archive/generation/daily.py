@@ -1,7 +1,7 @@
-"""The load of a day: how a device's rate follows the hours, as others come and go.
+"""The load of a day: a device's rate by the hour, as the load of other users varies.
 
 Between a quietest and a busiest hour the mean rate falls and rises along a smooth curve, a cubic, which is ours; around
-it the rate wanders, as what others leave of a cell does.
+it the rate wanders, like the free share of a cell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An order filled: series written into a draft, with what they are said and, where fitted, how close they come."""
+"""Generation: series written into a draft, with metadata and, for fitted models, their distance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was made. closeness: of each fitted part. compared: the model's published figures."""
+    """The result. closeness: of each fitted part. compared: the model's published figures."""
 
     parts: Mapping[Part, Written]
     closeness: Mapping[Part, Closeness]
@@ -48,7 +48,7 @@ class Result:
 
 
 def about(model: Model, order: Order) -> About:
-    """What an entry says of it."""
+    """The entry's note on it."""
     settings = ", ".join(f"{name} {value}" for name, value in _settings(model, order).items())
     fitted = order.values.get("like")
     return About(
@@ -64,7 +64,7 @@ def about(model: Model, order: Order) -> About:
 
 
 def fill(draft: Draft, model: Model, order: Order, progress: Progress) -> Result:
-    """Write what `order` asks of `model` into a draft.
+    """Write the series of an order into a draft.
 
     Errors: :class:`TraceError` that names the parameter.
     """
@@ -103,7 +103,7 @@ def fill(draft: Draft, model: Model, order: Order, progress: Progress) -> Result
 def keep(
     archive: Archive, model: Model, order: Order, name: str, replace: bool, progress: Progress
 ) -> tuple[Entry, Result]:
-    """Fill an order and keep it in the archive. Raises TraceError."""
+    """Generate an order's series and keep them in the archive. Raises TraceError."""
     if archive.has(name) and not replace:
         raise TraceError(f"the archive already has '{name}': choose another --name, or use --replace")
     with archive.draft(about(model, order)) as draft:
@@ -151,7 +151,7 @@ def _beginning(series: Series, most_ns: int) -> Recorded:
 
 
 def _settings(model: Model, order: Order) -> dict[str, str]:
-    """The parameters of an order, but those that were left out."""
+    """The given parameters of an order."""
     found = {}
     for parameter in model.parameters:
         value = order.values.get(parameter.name)
@@ -161,7 +161,7 @@ def _settings(model: Model, order: Order) -> dict[str, str]:
 
 
 def _figures(close: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not known, which TOML has no word for."""
+    """Without unknown values, as TOML has no null."""
     return {
         name: _figures(value) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else value
         for name, value in close.items()

@@ -30,7 +30,7 @@ def each_way(
     round_trips: RoundTrips | None = None,
     content: Content = Content.OPPORTUNITIES,
 ) -> Make:
-    """Directions and round trips that know nothing of each other.
+    """Independent directions and round trips.
 
     content: of the directions, unless asked otherwise.
     """

@@ -3,7 +3,7 @@
 Two chains, one in the other. Each two seconds the link is in one of up to six **regimes**, by the mean rate of that
 time; they follow each other as a first-order Markov chain. Within a regime each tenth of a second has one of up to
 eight **levels**, by its rank among the regime's rates; levels are a Markov chain too, and a rate is drawn from its
-level's part of the regime's distribution. Both run on a clock that stands still in outages. These come with a
+level's part of the regime's distribution. Both run on a clock that pauses in outages. These come with a
 probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
 lengths.
 
@@ -36,17 +36,17 @@ _OF_EACH = 8
 """Observations that a regime or a level needs."""
 
 _QUARTERS = (4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
-"""Of opportunities that come together, to choose from."""
+"""Choices of the number of opportunities in a batch."""
 
 Row = tuple[int, ...]
-"""Running totals of counts: how often which state followed."""
+"""Running totals of counts: transitions between states."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markov:
     """The fitted model.
 
-    regimes: of each the totals of what followed it. levels: of each regime and level the totals of the level that
+    regimes: of each the totals of its transitions. levels: of each regime and level the totals of the level that
     followed in that regime. rates: of each regime its rates, bit/s, sorted. outage_chance: of each regime, for a tick.
     outages: ns, sorted. grain: how the opportunities come.
     """
@@ -109,7 +109,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
 
 
 def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """Of each value in which of up to `most` equal parts of their order it is. Ties keep their order in time."""
+    """The quantile group of each value, of up to `most`. Ties keep their order in time."""
     import numpy as np
 
     parts = max(1, min(most, len(values) // _OF_EACH))
@@ -119,7 +119,7 @@ def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 
 
 def _chain(states: npt.NDArray[np.int64], number: int) -> tuple[Row, ...]:
-    """Totals of what followed each state. The first follows the last, so that every state is left again."""
+    """Totals of transitions. The first state follows the last, so that every state has a transition."""
     import numpy as np
 
     followed = np.zeros((number, number), np.int64)

@@ -1,4 +1,4 @@
-"""What is measured of a series, to hold it against a published figure."""
+"""Measures of a series, for comparison with published figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generator is: a name, its sources, its parameters, and the series that they give."""
+"""A generator: a name, its sources, its parameters, and its series."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Parameter:
     most: float = math.inf
 
     def outside(self, value: Any) -> str | None:
-        """What is wrong with a value that is not from `least` to `most`; None where it is."""
+        """The problem of a value outside `least` to `most`; None inside."""
         each = value if self.kind == "durations" else (value,)
         if self.kind in ("text", "choice") or all(self.least <= one <= self.most for one in each):
             return None
@@ -50,7 +50,7 @@ class Parameter:
         return f"is not from {low} to {high}"
 
     def shown(self, value: Any) -> str:
-        """A value in base units as a reader takes it in."""
+        """A value in base units, for people."""
         if self.kind == "duration":
             return DURATION.format(value)
         if self.kind == "durations":
@@ -80,7 +80,7 @@ class Order:
 class Figure:
     """A published figure that a series must show.
 
-    what: in words. published: as published, in words. low, high: what is allowed, in the unit of `measure`. unit: that
+    what: in words. published: as published, in words. low, high: allowed range, in the unit of `measure`. unit: that
     it is shown in, and how many base units that is. place: section, table or figure of the citation.
     """
 
@@ -99,8 +99,8 @@ class Model:
     """A generator.
 
     summary: one line. about: fields of an entry's `About`. duration: unless asked otherwise. make: the parts. figures:
-    what they are held against, if they follow a publication. cited: what of it is published and what is ours.
-    begins: hour of the day at time zero, where hours of the day mean something.
+    published ones for comparison, if any. cited: published and own parameters. begins: hour of the day at time zero,
+    where hours of the day mean something.
     """
 
     name: str
@@ -128,5 +128,5 @@ SLOT_MMWAVE = Grain(125_000)
 
 
 def about(figure: float, tolerance: float) -> tuple[float, float]:
-    """What is allowed for a published figure: so many parts below and above."""
+    """The tolerance of a published figure, relative, below and above."""
     return figure * (1.0 - tolerance), figure * (1.0 + tolerance)

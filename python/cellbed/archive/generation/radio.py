@@ -1,10 +1,11 @@
-"""A saturated radio link in virtual time: the radio model (docs/reference/radio.md), fed so that it never runs dry.
+"""A saturated radio link in virtual time: the radio model (docs/reference/radio.md), fed so that its queue is never
+empty.
 
 Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the
 mean signal for a while. Bands without a profile are a profile with another carrier.
 
 The model computes in floating point with logarithms of the C library. The same build of cellbed gives the same bytes;
-it is not promised that another machine's library rounds every one of them alike.
+another machine's library may round differently.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 
 _STEP_NS = 20_000_000
-"""How often the link is fed."""
+"""The interval of feeding the link."""
 
 _EDGE_NS = 500_000_000
-"""How long an obstacle takes to come or go. Ours: a person of half a metre at walking pace, or less."""
+"""The time that an obstacle takes to appear or disappear. Ours: a person of half a metre at walking pace, or less."""
 
 _EDGE_PARTS = 5
 
@@ -152,7 +153,7 @@ class RadioLink:
         return json.dumps([stage | self._signal(side, 0.0)]), changes
 
     def _depths(self) -> Iterator[tuple[int, float]]:
-        """When which part of the obstacle is in the way."""
+        """The strength of the obstacle over time."""
         if self.obstacle is None:
             return
         for begin in self.obstacle.begins_ns:
@@ -180,7 +181,7 @@ class RadioLink:
 
 
 _ENOUGH = 1024
-"""Packets that wait at least: more than the scheduler needs to give everything (docs/reference/radio.md, ramp)."""
+"""Minimum queue: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
 
 
 def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:

@@ -1,4 +1,4 @@
-"""What a model is fitted to: a recording's opportunities as outages, and rates of the time between them."""
+"""The input of a fit: a recording's outages, and rates of the time between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICK_NS = 100_000_000
 """Over how long a rate is taken."""
 
 OUTAGE_NS = 200_000_000
-"""A time without opportunities that is an outage, unless asked otherwise."""
+"""Default minimum length of an outage."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Recorded:
     duration_ns: int
 
     def rates(self, tick_ns: int = TICK_NS) -> Float64:
-        """bit/s in each tick; a last one that is cut short is left out."""
+        """bit/s in each tick; an incomplete last one is left out."""
         import numpy as np
 
         count = self.duration_ns // tick_ns
@@ -85,7 +85,7 @@ def between_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.i
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A recording by name. parts: its directions. sha256: of what was read, by name."""
+    """A recording by name. parts: its directions. sha256: of the files read, by name."""
 
     name: str
     parts: dict[Part, Recorded]

@@ -1,4 +1,4 @@
-"""Generated series, and their way into Parquet files: chunk by chunk, whatever their length."""
+"""Generated series, written to Parquet files chunk by chunk, at any length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Chunks = Callable[[], Iterator["pl.DataFrame"]]
 Progress = Callable[[Part, float], None]
-"""Is told the part in the making, and which share of its duration is done."""
+"""Called with the current part, and the share of its duration that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Written:
 
 
 def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
-    """The capacity as a series of rates, or as the opportunities that it amounts to.
+    """The capacity as a series of rates, or of opportunities.
 
     Errors: :class:`ValueError` for more than :data:`MOST` opportunities.
     """

@@ -1,4 +1,4 @@
-"""Generators and what they have made, for a terminal and as JSON."""
+"""Generators and their results, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def models_table() -> RenderableType:
 
 
 def usual_name(order: Order) -> str:
-    """What an entry is called unless asked otherwise."""
+    """The default name of an entry."""
     fitted = order.values.get("like")
     return order.model if fitted is None else valid_name(f"like-{fitted.name}")
 
@@ -119,7 +119,7 @@ def result_as_json(entry: Entry, result: Result) -> dict[str, Any]:
 
 
 def result_shown(entry: Entry, result: Result) -> RenderableType:
-    """What was made, and how close it comes to a recording or to published figures."""
+    """The result, with its distance from a recording or from published figures."""
     shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
     if result.compared:
         table = Table(box=box.SIMPLE_HEAD)
@@ -181,7 +181,7 @@ def _figure(value: float, unit: tuple[str, float]) -> str:
 
 
 def _generated(row: Compared) -> str:
-    """A generated figure in the unit in which it reads best."""
+    """A generated figure in a suitable unit."""
     unit = row.figure.unit
     if unit == MBIT:
         return rate_words(row.generated)

@@ -55,7 +55,7 @@ class Wander:
         return rates
 
     def _within(self, rate: float) -> float:
-        # Far beyond one bound, what is thrown back would cross the other.
+        # Far beyond one bound, the reflected value would cross the other.
         return min(max(reflected(rate, self.low, self.high), self.low), self.high)
 
 

@@ -1,4 +1,4 @@
-"""From a series to its statistics, and to what its pictures are drawn from: one pass over the file."""
+"""Statistics of a series, and the data of its plots: one pass over the file."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A series as pictures need it.
+    """A series for plots.
 
-    step_ns: width of the bins of profile, low, high and lost. profile: means, in bit/s or ms, NaN where nothing came.
+    step_ns: width of the bins of profile, low, high and lost. profile: means, in bit/s or ms, NaN without data.
     low, high: least and most of each bin, and lost: probes without an answer; of round-trip times only.
     distributions: by the scale over which a rate is taken, in bit/s; "" for round-trip times, in ms.
     outages: beginnings and lengths in s of the longest 4096. seconds: means over a second each.
@@ -75,12 +75,12 @@ def analyse(
     told: Told | None = None,
     threads: int = 1,
 ) -> Analysis:
-    """What a series amounts to. Reads it once, in batches.
+    """Analyse a series. Reads it once, in batches.
 
-    starts_at_s: second of the day at which it begins, for the figures by hour; None where nobody knows: then hours
-    count from its beginning. told: called with the number of rows of each batch. threads: how many decode its file, for
-    one that is so large that it has several row groups; what is added up is added up by one. Raises TraceError, which
-    names the file, for one that is damaged or holds no such series.
+    starts_at_s: second of the day at which it begins, for the figures by hour; None if unknown: then hours count from
+    its beginning. told: called with the number of rows of each batch. threads: number of threads that decode a file
+    with several row groups; one accumulates. Raises TraceError, which names the file, for one that is damaged or holds
+    no such series.
     """
     if series.duration_ns > LONGEST_NS:
         raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; the limit is 400 days")

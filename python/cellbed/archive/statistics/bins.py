@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Fold:
-    """Sums of so many neighbours each; what does not fill one waits for more."""
+    """Sums of a number of neighbours each; a remainder waits for more."""
 
     def __init__(self, factor: int) -> None:
         self._factor = factor
@@ -87,7 +87,7 @@ class Bins:
         self._profile.append(self._profile_fold(carried) * (unit * 1e9 / self.profile_ns))
 
     def rest(self, carried: float) -> None:
-        """Take what lies in a last bin that the series does not fill: it counts to the whole and to no rate."""
+        """Take the content of an incomplete last bin: it counts in the total and in no rate."""
         self.bits += carried * (self._unit or 1)
 
     @property
@@ -95,7 +95,7 @@ class Bins:
         return np.concatenate(self._profile) if self._profile else np.empty(0)
 
     def next_to_each_other(self) -> float | None:
-        """Autocorrelation of the rates over 100 ms at a lag of one; None where it says nothing."""
+        """Autocorrelation of the rates over 100 ms at a lag of one; None if undefined."""
         rates = self.rates.get("100ms")
         if rates is None or rates.count < 100 or rates.deviation <= 1e-9 * rates.mean:
             return None

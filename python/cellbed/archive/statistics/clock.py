@@ -1,4 +1,4 @@
-"""When in the day a recording began."""
+"""The time of day at which a recording began."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def second_of_day(about: About) -> float | None:
-    """Seconds since midnight, by the clock that `date` (ISO 8601) is given in, else as `begins` says; None: unknown."""
+    """Seconds since midnight, in the time zone of `date` (ISO 8601), else from `begins`; None: unknown."""
     return _of_date(about.date) if names_time(about.date) else _of_time(about.begins)
 
 
 def names_time(date: str | None) -> bool:
-    """Whether a date says the time of day, too."""
+    """Whether a date contains a time of day."""
     return date is not None and len(date) > len("2021-04-30") and _of_date(date) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the statistics hold for an outage, and by which version of their definitions they were made."""
+"""The definition of an outage, and the version of the statistics' definitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 VERSION: Final = 1
-"""Goes up when a figure changes its meaning; statistics of another version are made again."""
+"""Increases when a figure changes its meaning; statistics of other versions are computed again."""
 
 LONGEST_NS: Final = 400 * 86_400 * 10**9
 """Of a series whose statistics are made: one number is kept aside for each second of it."""

@@ -1,4 +1,4 @@
-"""How a series hangs together in time: stationarity and autocorrelation of its means over a second each."""
+"""Dependence over time: stationarity and autocorrelation of a series' means over a second each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cellbed.archive.statistics.products import dot
 from cellbed.archive.statistics.spool import Spool, pieces
 
 FEWEST: Final = 30
-"""Seconds below which nothing is said."""
+"""Minimum seconds."""
 
 KPSS_5_PERCENT: Final = 0.463
 """Critical value of the statistic at 5 % for a constant level (Kwiatkowski et al., 1992, table 1)."""
@@ -21,7 +21,7 @@ KPSS_5_PERCENT: Final = 0.463
 LAGS_S: Final = (1, 10, 60)
 
 _FIRST_LAGS: Final = 1 << 12
-"""More than an hour, which most recordings have forgotten themselves in."""
+"""More than an hour, beyond the correlation time of most recordings."""
 
 _MOST_LAGS: Final = 1 << 15
 """Lags looked at together, which takes some MB."""
@@ -60,7 +60,7 @@ def kpss(values: Values) -> float:
 def autocorrelation(values: Values, most: int) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Lags up to `most` and Σ (x_t − m)(x_{t+k} − m) / Σ (x_t − m)² (Box and Jenkins) at each; ones for a constant.
 
-    In pieces of which each looks twice as far as all before it: who has found his needs no more. From 2 _MOST_LAGS on
+    In pieces, each twice as far as all before it: a caller can stop early. From 2 _MOST_LAGS on
     the values are means of two neighbours each, then of four and so on, and the lags so far apart: a piece takes no
     more memory and time than those before it (a multiple-tau correlator; Magatti and Ferri, Applied Optics 40, 2001).
     """

@@ -1,4 +1,4 @@
-"""How often each value occurred, in bounded memory."""
+"""Counts of values, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cellbed.archive.statistics.products import dot
 from cellbed.archive.statistics.runs import begins_of_runs
 
 MOST_VALUES = 100_000
-"""Different values held exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
+"""Different values kept exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
 _TALLIED = 1 << 20
 
@@ -114,7 +114,7 @@ class Distribution:
             all_values.append(values)
             all_counts.append(counts)
         self._counted.clear()
-        # What one compaction leaves must not bring about the next at once.
+        # A compaction must not trigger the next at once.
         self._pending = 0
         self._values, self._counts = _joined(np.concatenate(all_values), np.concatenate(all_counts))
         if len(self._values) > self._most:

@@ -1,4 +1,4 @@
-"""Every figure of the statistics: its unit and what it means, for the terminal and the documentation's table."""
+"""Every figure of the statistics: its unit and meaning, for the terminal and the documentation's table."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEWEST: Final = 50
-"""Values below which nothing is said but the one median."""
+"""With fewer values there is only one mode, the median."""
 
 LEAST_SHARE: Final = 0.05
 """Of the values that a mode gathers between the valleys at its sides."""
@@ -29,7 +29,8 @@ def modes(values: Floats, counts: NDArray[np.int64]) -> tuple[list[float], list[
     values: different ones, rising, in ns. A kernel density estimate of their logarithms, because a network's delays
     scatter in proportion to their size and have a long tail; Gaussian kernel with the bandwidth
     0.9 min(σ, IQR/1.34) n^(-1/5) (Silverman, Density Estimation, 1986, eq. 3.31), no smaller than the step in which the
-    values are given. Peaks that no valley of DEEPEST_VALLEY parts, or with less than LEAST_SHARE, are not told apart.
+    values are given. Peaks that no valley of DEEPEST_VALLEY parts, or with less than LEAST_SHARE, are not
+    distinguished.
     """
     values, counts = values[values > 0], counts[values > 0]
     total = int(counts.sum())

@@ -1,4 +1,4 @@
-"""Delivery opportunities: how many come together, how long none comes, and the bits they carry."""
+"""Delivery opportunities: bursts, silences, and bits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Opportunities:
     """Takes their times, in order, and adds up; row by row in Rust (`Bursts`), bin by bin here.
 
     A burst is the opportunities of one millisecond of the clock. The silence before it is the time since the
-    opportunity before its first; for one that comes alone it counts as none, because a receiver that hands over what
-    it gathered hands over several.
+    opportunity before its first; for a single one it counts as none, because a receiver that aggregates delivers
+    several.
     """
 
     def __init__(self, duration_ns: int, silences: Silences) -> None:
@@ -37,7 +37,7 @@ class Opportunities:
         self._bursts = Bursts(self.bins.finest_ns, duration_ns, silences.least_ns)
         self._sizes = Distribution()
         self._longest_ns = 0
-        # The bin that the next times may go on with.
+        # The bin that the next times may continue.
         self._bin = 0
         self._in_bin = 0
 
@@ -53,7 +53,7 @@ class Opportunities:
         self._bin, self._in_bin = int(numbers[-1]), int(counts[-1])
 
     def finish(self) -> None:
-        """Nothing more comes: the silence at the seam of the loop, and the bins up to the end."""
+        """End the series: the silence at the seam of the loop, and the bins up to the end."""
         self._sizes.add(*self._bursts.finish())
         first, last = self._bursts.ends or (self._duration_ns, 0)
         seam = first + self._duration_ns - last if self._bursts.ends else self._duration_ns

@@ -1,4 +1,4 @@
-"""A rate over time, constant from each row to the next: the bits of each bin, and where there is no capacity."""
+"""A rate over time, constant from each row to the next: the bits of each bin, and times without capacity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rates:
         self._at, self._bit_s = int(at[-1]), float(rates[-1])
 
     def finish(self) -> None:
-        """Nothing more comes: the last row holds to the end, where the loop begins again."""
+        """End the series: the last row holds to the end of the loop."""
         end = self._duration_ns
         self._add_bits(np.array([self._at, end]), np.array([self._bit_s]))
         self.bins.rest(self._in_bin)

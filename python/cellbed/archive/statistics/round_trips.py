@@ -1,4 +1,4 @@
-"""Round-trip times: their distribution, modes, loss, and how they go with the hour of the day."""
+"""Round-trip times: their distribution, modes, loss, and variation by hour of the day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cellbed.archive.statistics.spool import Spool
 PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 _MOST_OF_AN_HOUR = 20_000
-"""Different round-trip times of an hour of the day that are held exactly: there are 24 of them."""
+"""Different round-trip times kept exactly for each of the 24 hours."""
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ class RoundTrips:
         self.least, self.most = np.full(count, np.inf), np.full(count, -np.inf)
         self.sums, self.answered, self.lost = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.seconds = Spool()
-        # The second that the next probes may go on with: its number, the sum of its answers, and how many they are.
+        # The second that the next probes may continue: its number, the sum and the number of its answers.
         self._second = (-1, 0.0, 0)
         self._jitter = 0.0
         self._pairs = 0

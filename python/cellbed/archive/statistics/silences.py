@@ -25,14 +25,14 @@ class Silences:
         self._head_ns = 0
 
     def follow(self, at: Times, silent: NDArray[np.bool_]) -> None:
-        """Take whether there is silence from each time on until the next; times go on from those of the last call."""
+        """Take whether there is silence from each time until the next; times continue those of the last call."""
         times = at[np.flatnonzero(np.diff(silent, prepend=self._since is not None))]
         if self._since is not None:
             times = np.concatenate(([self._since], times))
         self._since = int(times[-1]) if len(times) % 2 else None
         begins, ends = times[: len(times) // 2 * 2 : 2], times[1::2]
         if len(begins) and begins[0] == 0:
-            # It goes on from the end of the loop: `close` joins them.
+            # It continues from the end of the loop: `close` joins them.
             self._head_ns = int(ends[0])
             begins, ends = begins[1:], ends[1:]
         self.add(begins, ends - begins)

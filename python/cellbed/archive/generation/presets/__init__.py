@@ -1,4 +1,4 @@
-"""Models after published figures, by publication. Each carries the figures that it is held against.
+"""Models after published figures, by publication. Each has published figures for comparison.
 
 What a publication does not give is ours, chosen so that its figures come out; each model says which is which.
 """
