@@ -1,24 +1,24 @@
-//! Columns that a Parquet file keeps as whole numbers and that are spans of time all the same.
+//! Columns of time spans that a Parquet file stores as whole numbers.
 //!
 //! Parquet has no type for a span. What writes Arrow's tables to Parquet (pyarrow, so pandas, and Polars) notes Arrow's schema beside
 //! them, in the file's metadata under `ARROW:schema`: in Base64 a message of Arrow's IPC format, a FlatBuffer (Arrow Columnar Format,
 //! "Encapsulated message format"; `Message.fbs` and `Schema.fbs` have the numbers of fields below). Of that only the types of the outermost
-//! columns are looked at: the crate that reads all of it is half of what there is to compile in cellbed.
+//! columns are looked at: the crate that reads all of it would double cellbed's compilation.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
 /// The key of the file's metadata.
 pub(crate) const KEY: &str = "ARROW:schema";
 
-/// What begins a message, since version 0.15 of Arrow.
+/// The beginning of a message, since version 0.15 of Arrow.
 const CONTINUATION: u32 = u32::MAX;
 /// `MessageHeader.Schema`.
 const SCHEMA: u8 = 1;
 /// `Type.Duration`.
 const DURATION: u8 = 18;
 
-/// By its number the ns in a unit of each of `columns` outermost columns; `None` for what is no span, all of them where the note cannot be
-/// read.
+/// By its number the ns in a unit of each of `columns` outermost columns; `None` for other columns, and for all if the
+/// note cannot be read.
 pub(crate) fn spans(note: &str, columns: usize) -> Vec<Option<i64>> {
     let mut found = BASE64_STANDARD
         .decode(note)
@@ -34,7 +34,7 @@ fn fields(message: &[u8], columns: usize) -> Option<Vec<Option<i64>>> {
     if buffer.u32(0)? == CONTINUATION {
         buffer = Buffer(message.get(4..)?);
     }
-    // What comes first is its length.
+    // Its length comes first.
     buffer = Buffer(buffer.0.get(4..)?);
     let message = buffer.table(0)?;
     if buffer.u8(message.field(1)?)? != SCHEMA {
@@ -48,7 +48,7 @@ fn fields(message: &[u8], columns: usize) -> Option<Vec<Option<i64>>> {
         .collect()
 }
 
-/// A FlatBuffer that may say anything: what lies outside is `None`.
+/// An untrusted FlatBuffer: values outside are `None`.
 #[derive(Clone, Copy)]
 struct Buffer<'a>(&'a [u8]);
 
@@ -69,12 +69,12 @@ impl<'a> Buffer<'a> {
         self.bytes(at).map(u32::from_le_bytes)
     }
 
-    /// Where the offset at `at` leads.
+    /// The target of the offset at `at`.
     fn followed(self, at: usize) -> Option<usize> {
         at.checked_add(usize::try_from(self.u32(at)?).ok()?)
     }
 
-    /// The table that the offset at `at` leads to.
+    /// The table at the offset at `at`.
     fn table(self, at: usize) -> Option<Table<'a>> {
         let at = self.followed(at)?;
         let back = i32::from_le_bytes(self.bytes(at)?);
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// What pyarrow notes of a table with the columns `at` (spans in ms), `number` (64 bits) and `span` (ns).
+    /// Pyarrow's note on a table with the columns `at` (spans in ms), `number` (64 bits) and `span` (ns).
     const NOTE: &str = "/////+AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAMAAACEAAAAOAAAAAQAAACY////AAAB\
         EhAAAAAcAAAABAAAAAAAAAAEAAAAc3BhbgAABgAIAAYABgAAAAAAAwDI////AAABAhAAAAAgAAAABAAAAAAAAAAGAAAAbnVtYmVy\
         AAAIAAwACAAHAAgAAAAAAAABQAAAABAAFAAIAAYABwAMAAAAEAAQAAAAAAABEhAAAAAYAAAABAAAAAAAAAACAAAAYXQAAAQABAAE\

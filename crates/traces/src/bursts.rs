@@ -1,4 +1,4 @@
-//! What opportunities amount to row by row: how many come together, how long none comes, how many each bin of time has.
+//! Statistics over opportunities: bursts, silences, and counts per bin of time.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const USUAL: usize = 1 << 12;
 /// Adds up times that come in order.
 ///
 /// A burst is the opportunities of one millisecond of the clock. The silence before it is the time since the opportunity before its
-/// first; for one that comes alone it counts as none, because a receiver that hands over what it gathered hands over several.
+/// first; for a single one it counts as none, because a receiver that aggregates delivers several.
 #[derive(Clone, Debug)]
 pub struct Bursts {
     bin_ns: i64,
@@ -25,11 +25,11 @@ pub struct Bursts {
     pub batching: Vec<u64>,
     usual: Vec<u64>,
     large: BTreeMap<u64, u64>,
-    /// The burst that the next times may go on with: where it ends, how many it has, the silence before it.
+    /// The burst that the next times may continue: its end, its size, the silence before it.
     burst: (i64, u64, i64),
 }
 
-/// What some times gave. Bins have their numbers, rising, and how many times lie in each; those of two calls may share one.
+/// The results for some times. Bins have increasing numbers and counts; two calls may share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Numbers of the bins that have any.
@@ -43,8 +43,8 @@ pub struct Taken {
 }
 
 impl Bursts {
-    /// `bin_ns`: width of the bins. `duration_ns`: of the series; what lies on its end counts to the last bin, for the end of the
-    /// period is its beginning. `least_ns`: from which length on silences are told one by one.
+    /// `bin_ns`: width of the bins. `duration_ns`: of the series; times at its end count to the last bin, since the end
+    /// of the period is its beginning. `least_ns`: minimum length of individually returned silences.
     pub fn new(bin_ns: i64, duration_ns: i64, least_ns: i64) -> Self {
         let bin_ns = bin_ns.max(1);
         Self {
@@ -105,7 +105,7 @@ impl Bursts {
         taken
     }
 
-    /// Nothing more comes. Gives the different sizes of bursts, rising, and how often each came.
+    /// Ends the series. Returns the different sizes of bursts, increasing, with their counts.
     pub fn finish(&mut self) -> (Vec<u64>, Vec<u64>) {
         self.end_burst();
         let usual = (0..).zip(self.usual.iter().copied());

@@ -1,6 +1,6 @@
 //! Tables as text (CSV and its like): columns of time and of rates or round-trip times.
 //!
-//! Which column is what, and in which unit, is for the caller to say: it knows the names.
+//! The caller, which knows the names, gives the meaning and unit of each column.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -13,18 +13,18 @@ use crate::target::{Imported, Part, Target};
 
 /// The longest line, bytes.
 const LONGEST_LINE: usize = 1 << 20;
-/// What an empty cell is written as, beside nothing at all.
+/// Markers of an empty cell.
 const EMPTY: [&[u8]; 8] = [
     b"-", b"nan", b"NaN", b"NAN", b"null", b"NULL", b"NA", b"None",
 ];
 
-/// How a column says the time.
+/// The format of a column of times.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Time {
     /// A number of units of so many ns.
     Unit(i64),
-    /// A moment as ISO 8601 writes it.
+    /// An ISO 8601 time.
     Moment,
 }
 
@@ -35,9 +35,9 @@ pub enum Missing {
     /// Refuse it.
     #[default]
     Refuse,
-    /// The rate before it goes on.
+    /// The previous rate continues.
     Hold,
-    /// There was nothing: an outage.
+    /// An outage.
     Zero,
 }
 
@@ -46,9 +46,9 @@ pub enum Missing {
 pub struct Column {
     /// Its number, from 0.
     pub index: usize,
-    /// What it is of: a rate of uplink or downlink, or round-trip times.
+    /// Its part: a rate of uplink or downlink, or round-trip times.
     pub part: Part,
-    /// What its unit is in bit/s, or in ns.
+    /// Its unit in bit/s, or in ns.
     pub unit: f64,
 }
 
@@ -63,9 +63,9 @@ pub struct Request {
     pub head: u64,
     /// The column of time.
     pub time: usize,
-    /// What that says.
+    /// Its format.
     pub unit: Time,
-    /// What else to read.
+    /// The columns of values.
     pub columns: Vec<Column>,
     /// What to do with an empty cell of a rate; that of a round trip was lost.
     #[serde(default)]
@@ -339,7 +339,7 @@ impl<W: Write + Send> Made<W> {
 
 /// Rows of a table that was read elsewhere: times and values, a chunk after the other.
 ///
-/// Errors of a row name it by its number, from 1.
+/// Errors name a row by its number, from 1.
 pub struct Chunks<W: Write + Send> {
     tables: Tables<W>,
     request: Request,
@@ -381,7 +381,7 @@ impl<W: Write + Send> Chunks<W> {
     }
 }
 
-/// A source whose lines end: one without line ends would be taken into memory whole.
+/// A source with a limit of line length: one without line ends would fill the memory.
 struct Guard<R> {
     source: R,
     since: usize,

@@ -1,4 +1,4 @@
-//! Why a recording was refused.
+//! Errors of imports.
 
 use std::path::Path;
 use std::{fmt, io};
@@ -10,12 +10,12 @@ use thiserror::Error;
 /// The result of reading a recording.
 pub type Result<T> = std::result::Result<T, ImportError>;
 
-/// How much of an offending piece of text an error shows.
+/// Maximum length of quoted text in an error.
 const EXCERPT: usize = 40;
-/// How much of what another program or a library says.
+/// Maximum length of a message of another program or library.
 const LONGEST_QUOTE: usize = 200;
 
-/// Where in a file something is wrong; all count from 1.
+/// The place of an error in a file; all count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the file as a whole.
@@ -45,18 +45,18 @@ impl fmt::Display for Place {
 /// Why a recording was refused. [`ImportError::in_file`] has the whole sentence.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// It is not what it was taken for, or says what cannot be.
+    /// It is not of the expected format, or has invalid values.
     #[error("{reason}")]
     Malformed {
         /// Where.
         place: Place,
-        /// What is wrong, and what would be right.
+        /// The problem and the expected form.
         reason: String,
     },
-    /// It is no trace of delivery opportunities.
+    /// It is not a trace of delivery opportunities.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The source failed, or whoever watches the reading ended it.
+    /// The source failed, or the progress callback ended it.
     #[error("the rest could not be read: {0}")]
     Read(#[from] io::Error),
     /// It is a Parquet file that cannot be read.
@@ -68,13 +68,13 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// What is wrong at a place.
+    /// The problem at a place.
     pub fn at(place: Place, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Malformed { place, reason }
     }
 
-    /// The error as compilers print theirs: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
+    /// The error like a compiler's: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
     pub fn in_file(&self, file: &Path) -> String {
         let file = file.display();
         match self {
@@ -118,7 +118,7 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
     ImportError::at(place, shown)
 }
 
-/// What is wrong with a Parquet file: what the library says, as far as a line has place for it, unless it is just its end.
+/// The problem of a Parquet file: the library's message, shortened to a line, unless the file is truncated.
 fn fault(error: &ParquetError) -> String {
     let said = error.to_string();
     let line = said.lines().next().unwrap_or_default();
@@ -133,12 +133,12 @@ fn fault(error: &ParquetError) -> String {
     format!("perhaps truncated: {line}")
 }
 
-/// The start of a piece of text, in quotes, with what is no text escaped.
+/// The start of a piece of text, in quotes and escaped.
 pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
     quoted(text.as_ref(), EXCERPT)
 }
 
-/// What another program says, in quotes: it may take a line.
+/// The message of another program, in quotes, up to a line.
 pub(crate) fn told(text: impl AsRef<[u8]>) -> String {
     quoted(text.as_ref(), LONGEST_QUOTE)
 }

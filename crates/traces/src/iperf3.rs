@@ -1,7 +1,7 @@
 //! Reports of iperf3 as JSON (`--json`, or a line for each event, `--json-stream`): rates of each direction, interval by interval.
 //!
-//! What arrived tells what a link carried; what was sent tells what was offered. So a direction is taken from whoever received it,
-//! which for an upload is in the report only with `--get-server-output`. A report is read twice: for what is in it, and for that.
+//! Arrivals show what a link carried, sending shows the load. So a direction is taken from its receiver, which for an
+//! upload is in the report only with `--get-server-output`. A report is read twice: for an overview, and for the rates.
 
 mod made;
 mod report;
@@ -15,13 +15,13 @@ use report::{Author, Interval, Report, Start, read};
 
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 16;
-/// Which end of the test the device is.
+/// The device's end of the test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// Who ran `iperf3 -c`.
+    /// The end that ran `iperf3 -c`.
     #[default]
     Client,
-    /// Who ran `iperf3 -s`.
+    /// The end that ran `iperf3 -s`.
     Server,
 }
 
@@ -99,7 +99,7 @@ fn nothing(report: &Report, part: Option<Part>) -> ImportError {
     ImportError::at(Place::Whole, reason)
 }
 
-/// How many intervals there are of what was sent and what was received, by whom.
+/// Number of intervals of sending and receiving, by author.
 #[derive(Default)]
 struct Counts([u64; 4]);
 
@@ -119,7 +119,7 @@ impl Counts {
         }
     }
 
-    /// Who tells of a direction: who received, else who sent.
+    /// The source for a direction: its receiver, else its sender.
     fn best(&self, part: Part, device: Device) -> Option<(Author, bool)> {
         let told = |(author, sends): &(Author, bool)| {
             let is_device = (*author == Author::Client) == (device == Device::Client);
@@ -223,7 +223,7 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(parts(&at_server), [(Part::Downlink, 2, two)]);
-        // Old versions do not say who sent.
+        // Old versions do not state the sender.
         let old = upload().replace(",\"sender\":true", "");
         let reverse = made(&report("connecting_to", "\"reverse\":1,", &old, "")).unwrap();
         assert_eq!(parts(&reverse), [(Part::Downlink, 2, two)]);

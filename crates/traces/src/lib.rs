@@ -1,7 +1,7 @@
 //! Recordings of other programs as series over time in Parquet: read in one pass, or two, and in little memory.
 //!
-//! Each reader takes any source of bytes and a [`Target`] that its series go to, so that it runs on files as on what a fuzzer makes up.
-//! A source is never trusted: what cannot be a recording is an [`ImportError`] that names the place.
+//! Each reader takes any source of bytes and a [`Target`] that its series go to, so that it runs on files and on a
+//! fuzzer's data. A source is never trusted: malformed data is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
 
 mod arrow_spans;

@@ -10,7 +10,7 @@ use crate::target::{Imported, Part, Target};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Reads a trace as [`cellbed_link::Trace::parse`] does, without holding it. Its last timestamp is its duration.
+/// Reads a trace like [`cellbed_link::Trace::parse`], but as a stream. Its last timestamp is its duration.
 pub fn mahimahi(source: impl Read, part: Part, target: &impl Target) -> Result<Imported> {
     let mut table = Table::<Opportunity, _>::new(part, target)?;
     let last = each_timestamp::<ImportError>(source, |millis| {

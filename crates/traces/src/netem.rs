@@ -20,16 +20,16 @@ use crate::target::{Imported, Part, Target};
 use expansion::{Expansion, Step};
 use models::Model;
 
-/// How far apart probes are in the round-trip times made of a delay, ns.
+/// Interval of probes in the round-trip times made from a delay, ns.
 const PROBE_NS: i64 = 100_000_000;
 /// The longest delay trace, ns: ten days.
 const LONGEST_DELAY_TRACE_NS: i64 = 864_000_000_000_000;
 
-/// What the delays of a file are.
+/// The meaning of a file's delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delays {
-    /// Of one direction; the other is taken to have the same.
+    /// Of one direction; the other is assumed equal.
     OneWay,
     /// There and back.
     RoundTrip,
@@ -38,16 +38,16 @@ pub enum Delays {
 /// What to make of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Which direction a bandwidth is of; `None` is not known.
+    /// The direction of a bandwidth; `None` if unknown.
     pub direction: Option<Part>,
-    /// What a delay is; `None` is not known.
+    /// The meaning of a delay; `None` if unknown.
     pub delays: Option<Delays>,
 }
 
 /// Reads a configuration: a model of bandwidth becomes rates, one of delay round-trip times.
 ///
-/// Of a pattern that repeats as a whole one turn is kept, since a replay repeats it. Models that draw at random are refused: the
-/// numbers that netem-trace's generator gives are not ours to know.
+/// Of a pattern that repeats as a whole one repetition is kept, since a replay repeats it. Random models are refused:
+/// the output of netem-trace's generator is unknown.
 pub fn netem(source: impl Read, request: Request, target: &impl Target) -> Result<Imported> {
     let mut made = Made::Nothing;
     let mut at_ns = 0_i64;
@@ -75,7 +75,7 @@ pub fn netem(source: impl Read, request: Request, target: &impl Target) -> Resul
     })
 }
 
-/// The series that steps have become.
+/// The series of the steps.
 enum Made<W: std::io::Write + Send> {
     Nothing,
     Rates(Table<Rate, W>),

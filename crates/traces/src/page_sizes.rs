@@ -1,4 +1,4 @@
-//! Sizes that the headers of Parquet pages claim, checked before the reader believes them.
+//! Check of the sizes that the headers of Parquet pages claim, before the reader uses them.
 //!
 //! The reader allocates what a header claims that a page has when unpacked. A page header is a structure in Thrift's compact protocol
 //! (`PageHeader` in `parquet.thrift`), of which only the second and third field matter here.
@@ -7,13 +7,13 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::ChunkReader;
 
-/// Unpacked bytes that any page may have.
+/// Unpacked bytes allowed for any page.
 const ALWAYS: u64 = 64 << 20;
-/// How much smaller than that a larger page may be packed. No column of measurements is packed better.
+/// Maximum compression ratio of a larger page. No column of measurements exceeds it.
 const RATIO: u64 = 1024;
-/// Bytes of a header: what is read first, and at most.
+/// Bytes of a header: first read, and maximum.
 const HEADER: [u64; 2] = [1 << 10, 1 << 20];
-/// How deep structures of a header may be nested: 4 in the format.
+/// Maximum nesting of a header's structures: 4 in the format.
 const DEPTH: u8 = 16;
 
 /// Walks over the headers of the pages of a column in a row group.
@@ -66,7 +66,7 @@ fn header(source: &impl ChunkReader, at: u64, end: u64) -> Result<Sizes> {
     Err(wrong("a page has a damaged header"))
 }
 
-/// What is left of some bytes in Thrift's compact protocol. `None` is for bytes that end or that are not in that protocol.
+/// The remaining bytes in Thrift's compact protocol. `None` is for truncated or malformed bytes.
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
@@ -117,7 +117,7 @@ impl Thrift<'_> {
                     15 => self.varint()?,
                     count => count.into(),
                 };
-                // An element has a byte at least, unlike a field that is true or false.
+                // An element has at least a byte, unlike a boolean field.
                 (0..count).try_for_each(|_| match head & 0xf {
                     1 | 2 => self.byte().map(drop),
                     kind => self.skip(kind, depth),

@@ -1,4 +1,4 @@
-//! Tables in Parquet: columns of time and of rates or round-trip times, of whatever types.
+//! Tables in Parquet: columns of time and of rates or round-trip times, of any types.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::target::{Imported, Target};
 
 /// Makes series of the columns of a table, which `request` gives by their numbers in it.
 ///
-/// `tell` hears how many bytes of the file were read since, about; its error ends the reading.
+/// `tell` is called with the approximate number of bytes read since the last call; its error ends the reading.
 pub fn parquet_table<T: ChunkReader + 'static>(
     source: T,
     request: &Request,
@@ -53,7 +53,7 @@ pub fn parquet_table<T: ChunkReader + 'static>(
     chunks.finish()
 }
 
-/// Times in ns; `None` for what cannot be one.
+/// Times in ns; `None` for invalid ones.
 fn times(column: &ColumnRows, unit: Time) -> Result<Vec<Option<i64>>> {
     let unit = match (column.meaning, unit) {
         (Meaning::Moment { unit } | Meaning::Span { unit }, _) => unit,

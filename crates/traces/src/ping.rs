@@ -1,4 +1,4 @@
-//! What `ping` prints: round-trip times of probes, and those that nothing answered.
+//! Output of `ping`: round-trip times of probes, and lost probes.
 //!
 //! iputils (with `-D` or without, in any language that keeps `icmp_seq=`), BusyBox, the BSDs, macOS and Windows. With `-D` the times are
 //! the stamps'; else probes are an interval apart by their numbers, or by their order where they have none (Windows).
@@ -15,20 +15,20 @@ use crate::series::{RoundTrip, Table};
 use crate::target::{Imported, Part, Target};
 use line::{Heard, Line};
 
-/// The interval of every ping unless it is told another, ns.
+/// The default interval of every ping, ns.
 const USUAL_INTERVAL_NS: i64 = 1_000_000_000;
 /// The longest line, bytes.
 const LONGEST_LINE: usize = 4096;
-/// Answers that came out of order wait for so many others.
+/// Out-of-order answers wait for at most this number of others.
 const WINDOW: usize = 4096;
-/// Probes that a file may tell of by the numbers that are missing, and so many more for each line of one: a long outage is
-/// possible, a file that is nothing but gaps is none of a ping.
+/// Maximum of probes known only by missing numbers, plus as many for each line: a long outage is possible, but a file
+/// with gaps only is not from ping.
 const MOST_MISSING: u64 = 1 << 20;
 const MISSING_PER_LINE: u64 = 16;
 /// How far the clock may run backwards, ns.
 const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
 
-/// Makes round-trip times of what ping printed. interval_ns: how far apart the probes were, where it has no stamps; a second if `None`.
+/// Makes round-trip times from ping's output. interval_ns: between probes without stamps; a second if `None`.
 pub fn ping(source: impl Read, interval_ns: Option<i64>, target: &impl Target) -> Result<Imported> {
     let mut session = Session::new(interval_ns, target)?;
     let mut number = 0;
@@ -47,7 +47,7 @@ pub fn ping(source: impl Read, interval_ns: Option<i64>, target: &impl Target) -
     session.finish()
 }
 
-/// A probe: when it was sent, where that is known, and how long until its answer.
+/// A probe: its send time, if known, and the time until its answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Probe {
     sent_ns: Option<i64>,
@@ -59,12 +59,12 @@ struct Session<W: Write + Send> {
     interval_ns: Option<i64>,
     /// Probes whose turn has not come, by number.
     waiting: BTreeMap<u64, Probe>,
-    /// The number whose turn is next, and the newest that was heard of.
+    /// The next number in order, and the newest one seen.
     next: Option<u64>,
     newest: u64,
-    /// What the numbers of this ping start with, where its first line tells.
+    /// The first number of this ping, if its first line shows it.
     first: Option<u64>,
-    /// The last probe whose time is known: its time, and how many without a time have come since.
+    /// The last probe with a known time: its time, and the number of later ones without.
     known_ns: Option<i64>,
     step_ns: i64,
     unknown: u64,
@@ -76,7 +76,7 @@ struct Session<W: Write + Send> {
     imprecise: u64,
     copies: u64,
     number_of_session: u64,
-    /// How many probes the last lines count.
+    /// The number of probes in the summary.
     sent: u64,
 }
 
@@ -174,7 +174,7 @@ impl<W: Write + Send> Session<W> {
         Ok(())
     }
 
-    /// The place in the order of a number, which has 16 bits and starts anew after them.
+    /// The position of a number, which wraps around at 16 bits.
     fn turn(&mut self, number: Option<u64>) -> u64 {
         const TURN: u64 = 1 << 16;
         let Some(number) = number else {
@@ -201,7 +201,7 @@ impl<W: Write + Send> Session<W> {
             .unwrap_or(around)
     }
 
-    /// Lets the next probe pass, of which something may have been heard or not.
+    /// Passes the next probe, answered or not.
     fn pass(&mut self, place: Place) -> Result<()> {
         let first = self.waiting.first_key_value().map(|(turn, _)| *turn);
         let Some(turn) = self.next.or(first) else {
@@ -284,7 +284,7 @@ impl<W: Write + Send> Session<W> {
         )
     }
 
-    /// Ends a ping, which says how many probes it sent.
+    /// Ends a ping with the number of probes that it sent.
     fn close(&mut self, sent: Option<u64>, place: Place) -> Result<()> {
         while self.next.unwrap_or(0) <= self.newest
             && !(self.waiting.is_empty() && self.next.is_none())
@@ -293,7 +293,7 @@ impl<W: Write + Send> Session<W> {
         }
         let told = self.probes - self.number_of_session;
         if let Some(missing) = sent.and_then(|sent| sent.checked_sub(told)) {
-            // A single one may have been under way when ping was ended.
+            // A single one may have been in flight at the end.
             if missing > 1 && told > 0 {
                 self.believable(self.probes.saturating_add(missing), place)?;
                 for _ in 0..missing {

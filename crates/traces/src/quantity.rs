@@ -1,8 +1,8 @@
-//! Rates, spans and times as files write them.
+//! Rates, spans and times in files.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
-/// Units of a rate and what each is in bit/s. `k` is 1000; letter case only matters where it tells bits from bytes.
+/// Units of a rate and what each is in bit/s. `k` is 1000; case matters only to distinguish bits from bytes.
 const RATES: [(&str, f64); 25] = [
     ("bit/s", 1.0),
     ("bps", 1.0),
@@ -59,7 +59,7 @@ const SPANS: [(&str, f64); 24] = [
     ("days", 86_400e9),
 ];
 
-/// What a unit of rate is in bit/s.
+/// A unit of rate in bit/s.
 pub(crate) fn rate_unit(name: &str) -> Option<f64> {
     let exact = RATES.iter().find(|(unit, _)| *unit == name);
     // `KBPS` and `mbit/s` are common; `MB/s` and `Mb/s` differ by their case alone, so those are taken as they are.
@@ -71,7 +71,7 @@ pub(crate) fn rate_unit(name: &str) -> Option<f64> {
     exact.or_else(loose).map(|(_, size)| *size)
 }
 
-/// What a unit of time is in ns.
+/// A unit of time in ns.
 pub(crate) fn span_unit(name: &str) -> Option<f64> {
     let found = SPANS.iter().find(|it| it.0.eq_ignore_ascii_case(name));
     found.map(|(_, size)| *size)
@@ -93,7 +93,7 @@ pub(crate) fn sum(text: &str, unit: impl Fn(&str) -> Option<f64>) -> Option<f64>
     (!text.trim().is_empty()).then_some(total)
 }
 
-/// Seconds with decimals, as nanoseconds, exactly where there are at most nine decimals. `None` for what is no such number.
+/// Seconds with decimals, as nanoseconds, exactly where there are at most nine decimals. `None` if malformed.
 pub(crate) fn decimal_ns(text: &[u8], unit_ns: i64) -> Option<i64> {
     let (negative, text) = match text.split_first()? {
         (b'-', rest) => (true, rest),
@@ -130,7 +130,7 @@ pub(crate) fn decimal_ns(text: &[u8], unit_ns: i64) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A moment as ISO 8601 and RFC 3339 write it, ns since 1970; one without a zone is taken for UTC.
+/// An ISO 8601 or RFC 3339 time, ns since 1970; UTC without a zone.
 pub(crate) fn moment_ns(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {

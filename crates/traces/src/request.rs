@@ -1,4 +1,4 @@
-//! Which recording is to be read, and what is to be made of it.
+//! A request: the recording to read, and the series to make.
 
 use std::io::{Read, Seek};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::error::{ImportError, Place, Result};
 use crate::target::{Imported, Part, Target};
 use crate::{capture, columns, iperf3, mahimahi, netem, ping};
 
-/// What to read and what to make of it; each format's module says what its parts mean.
+/// The format and its options, which each format's module defines.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "format", rename_all = "kebab-case")]
 pub enum Request {
@@ -45,24 +45,24 @@ pub enum Request {
         #[serde(default)]
         direction: Option<Part>,
     },
-    /// What ping printed.
+    /// Output of ping.
     Ping {
-        /// How far apart the probes were.
+        /// The interval of the probes.
         #[serde(default)]
         interval_ns: Option<i64>,
     },
     /// A configuration of netem-trace.
     NetemTrace {
-        /// Which direction a bandwidth is of.
+        /// The direction of a bandwidth.
         #[serde(default)]
         direction: Option<Part>,
-        /// What a delay is.
+        /// The meaning of a delay.
         #[serde(default)]
         delays: Option<netem::Delays>,
     },
     /// A table as text.
     Columns(columns::Request),
-    /// A table in Parquet, which [`crate::parquet_table`] reads: no stream gives its end before its beginning.
+    /// A table in Parquet, which [`crate::parquet_table`] reads: which needs the end of the file first.
     Parquet(columns::Request),
 }
 

@@ -1,6 +1,6 @@
 //! A series over time, written to Parquet as its rows come.
 //!
-//! Rows are in order of time, and no time is below zero: [`Table::push`] sees to it.
+//! Rows are in order of time, and no time is below zero: [`Table::push`] checks it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ImportError, Place, Result, Seconds};
 use crate::target::{Part, Target};
 
-/// Rows of a group: what is held in memory, and what a reader takes at once.
+/// Rows of a group: the unit of writing and reading in memory.
 const GROUP: usize = 1 << 18;
 
 /// The longest trace that can be played, as in Mahimahi's format: 2³² ms, some 49 days.
 const LONGEST_TRACE_NS: i64 = u32::MAX as i64 * 1_000_000;
 /// Ten years: a time beyond them is in another unit.
 const LONGEST_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
-/// A terabit a second: no link of these days carries more.
+/// A terabit per second, more than any link.
 const HIGHEST_BIT_S: f64 = 1e12;
 
-/// What the rows of a series are.
+/// The content of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -79,13 +79,13 @@ pub trait Row: Copy {
     const CONTENT: Content;
     /// Its columns, in the notation of Parquet's messages.
     const SCHEMA: &'static str;
-    /// The longest time that makes sense, ns.
+    /// The longest valid time, ns.
     const LONGEST_NS: i64;
 
     /// When it is, ns.
     fn at_ns(&self) -> i64;
 
-    /// What is wrong with its value, if anything.
+    /// The problem of its value, if any.
     fn fault(&self) -> Option<String> {
         None
     }
@@ -171,11 +171,11 @@ impl Row for RoundTrip {
 /// A series that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// What of the network.
+    /// Its part of the network.
     pub part: Part,
-    /// What its rows are.
+    /// Its content.
     pub content: Content,
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
     /// From time zero to its end: the period of a looped replay.
     pub duration_ns: i64,
@@ -194,7 +194,7 @@ impl<R: Row, W: Write + Send> Table<R, W> {
     /// A series of a part in the file that `target` opens for it.
     pub fn new(part: Part, target: &impl Target<File = W>) -> Result<Self> {
         let schema = Arc::new(parse_message_type(R::SCHEMA)?);
-        // Numbers that grow evenly take a few bits each as differences: nothing is left for a compressor to find.
+        // Evenly growing numbers take a few bits each as differences, which a compressor cannot improve.
         let mut properties = WriterProperties::builder().set_dictionary_enabled(false);
         for field in schema.get_fields() {
             if field.get_physical_type() == parquet::basic::Type::INT64 {
@@ -231,8 +231,8 @@ impl<R: Row, W: Write + Send> Table<R, W> {
 
     /// The next row.
     ///
-    /// Errors: [`ImportError::Malformed`] at `place` for a time before the last row's, or beyond what can be, or a value that
-    /// cannot be.
+    /// Errors: [`ImportError::Malformed`] at `place` for a time before the last row's, an implausible time, or an
+    /// invalid value.
     #[inline]
     pub fn push(&mut self, row: R, place: Place) -> Result<()> {
         let at_ns = row.at_ns();

@@ -1,4 +1,4 @@
-//! Rows of a series that the archive keeps, read back.
+//! Rows of a series in the archive.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::series::Content;
 use crate::stored::{Batch, Stored, ahead};
 use crate::stored_column::{ColumnRows, Meaning};
 
-/// Rows one after the other, a value for each time but for opportunities, which have none.
+/// Rows in order, with a value for each time except for opportunities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesRows {
     /// When, ns.
@@ -19,8 +19,8 @@ pub struct SeriesRows {
 
 /// The rows of the series at `path`, decoded by up to `threads` threads.
 ///
-/// Errors: [`ImportError::Damaged`], and [`ImportError::Malformed`] for one without the columns of its content, or without a time
-/// somewhere. Whether times rise is for the caller to see.
+/// Errors: [`ImportError::Damaged`], and [`ImportError::Malformed`] for one without the columns of its content, or with
+/// a missing time. The caller checks the order of times.
 pub fn series_rows(
     path: &Path,
     content: Content,

@@ -1,6 +1,6 @@
-//! Parquet files: which columns they have, and their rows, a batch after the other.
+//! Parquet files: their columns, and their rows in batches.
 //!
-//! Pages are read one by one, so that what is held is a page and a batch of each column, whatever the file's row groups are.
+//! Pages are read one by one, so that memory holds a page and a batch of each column, for row groups of any size.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -23,17 +23,17 @@ use crate::stored_column::{ColumnRows, Meaning, Reader};
 
 /// Rows of a batch: few enough for a processor's cache.
 pub const BATCH: usize = 1 << 16;
-/// Batches that a thread is ahead of who takes them, at most: a row group of a million rows.
+/// Maximum batches that a thread is ahead of the consumer: a row group of a million rows.
 const AHEAD: usize = 16;
 
-/// A column of a file, or several that lie in one.
+/// A column of a file, or a nested one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// What its values are.
     pub meaning: Meaning,
-    /// Its number among those that hold no others; `None` where it holds others.
+    /// Its number among the leaf columns; `None` for a nested one.
     leaf: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ pub struct Stored<T> {
 }
 
 impl<T: ChunkReader + 'static> Stored<T> {
-    /// Errors: [`ImportError::Damaged`] for what is none.
+    /// Errors: [`ImportError::Damaged`] for other files.
     pub fn new(source: T) -> Result<Self> {
         let (metadata, columns) = guarded(|| {
             let metadata = ParquetMetaDataReader::new().parse_and_finish(&source)?;
@@ -59,19 +59,19 @@ impl<T: ChunkReader + 'static> Stored<T> {
         })
     }
 
-    /// Its columns, in order; what lies in them counts as one.
+    /// Its columns, in order; a nested one counts as one.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// How many rows it says it has.
+    /// Its number of rows, as stated.
     pub fn rows(&self) -> u64 {
         u64::try_from(self.metadata.file_metadata().num_rows()).unwrap_or(0)
     }
 
     /// The rows of some columns, given by their numbers from 0, in the order given.
     ///
-    /// Errors: [`ImportError::Damaged`] for a column that others lie in.
+    /// Errors: [`ImportError::Damaged`] for a nested column.
     pub fn batches(self, columns: &[usize]) -> Result<Batches<T>> {
         let leaves = self.leaves(columns)?;
         let groups = 0..self.metadata.num_row_groups();
@@ -119,10 +119,10 @@ fn columns(metadata: &ParquetMetaData) -> Vec<Column> {
     columns
 }
 
-/// A column that holds no others: its number among those, and what its values are.
+/// A leaf column: its number among those, and its kind.
 type Leaf = (usize, Meaning);
 
-/// Columns of some rows, in the order in which they were asked for.
+/// Columns of some rows, in the requested order.
 pub struct Batch {
     /// How many rows.
     pub rows: usize,
@@ -137,7 +137,7 @@ pub struct Batches<T> {
     leaves: Vec<Leaf>,
     groups: Range<usize>,
     readers: Vec<Reader>,
-    /// Rows of the group that are not read.
+    /// Unread rows of the group.
     left: usize,
 }
 
@@ -229,7 +229,7 @@ pub fn ahead(
             .name(format!("decode-{first}"))
             .spawn(move || {
                 let all = (first..groups).step_by(threads);
-                // Who takes them no longer wants any: that is no failure.
+                // The consumer has stopped: that is no failure.
                 let _ = all
                     .into_iter()
                     .try_for_each(|group| source.send(group, &sender));
@@ -259,7 +259,7 @@ impl Share {
         group: usize,
         to: &SyncSender<Sent>,
     ) -> std::result::Result<(), std::sync::mpsc::SendError<Sent>> {
-        // A descriptor of its own: who shares one shares its position, too.
+        // A separate descriptor, because a shared one shares its position.
         match File::open(&self.file) {
             Ok(file) => {
                 let group = group..group + 1;
@@ -311,7 +311,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a reader of bytes that nobody vouches for. It is made to refuse them, and where it panics instead, that is a refusal, too.
+/// Runs a reader of untrusted bytes. A panic of the reader counts as an error, too.
 fn guarded<R>(read: impl FnOnce() -> std::result::Result<R, ParquetError>) -> Result<R> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

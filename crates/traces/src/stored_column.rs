@@ -1,4 +1,4 @@
-//! Columns of Parquet files: what their values are, and the values of some rows.
+//! Columns of Parquet files: their kinds, and the values of some rows.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::column::page::PageReader;
@@ -9,7 +9,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What the values of a column are.
+/// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Whole numbers.
@@ -19,7 +19,7 @@ pub enum Meaning {
     },
     /// Numbers in floating point.
     Float,
-    /// Whole numbers with a decimal point so many digits from their end.
+    /// Whole numbers with a number of decimal digits.
     Decimal {
         /// The digits behind the point.
         scale: i32,
@@ -38,12 +38,12 @@ pub enum Meaning {
     },
     /// Text in UTF-8.
     Text,
-    /// What no series is made of, in words.
+    /// Other types, in words.
     Other(&'static str),
 }
 
 impl Meaning {
-    /// Of a column that lies in no other.
+    /// Of a top-level column.
     pub(crate) fn of(column: &ColumnDescriptor) -> Self {
         if column.max_rep_level() > 0 {
             return Self::Other("lists");
@@ -92,7 +92,7 @@ impl Meaning {
             ) => match column.physical_type() {
                 Type::BOOLEAN => Self::Boolean,
                 Type::INT32 | Type::INT64 => Self::Integer { signed: true },
-                // What Impala and Spark wrote times as before there was a type for them.
+                // The former type of times in Impala and Spark.
                 Type::INT96 => Self::Moment { unit: 1 },
                 Type::FLOAT | Type::DOUBLE => Self::Float,
                 Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => Self::Other("bytes"),
@@ -101,7 +101,7 @@ impl Meaning {
         }
     }
 
-    /// What a series can take it for: `number`, `moment`, `text` or `other`.
+    /// Its use for a series: `number`, `moment`, `text` or `other`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Integer { .. } | Self::Float | Self::Decimal { .. } | Self::Boolean => "number",
@@ -127,9 +127,9 @@ impl Meaning {
     }
 }
 
-/// The values that are there, one after the other.
+/// The values that are not null, in order.
 enum Values {
-    /// Numbers and moments; what is beyond an i64 is its end.
+    /// Numbers and times, saturating at the limits of i64.
     Whole(Vec<i64>),
     Fraction(Vec<f64>),
     Text(Vec<ByteArray>),
@@ -137,10 +137,10 @@ enum Values {
 
 /// A column of some rows.
 pub struct ColumnRows {
-    /// What its values are.
+    /// Its kind.
     pub meaning: Meaning,
     values: Values,
-    /// Of each row, if any has no value: whether it has one.
+    /// For each row whether it has a value; `None` if all have.
     present: Option<Vec<bool>>,
 }
 
@@ -212,7 +212,7 @@ fn spread<V: Copy>(
 pub(crate) struct Reader {
     pages: ColumnReader,
     meaning: Meaning,
-    /// The definition level of a value that is there.
+    /// The definition level of a value that is not null.
     defined: i16,
 }
 
@@ -225,7 +225,7 @@ impl Reader {
         }
     }
 
-    /// The next `rows`. Errors: what the pages cannot be, and too few of them.
+    /// The next `rows`. Errors: malformed pages, and too few of them.
     pub(crate) fn read(&mut self, rows: usize) -> Result<ColumnRows> {
         let mut levels = Vec::new();
         let values = match &mut self.pages {

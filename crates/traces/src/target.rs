@@ -1,4 +1,4 @@
-//! Where series go, and what has become of a recording.
+//! The destination of series, and the result of an import.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::series::Written;
 
-/// What of a network a series is about.
+/// The subject of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// What the device sends.
+    /// Traffic from the device.
     Uplink,
-    /// What the device receives.
+    /// Traffic to the device.
     Downlink,
-    /// There and back.
+    /// Round trips.
     RoundTrip,
 }
 
@@ -31,9 +31,9 @@ impl Part {
     }
 }
 
-/// What the series of a recording go to.
+/// The destination of a recording's series.
 pub trait Target {
-    /// What the file of one series is.
+    /// The file of one series.
     type File: Write + Send;
 
     /// A new file for the series of a part.
@@ -59,7 +59,7 @@ impl Target for Folder<'_> {
     }
 }
 
-/// No place at all: for whoever only wants to know whether a recording can be read.
+/// Discards the series: to check whether a recording can be read.
 #[derive(Debug)]
 pub struct Nowhere;
 
@@ -71,22 +71,22 @@ impl Target for Nowhere {
     }
 }
 
-/// What has become of a recording.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Imported {
     /// The series that were written.
     pub parts: Vec<Written>,
-    /// Sentences for whoever asked for it: what was taken for what, what was left out.
+    /// Sentences for users: assumptions and omissions.
     pub notes: Vec<String>,
-    /// When it was begun, ns since 1970, where the recording says it.
+    /// Its start, ns since 1970, if the recording contains it.
     pub begun_ns: Option<i64>,
 }
 
-/// 2000-01-01, ns since 1970: what is stamped earlier has a clock that nobody has set.
+/// 2000-01-01, ns since 1970: earlier stamps come from an unset clock.
 const EARLIEST_NS: i64 = 946_684_800 * 1_000_000_000;
 
 impl Imported {
-    /// Of a recording whose first stamp is this, ns since 1970; nothing of it yet.
+    /// Of a recording whose first stamp is this, ns since 1970; without series.
     pub(crate) fn begun(stamp_ns: Option<i64>) -> Self {
         Self {
             begun_ns: stamp_ns.filter(|it| *it >= EARLIEST_NS),

@@ -1,11 +1,11 @@
-//! A source whose reading is watched.
+//! A source that reports the progress of reading.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// Bytes between two looks.
 const STEP: u64 = 1 << 23;
 
-/// Tells how many bytes have been read, every few of them; who is told may end the reading with an error.
+/// Reports the bytes read every few MiB; the callback may end the reading with an error.
 pub struct Watched<R, F> {
     source: R,
     read: u64,
@@ -14,7 +14,7 @@ pub struct Watched<R, F> {
 }
 
 impl<R, F: FnMut(u64) -> io::Result<()>> Watched<R, F> {
-    /// `source`, whose progress `tell` hears of: the bytes that were read since it was told last.
+    /// `source`; `tell` is called with the bytes read since its last call.
     pub fn new(source: R, tell: F) -> Self {
         Self {
             source,

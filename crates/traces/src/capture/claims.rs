@@ -1,10 +1,10 @@
-//! What the next packet of a capture says of its own length, where not all of it is there: a capture that was cut short, or a damaged one.
+//! Claimed lengths of incomplete packets, in a truncated or a damaged capture.
 
 /// The longest packet that any tool captures, bytes (`MAXIMUM_SNAPLEN` of libpcap).
 pub(super) const LARGEST_PACKET: u32 = 1 << 18;
 /// More than all options of a packet in pcapng together, bytes.
 const LARGEST_OPTIONS: u32 = 1 << 16;
-/// What every block of pcapng begins and ends with: its type, and its length twice.
+/// The beginning and end of every pcapng block: its type, and its length twice.
 const BLOCK_BYTES: u32 = 12;
 /// The enhanced packet block of pcapng: its type, and its bytes beside data and options.
 const ENHANCED_PACKET: u32 = 6;
@@ -27,7 +27,7 @@ impl Layout {
                 .is_some_and(|length| length < BLOCK_BYTES)
     }
 
-    /// Why what begins so cannot be a packet, however much of it is missing.
+    /// Why a block with this beginning cannot be a packet, even an incomplete one.
     pub(super) fn impossible(self, data: &[u8]) -> Option<&'static str> {
         let (captured, whole) = if self.newer {
             if self.number(data, 0)? != ENHANCED_PACKET {

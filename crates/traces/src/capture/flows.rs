@@ -1,4 +1,4 @@
-//! The flows of a capture: which there are, and which one was meant.
+//! The flows of a capture, and the choice of one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::net::{IpAddr, SocketAddr};
 use super::packets::Packet;
 use crate::error::{ImportError, Place, Result, counted, shown};
 
-/// Flows that are remembered. Beyond them the smallest half is forgotten: what a capture is about is never among those.
+/// Maximum number of flows. Beyond it the smallest half is dropped, which never contains the main flow of a capture.
 const MOST_FLOWS: usize = 1 << 16;
 /// How many flows an error names.
 const NAMED: usize = 3;
 
-/// Which flows of a capture were meant.
+/// The choice of flows of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Words that a flow must have all of: a protocol, an address, `:PORT`, `ADDRESS:PORT`. None: any flow.
     pub words: Vec<String>,
-    /// All that have them, instead of the largest one.
+    /// All that match, instead of the largest one.
     pub all: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether its packets have the hop limit that systems send with, so that they had passed no router.
+    /// Whether its packets have the initial hop limit of systems, so that they have passed no router.
     pub fn fresh(&self) -> bool {
         matches!(self.hop_limit, 64 | 128 | 255)
     }
@@ -222,7 +222,7 @@ impl Flows {
         }
     }
 
-    /// What goes from the device, or to it.
+    /// The traffic from the device, or to it.
     pub(super) fn way(&self, device: IpAddr, from_device: bool) -> Way {
         let mut sum = Way::default();
         for flow in self.each() {
@@ -232,7 +232,7 @@ impl Flows {
         sum
     }
 
-    /// Those that are meant; at least one.
+    /// The matching ones; at least one.
     pub(super) fn choose(&self, choice: &Choice) -> Result<Self> {
         let fits = |flow: &&Flow| choice.words.iter().all(|word| flow.fits(word));
         let mut found: Vec<Flow> = self.each().filter(fits).copied().collect();
@@ -261,7 +261,7 @@ impl Flows {
         })
     }
 
-    /// What was chosen out of all, in words.
+    /// The choice, in words.
     pub(super) fn told(&self, all: &Self) -> String {
         let others = all.seen - self.seen;
         let share = 100.0 * self.bytes as f64 / all.bytes.max(1) as f64;

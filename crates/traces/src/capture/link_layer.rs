@@ -36,7 +36,7 @@ pub(super) enum LinkType {
     Ethernet,
     /// 101 and what systems have written for it (12, 14), 228 and 229: the IP packet itself.
     Raw,
-    /// 0 and 108: four bytes of address family, in the order of whoever wrote it or of the network.
+    /// 0 and 108: four bytes of address family, in the byte order of the writer or of the network.
     Loopback,
     /// 113: Linux cooked capture.
     Cooked,
@@ -123,7 +123,7 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
         LaxNetSlice::Arp(_) => return None,
     };
     let room = whole.saturating_sub(start);
-    // Where the sender's card cuts packets up, the kernel leaves the length open.
+    // With segmentation offload, the kernel leaves the length open.
     let bytes = if said == 0 { room } else { said };
     let protocol = payload.ip_number.0;
     let with_ports = matches!(protocol, TCP | UDP | DCCP | SCTP) && !payload.fragmented;
@@ -206,7 +206,7 @@ mod tests {
                 (5000, 80, 128),
                 "{number}"
             );
-            // A capture of the first bytes only tells as much.
+            // A capture of the first bytes shows no more.
             let start = &frame[..head.len() + 28];
             assert_eq!(
                 link.header(start, frame.len() as u32),

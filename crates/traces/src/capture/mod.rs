@@ -1,6 +1,6 @@
 //! Packet captures (pcap and pcapng): the arrivals of one flow become delivery opportunities.
 //!
-//! A capture is read twice: once for what flows there are, which is all that is held in memory, once for the packets of the chosen ones.
+//! A capture is read twice: once for its flows, which are kept in memory, once for the packets of the chosen ones.
 
 mod claims;
 mod flows;
@@ -19,12 +19,12 @@ use packets::{Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
 const OPPORTUNITY_BYTES: u64 = 1500;
-/// Packets smaller than this on average are acknowledgements or the like, and say nothing of capacity.
+/// Packets smaller than this on average are acknowledgements or similar, and do not show the capacity.
 const TELLING_BYTES: u64 = 500;
-/// How far a stamp may lie before the one above it, ns: queues of a network card are stamped apart, but a clock that was set is another
-/// matter.
+/// How far a stamp may lie before the one above it, ns: queues of a network card are stamped separately; a larger step
+/// means a clock that was set.
 const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
-/// The longest pause between two packets that is believed, ns.
+/// The longest plausible pause between two packets, ns.
 const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// What to make of a capture.
@@ -32,11 +32,11 @@ const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 pub struct Request {
     /// Which flows.
     pub choice: Choice,
-    /// The device's address; left out, it is who began the flow.
+    /// The device's address; left out, the end that began the flow.
     pub device: Option<IpAddr>,
-    /// The parts to make; left out, those whose packets are large enough to tell of capacity.
+    /// The parts to make; left out, those whose packets are large enough to show capacity.
     pub parts: Option<Vec<Part>>,
-    /// One opportunity for each packet, whatever it holds, instead of one for each 1500 bytes.
+    /// One opportunity for each packet of any size, instead of one for each 1500 bytes.
     pub each_packet: bool,
 }
 
@@ -89,7 +89,7 @@ pub fn capture(
     Ok(done)
 }
 
-/// Who of the two ends is the device.
+/// The end that is the device.
 fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     let Some(device) = told else {
         return Ok(chosen.beginner());

@@ -15,7 +15,7 @@ use crate::error::{ImportError, Place, Result};
 const BUFFER: usize = 1 << 20;
 /// Bytes of a buffer beyond a whole capture, so that its end is seen.
 const SPARE: usize = 1 << 10;
-/// The largest block that is believed: the largest packet that any tool captures has 256 KiB.
+/// The largest plausible block: the largest packet that any tool captures has 256 KiB.
 const LARGEST_BLOCK: usize = 1 << 24;
 /// The largest packet of which the first bytes were captured: twice what Linux puts together before a network card cuts it up (IPv6
 /// jumbograms of 512 KiB). Each 1500 bytes become an opportunity, so that a few damaged lengths would fill a disk.
@@ -39,7 +39,7 @@ pub(super) struct Packet {
     pub opens: bool,
 }
 
-/// What a capture holds beside the packets that were handed over.
+/// Facts about a capture beside its packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub packets: u64,
@@ -60,7 +60,7 @@ struct Interface {
     offset_s: i64,
 }
 
-/// Hands each IP packet to `take`, with its number in the capture, which has so many bytes.
+/// Passes each IP packet to `take`, with its number in the capture of this size.
 pub(super) fn each_packet(
     source: impl Read,
     length: u64,
@@ -71,7 +71,7 @@ pub(super) fn each_packet(
         source,
         failure: &mut failure,
     };
-    // The buffer is filled with noughts first, which takes longer than a small capture.
+    // The buffer is zeroed first, which takes longer than a small capture.
     let buffer = usize::try_from(length).map_or(BUFFER, |it| BUFFER.min(it.saturating_add(SPARE)));
     let done = read(kept, buffer, &mut take);
     match failure {
@@ -184,7 +184,7 @@ fn block_read(
                 1_000_000
             };
             interfaces.push(Interface {
-                // The upper half may tell of a frame check sequence.
+                // The upper half may describe a frame check sequence.
                 link: header.network.0 as u32 & 0xffff,
                 resolution,
                 offset_s: 0,
@@ -328,7 +328,7 @@ fn frame(
     )
 }
 
-/// A source that keeps its error, as `pcap_parser` tells only that there was one.
+/// A source that keeps its error, since `pcap_parser` reports only that there was one.
 struct Kept<'a, R> {
     source: R,
     failure: &'a mut Option<io::Error>,
@@ -344,7 +344,7 @@ impl<R: Read> Read for Kept<'_, R> {
     }
 }
 
-/// A source that gives as much as is asked for until its end: `pcap_parser` looks at what the first read gave for the header.
+/// A source that fills each read until its end: `pcap_parser` expects the header in the first read.
 struct Filled<R>(R);
 
 impl<R: Read> Read for Filled<R> {

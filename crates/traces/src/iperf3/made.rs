@@ -7,7 +7,7 @@ use crate::error::{ImportError, Place, Result};
 use crate::series::{Rate, Table, Written};
 use crate::target::{Part, Target};
 
-/// Intervals shorter than this, ns, are what is left over when a test ends.
+/// Intervals shorter than this, ns, are remainders at the end of a test.
 const SHORTEST_NS: i64 = 1_000_000;
 
 /// Rates of one direction.
@@ -68,7 +68,7 @@ impl<W: Write + Send> Made<W> {
         Ok(())
     }
 
-    /// What whoever uses it should know.
+    /// Notes for users.
     pub(super) fn told(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let name = self.part.name();

@@ -8,19 +8,19 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 
 use crate::error::{ImportError, Place, Result, TRUNCATED_JSON, malformed};
 
-/// Who wrote a report.
+/// The author of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
     Client,
     Server,
 }
 
-/// What a report says beside its intervals.
+/// Facts in a report beside its intervals.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub start: Start,
     pub error: Option<String>,
-    /// Whether it was cut short and read nevertheless.
+    /// Whether it was truncated but readable.
     pub cut: bool,
 }
 
@@ -66,7 +66,7 @@ impl Start {
     }
 }
 
-/// What was sent and received in a while.
+/// The traffic of an interval.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Interval {
@@ -75,7 +75,7 @@ pub(super) struct Interval {
     sum_bidir_reverse: Option<Half>,
 }
 
-/// What was either sent or received.
+/// The traffic sent or received.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Half {
@@ -95,9 +95,9 @@ impl Half {
 }
 
 impl Interval {
-    /// What the author sent, or received; `None` if nothing is said of it.
+    /// The traffic that the author sent, or received; `None` if missing.
     pub(super) fn half(&self, sends: bool, author: Author, start: &Start) -> Option<Half> {
-        // Before version 3.7 an interval does not say who sent; then all of it went one way.
+        // Before version 3.7 an interval does not state the sender; then all traffic had one direction.
         let reverse = start.test_start.reverse != 0.0;
         let usual = (author == Author::Client) != reverse;
         let is = |half: &&Half| half.sender.unwrap_or(usual) == sends;
@@ -175,7 +175,7 @@ struct Event<'a> {
     data: Option<&'a serde_json::value::RawValue>,
 }
 
-/// The longest event, bytes: what a thousand streams take.
+/// The longest event, bytes: enough for a thousand streams.
 const LONGEST_EVENT: u64 = 1 << 24;
 
 fn each_event(
@@ -250,7 +250,7 @@ fn event(line: &[u8], report: &mut Report, take: &mut Take<'_>) -> Result<()> {
 /// A report that is one object.
 struct Document<'a, 'b> {
     report: &'a mut Report,
-    /// Who wrote it, where that is known.
+    /// Its author, if known.
     author: Option<Author>,
     take: &'a mut Take<'b>,
     failure: &'a mut Option<ImportError>,

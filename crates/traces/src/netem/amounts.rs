@@ -15,14 +15,14 @@ pub(super) struct Bandwidth(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span(pub i64);
 
-/// Where a bare number has a unit of its own: Mbit/s and ms, in a `TraceBwConfig`.
+/// Plain numbers in a `TraceBwConfig`: Mbit/s and ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Megabits(pub f64);
 /// See [`Megabits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Millis(pub i64);
 
-/// The longest span that is believed, ns: a hundred years.
+/// The longest plausible span, ns: a hundred years.
 const LONGEST_NS: f64 = 3.16e18;
 
 fn span<E: de::Error>(ns: f64) -> Result<i64, E> {

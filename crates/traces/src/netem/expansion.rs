@@ -1,13 +1,13 @@
-//! The steps that a configuration stands for, and where they go.
+//! The steps of a configuration, and their destination.
 
 use serde::de;
 
 use crate::error::{ImportError, Result as ImportResult};
 
-/// Steps that a file may stand for.
+/// Maximum steps of a file.
 pub(super) const MOST_STEPS: u64 = 1 << 24;
 
-/// What holds for a while.
+/// A value that holds for a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     /// bit/s.
@@ -19,7 +19,7 @@ pub(super) enum Step {
 /// Takes a step and how long it lasts, ns.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Step, i64) -> ImportResult<()>;
 
-/// Where the steps of a file go.
+/// The destination of a file's steps.
 pub(super) struct Expansion<'a> {
     take: Take<'a>,
     failure: &'a mut Option<ImportError>,

@@ -10,14 +10,14 @@ use super::expansion::{Expansion, Step};
 use super::patterns::{Repeated, Samples};
 use crate::error::shown;
 
-/// Steps of a pattern inside another that are held in memory.
+/// Maximum steps of a nested pattern in memory.
 const MOST_HELD: usize = 1 << 20;
 /// A model that is being read.
 pub(super) struct Model<'a, 'b> {
     pub(super) out: &'b mut Expansion<'a>,
-    /// Where steps wait that are to be repeated.
+    /// Steps to repeat.
     pub(super) held: Option<&'b mut Vec<(Step, i64)>>,
-    /// Whether it is all of the file.
+    /// Whether it is the whole file.
     pub(super) whole: bool,
 }
 

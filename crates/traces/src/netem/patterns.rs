@@ -1,4 +1,4 @@
-//! Models that are made of others, and of samples: read one after the other.
+//! Models of other models, and of samples: read one after the other.
 
 use std::fmt;
 
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for Rates<'_, '_> {
     }
 }
 
-/// A pattern with a count: handed on as it is read where it is the whole file, else written out.
+/// A pattern with a count: passed on as it is read if it is the whole file, else expanded.
 pub(super) struct Repeated<'a, 'b>(pub(super) Model<'a, 'b>);
 
 impl<'de> DeserializeSeed<'de> for Repeated<'_, '_> {

@@ -1,35 +1,35 @@
-//! What a line that ping printed says.
+//! Lines of ping's output.
 
 use crate::quantity::decimal_ns;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A ping begins; `first` is the number of its first probe, where the kind of ping shows.
+    /// A ping begins; `first` is the number of its first probe, if the kind of ping is known.
     Begins { first: Option<u64> },
-    /// Something was heard of a probe.
+    /// A report on a probe.
     Heard(Heard),
-    /// So many probes were sent in all.
+    /// The total number of probes sent.
     Sent(u64),
-    /// Nothing of interest.
+    /// Other lines.
     Other,
 }
 
-/// What was heard of a probe.
+/// A report on a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// Which one; Windows does not tell.
+    /// Its number; missing on Windows.
     pub number: Option<u64>,
     /// Until its answer; `None` if it has none, or none yet.
     pub trip_ns: Option<i64>,
-    /// When the line was printed, ns since 1970.
+    /// The time of printing, ns since 1970.
     pub stamp_ns: Option<i64>,
-    /// Whether the round trip was shorter than `trip_ns`, and no more is known.
+    /// Whether `trip_ns` is only an upper bound.
     pub at_most: bool,
-    /// Whether it is another answer to the same probe.
+    /// Whether it is a duplicate answer.
     pub duplicate: bool,
 }
 
@@ -41,7 +41,7 @@ const MILLIS: [&[u8]; 4] = [
     "ミリ秒".as_bytes(),
 ];
 
-/// What Windows prints in place of an answer, in the languages that its documentation and forums show; without the letters whose
+/// Windows' messages for a missing answer, in the languages of its documentation and forums; without the letters whose
 /// encoding depends on the code page.
 const UNANSWERED: [&[u8]; 12] = [
     b"equest timed out",
@@ -58,7 +58,7 @@ const UNANSWERED: [&[u8]; 12] = [
     b"TTL expired",
 ];
 
-/// What a line (without its line end) says.
+/// The meaning of a line (without its line end).
 pub(super) fn read(text: &[u8]) -> Line {
     let (stamp_ns, text) = stamp(text);
     let number = after(text, b"icmp_seq=")
