@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.entry import About
 from cellbed.archive.operations import STEPS, StepError, check, edit, pair, parse_step
-from cellbed.archive.operations.beginning import begun
-from cellbed.archive.operations.competitors import shares
+from cellbed.archive.operations.apply import seam, shares
+from cellbed.archive.operations.entries import begun
 from cellbed.archive.operations.pairing import pairing
-from cellbed.archive.operations.seam import seam
 from cellbed.archive.operations.timeline import Timeline
 from cellbed.archive.series import Content, Series
 from cellbed.archive.warnings import warnings

@@ -13,14 +13,11 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.files import kind_of
-from cellbed.archive.importers.captures import CAPTURE
 from cellbed.archive.importers.files import scratch, settle
 from cellbed.archive.importers.format import Format, Tell
-from cellbed.archive.importers.mahimahi import MAHIMAHI
+from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
 from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
-from cellbed.archive.importers.ping import PING
-from cellbed.archive.importers.reports import IPERF3, NETEM_TRACE
 from cellbed.archive.importers.tables import CSV, PARQUET
 from cellbed.near_names import did_you_mean
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import TYPE_CHECKING
 
-from cellbed.archive.operations.competitors import shares
-from cellbed.archive.operations.seam import Rates, seam
+import numpy as np
+import numpy.typing as npt
+
 from cellbed.archive.operations.steps import Step, StepError
 from cellbed.archive.operations.timeline import Timeline, timeline
 from cellbed.archive.series import Content, Part, Series
@@ -15,6 +17,7 @@ from cellbed.units import DURATION
 
 if TYPE_CHECKING:
     import polars as pl
+
 
 _BIN = 100_000_000
 _WINDOW = 10
@@ -205,3 +208,55 @@ _KINDS: dict[str, Callable[[Bundle, Step, Lookup], Bundle]] = {
     "add": _add,
     "share": _share,
 }
+
+
+Rates = npt.NDArray[np.float64]
+
+
+def seam(rates: Sequence[Rates], within: int, window: int) -> tuple[int, float]:
+    """The bin at which the loop repeats, and the size of the jump there.
+
+    A loop from bin e back to bin 0 is inconspicuous if the continuation after e resembles that after 0; no data are
+    blended or invented (Schödl et al., "Video Textures", SIGGRAPH 2000, §3: frame j may follow frame i if it resembles
+    the one that did).
+
+    rates: of each direction, one per bin, of equal length, longer than `window`. within: number of bins at the end that
+    may be cut. window: how many bins are compared. The jump is the root mean square of the differences, in standard
+    deviations of each direction; two unrelated moments have 1.41 on average.
+    """
+    count = len(rates[0])
+    scaled = [each / (each.std() or 1.0) for each in rates]
+    ends = np.arange(max(window, count - within), count - window + 1)
+    leaps = np.sqrt(
+        np.mean([[np.mean((each[end : end + window] - each[:window]) ** 2) for end in ends] for each in scaled], axis=0)
+    )
+    best = int(np.argmin(leaps))
+    return int(ends[best]), float(leaps[best])
+
+
+def shares(duration: int, users: int, active: float, spell: int, seed: int) -> list[tuple[int, float]]:
+    """The share of one user who is always active, over `duration` ns: (from when, share), from 0 on.
+
+    users: including this one. The others are active in spells of exponential length, `spell` ns on average,
+    with pauses such that each is active for the share `active` of the time; they start in the long run's mix. All
+    active users share equally, as under a round-robin scheduler with queues that are never empty.
+    """
+    random = Random(f"share {users} {active} {spell} {seed}")
+    changes: list[tuple[float, int]] = []
+    count = 0
+    for _ in range(users - 1):
+        on = random.random() < active
+        count += on
+        at = 0.0
+        while active < 1:
+            mean = spell if on else spell * (1 - active) / active
+            at += random.expovariate(1 / mean)
+            if at >= duration:
+                break
+            changes.append((at, -1 if on else 1))
+            on = not on
+    found = [(0, 1 / (1 + count))]
+    for at, change in sorted(changes):
+        count += change
+        found.append((int(at), 1 / (1 + count)))
+    return found

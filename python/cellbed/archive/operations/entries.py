@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replace_fields
@@ -10,17 +11,18 @@ from typing import TYPE_CHECKING
 from cellbed.archive.catalogue import entry_and_part
 from cellbed.archive.errors import TraceError
 from cellbed.archive.operations.apply import Bundle, apply_steps, bundle_of
-from cellbed.archive.operations.beginning import begun
 from cellbed.archive.operations.pairing import Pairing, pairing
 from cellbed.archive.operations.steps import Step, StepError
 from cellbed.archive.operations.timeline import Timeline, timeline
 from cellbed.archive.series import PARTS, Part, Series
+from cellbed.archive.statistics.clock import names_time, second_of_day, time_words
 from cellbed.parquet_stream import write_rows
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import Entry
+    from cellbed.archive.entry import About, Entry
     from cellbed.archive.store import Archive
+
 
 _STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
 """Steps after which a recording is still one: the rest was measured."""
@@ -128,3 +130,33 @@ def _hashes(sources: Mapping[str, Entry], used: Iterable[tuple[str, Part]]) -> d
     """SHA-256 of the used parts of entries, by ``NAME uplink`` and so on; of those that there are."""
     found = ((name, part, sources[name].parts.get(part)) for name, part in used if name in sources)
     return {f"{name} {part}": held.sha256 for name, part, held in found if held is not None}
+
+
+_DAY_S = 86_400
+
+
+def begun(about: About, steps: Sequence[Step]) -> About:
+    """Its metadata, with the date and time of day of the remaining part's beginning.
+
+    A cut moves them. A stretched series has no hours of the day: the time of day is left out.
+    """
+    second = second_of_day(about)
+    if second is None:
+        return about
+    if any(step.kind == "stretch" for step in steps):
+        return about.model_copy(update={"date": _day(about.date), "begins": None})
+    later_s = sum(step.told["from"] for step in steps if step.kind == "cut") / 1e9
+    if not later_s:
+        return about
+    if not names_time(about.date):
+        return about.model_copy(update={"begins": time_words((second + later_s) % _DAY_S)})
+    written = about.date or ""
+    moment = datetime.datetime.fromisoformat(written) + datetime.timedelta(seconds=later_s)
+    moment = moment.replace(microsecond=0)
+    to_the_second = moment.second or written[len("2021-04-30T14:05") :].startswith(":")
+    text = moment.isoformat(timespec="seconds" if to_the_second else "minutes")
+    return about.model_copy(update={"date": text.replace("+00:00", "Z") if written.endswith("Z") else text})
+
+
+def _day(date: str | None) -> str | None:
+    return date[: len("2021-04-30")] if names_time(date) and date else date

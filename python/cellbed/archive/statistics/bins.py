@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.distribution import Distribution
-from cellbed.archive.statistics.products import dot
+from cellbed.archive.statistics.distribution import Distribution, dot
 from cellbed.archive.statistics.spool import Spool
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.products import dot
+from cellbed.archive.statistics.distribution import dot
 from cellbed.archive.statistics.spool import Spool, pieces
 
 FEWEST: Final = 30

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.products import dot
-from cellbed.archive.statistics.runs import begins_of_runs
-
 MOST_VALUES = 100_000
 """Different values kept exactly; beyond them values are rounded to four significant digits, 0.05 % at most."""
 
@@ -132,3 +129,15 @@ def _four_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
     magnitude = np.floor(np.log10(np.maximum(np.abs(values), _LEAST)))
     scale = _SCALES[magnitude.astype(np.int64)]
     return np.where(values == 0, 0.0, np.round(values / scale) * scale)
+
+
+def begins_of_runs(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each run of equal values begins; of none none."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+
+
+def dot(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Σ a b, by one thread: the operator's library wakes others, which then wait for more in a busy loop."""
+    return float(np.einsum("i,i->", first, second))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.distribution import Distribution
+from cellbed.archive.statistics.distribution import Distribution, begins_of_runs
 from cellbed.archive.statistics.modes import modes
-from cellbed.archive.statistics.runs import begins_of_runs
 from cellbed.archive.statistics.silences import Silences
 from cellbed.archive.statistics.spool import Spool
 

@@ -1,0 +1,184 @@
+"""The formats whose files a reader in Rust takes: captures, reports of iperf3 and netem-trace, ping, Mahimahi."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cellbed.archive.draft import Draft
+from cellbed.archive.errors import TraceError
+from cellbed.archive.importers.files import each_file
+from cellbed.archive.importers.format import Tell, read_by_core
+from cellbed.archive.importers.header import told_by_ping
+from cellbed.archive.importers.options import Options
+
+_PCAP = (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d")
+_PCAPNG = b"\x0a\x0d\x0d\x0a"
+
+
+class Capture:
+    """Captures of tcpdump, Wireshark and their like, pcap or pcapng."""
+
+    name = "pcap"
+    title = "a capture of packets (pcap or pcapng)"
+    options = frozenset({"direction", "device", "flow", "all_flows", "each_packet"})
+    passes = 2
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its first four bytes."""
+        kind = "pcapng" if head.startswith(_PCAPNG) else "pcap" if head.startswith(_PCAP) else None
+        return f"its first four bytes are those of {kind}" if kind else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Opportunities of both directions of the flow, or of those that show capacity."""
+        for path, own, said in each_file(paths, draft, options):
+            both = ["uplink", "downlink"]
+            # A capture has both directions: the name of a single file does not choose one; names of a pair do.
+            chosen = options.direction if len(paths) == 1 else said.direction
+            wanted = None if chosen is None else both if chosen == "both" else [chosen]
+            request = {
+                "format": "capture",
+                "flow": (said.flow or "").replace(",", " ").split(),
+                "all_flows": said.all_flows,
+                "device": _address(said.device),
+                "directions": wanted,
+                "each_packet": said.each_packet,
+            }
+            read_by_core(path, own, request, tell)
+
+
+def _address(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise TraceError(
+            f"--device '{text:.40}' is not an address: write the address of the device in the capture"
+        ) from None
+
+
+CAPTURE = Capture()
+
+
+_IPERF3 = re.compile(rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:')
+_NETEM = re.compile(rb'"(\w{0,40}(?:Bw|Delay|Loss|Duplicate)\w{0,40}Config)"')
+
+
+class Iperf3:
+    """Reports of ``iperf3 --json`` and ``--json-stream``."""
+
+    name = "iperf3"
+    title = "a report of iperf3"
+    options = frozenset({"direction", "device"})
+    passes = 2
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its JSON has keys of such a report."""
+        found = _IPERF3.search(head) if _is_json(head) else None
+        return f"its JSON has {found[0].decode()}" if found else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Rates of each direction that was tested."""
+        if options.device not in (None, "client", "server"):
+            raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
+        for path, own, _ in each_file(paths, draft, options):
+            request = {
+                "format": "iperf3",
+                "device_is_server": options.device == "server",
+                "direction": options.part(),
+            }
+            read_by_core(path, own, request, tell)
+
+
+class NetemTrace:
+    """Configurations of netem-trace, which Rattan replays."""
+
+    name = "netem-trace"
+    title = "a configuration of netem-trace (Rattan)"
+    options = frozenset({"direction", "delays"})
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its JSON has the name of a model."""
+        found = _NETEM.search(head) if _is_json(head) else None
+        return f"its JSON has {found[0].decode()}" if found else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Rates of a direction, or round-trip times."""
+        for path, own, said in each_file(paths, draft, options):
+            request = {"format": "netem-trace", "direction": said.part(), "delays": options.delays}
+            read_by_core(path, own, request, tell)
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip()[:1] in (b"{", b"[")
+
+
+IPERF3 = Iperf3()
+NETEM_TRACE = NetemTrace()
+
+
+_SIGNS = re.compile(
+    rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
+)
+_BEGINNING = re.compile(rb"^PING \S{1,200} ?\([^\n]{2,100}\)", re.MULTILINE)
+
+
+class Ping:
+    """ping of Linux, the BSDs, macOS, BusyBox and Windows."""
+
+    name = "ping"
+    title = "what ping printed"
+    options = frozenset({"interval_ns"})
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """A line of it looks like an answer, or its first one like that of a ping."""
+        found = _SIGNS.search(head) or _BEGINNING.search(head)
+        return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Round-trip times; null without an answer."""
+        for path, own, _ in each_file(paths, draft, options):
+            read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, tell)
+            told_by_ping(own, path)
+
+
+PING = Ping()
+
+
+_LINES = 200
+_MOST = 0.8
+
+
+class Mahimahi:
+    """Traces for `mm-link`: one file, or one for each direction."""
+
+    name = "mahimahi"
+    title = "a trace of delivery opportunities (Mahimahi)"
+    options = frozenset({"direction"})
+    passes = 1
+
+    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
+        """Its lines are whole numbers, except for a few mistakes."""
+        stripped = (line.strip() for line in head.split(b"\n")[:_LINES])
+        lines = [line for line in stripped if line and not line.startswith(b"#")]
+        numbers = sum(line.isdigit() for line in lines)
+        if numbers and numbers >= _MOST * len(lines):
+            return "its lines hold a whole number each"
+        named = len(paths) == 1 and paths[0].suffix in (".up", ".down")
+        return f"its name ends in {paths[0].suffix}" if named and lines and lines[0].isdigit() else None
+
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+        """Opportunities, ms since the start."""
+        for path, own, said in each_file(paths, draft, options):
+            direction = said.part()
+            if direction is None:
+                raise TraceError(f"{path}: unknown direction: write --direction uplink or --direction downlink")
+            read_by_core(path, own, {"format": "mahimahi", "direction": direction}, tell)
+
+
+MAHIMAHI = Mahimahi()
