@@ -42,7 +42,7 @@ FULL_BYTES = 1 << 16
 
 
 class Listener(Protocol):
-    """What is told while a run goes on."""
+    """Reports of the progress of a run."""
 
     def phase(self, text: str) -> None:
         """A new phase has begun."""
@@ -54,7 +54,7 @@ class Listener(Protocol):
         """How far the workload is: requests sent, completed, timed out."""
 
     def links(self, readings: Sequence[Reading]) -> None:
-        """What the links do at this moment; told where it was asked for."""
+        """The current state of the links; called only if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _drive(
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
             load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
-        # The restart puts links back to what the scenario says: nobody shall be told that he can change them before.
+        # The restart resets links to the scenario: they must not be announced as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None

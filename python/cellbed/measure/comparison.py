@@ -1,4 +1,4 @@
-"""Runs beside each other, with intervals of the differences."""
+"""Comparison of runs, with intervals of the differences."""
 
 import json
 import math
@@ -50,7 +50,7 @@ class Comparison:
 
     spans: the parts of their requests, none if those differ. differences: of each run but the first, all its
     percentiles in order of runs; paired: per run but the first whether its requests are those of the first, one by one;
-    blocks: requests per block that was drawn, by run; warnings: what makes the comparison mean less than it seems to.
+    blocks: requests per block that was drawn, by run; warnings: limits of the comparison.
     """
 
     names: list[str]
@@ -83,7 +83,7 @@ class Comparison:
 def compare(runs: list[Path]) -> Comparison:
     """Two or more runs, each against the first. Measures those that have no summary yet.
 
-    Raises MeasureError for what is not a run's folder, and for fewer than two.
+    Raises MeasureError for other folders, and for fewer than two.
     """
     if len(runs) < 2:
         raise MeasureError("comparing needs at least two run folders")
@@ -180,14 +180,14 @@ def _difference(run: str, quantile: float, found: tuple[float, float, float] | N
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """Folder names; paths where two different folders are called the same."""
+    """Folder names; paths if two different folders have the same name."""
     folders = [run.resolve() for run in runs]
     names = [folder.name for folder in folders]
     return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
 
 
 def _repeated(runs: list[Path]) -> list[str]:
-    """A warning for each run that is among the others once more, by whatever path."""
+    """A warning for each run that is given twice, by any path."""
     folders = [run.resolve() for run in runs]
     return [
         f"{folder.name} is the same run {'twice' if count == 2 else f'{count} times'}: it does not differ from itself"

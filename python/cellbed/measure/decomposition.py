@@ -1,7 +1,7 @@
-"""Where the time of a percentile goes: the requests that are there, and the mean of their parts.
+"""Decomposition of a percentile: its requests, and the mean of their parts.
 
 Percentiles of parts do not add up: the requests slow in one part are not those slow in another. So the
-requests are chosen first, by their latency, and their parts averaged, which adds up by itself.
+requests are chosen first, by their latency, and their parts averaged, which add up.
 """
 
 from collections.abc import Sequence

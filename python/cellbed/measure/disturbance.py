@@ -1,4 +1,4 @@
-"""Whether the machine disturbed a run: a table by the second, and the judgement.
+"""Disturbance of a run by the machine: a table by the second, and the judgement.
 
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
@@ -64,11 +64,11 @@ _HOST = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the machine gave a run while the schedule ran; ``None`` where it was not recorded.
+    """The machine's state during the schedule; ``None`` if not recorded.
 
     lateness_s: the highest of a packet; late_share: packets more than 1 ms late, of all; standstill_s: the longest
     time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
-    steal_cpus: those that the hypervisor gave to others, contained in it. pressure: share of the time in which some
+    steal_cpus: those that the hypervisor took, included in it. pressure: share of the time in which some
     task of the machine waited for a processor. waiting: of the node that waited most for other programs, per
     processor time that it got.
     """
@@ -142,7 +142,7 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
         cpu_s=pl.col("cpu_ns").diff().over("node") / 1e9,
         waited_s=(pl.col("waited_ns").diff() - pl.col("throttled_ns").diff().fill_null(0)).over("node") / 1e9,
     )
-    # Nobody waits for other programs longer than they run: more is the waiting of a node's tasks for each other.
+    # Waiting for other programs cannot exceed their run time: the rest is waiting of a node's tasks for each other.
     taken_s = machine.select("second", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(taken_s, on="second", how="left")
     waited_s = pl.min_horizontal("waited_s", "taken_s").clip(lower_bound=0)

@@ -28,7 +28,7 @@ RECORD = np.dtype(
     ]
 )
 IDLE_RECORD = np.dtype([("start", "<i8"), ("direction", "<u4"), ("bins", "<u4"), ("capacity", "<u4", 12)])
-"""Consecutive bins in which nothing arrived, waited or left. Its direction has the bit `IDLE`; capacity: of each bin in
+"""Consecutive bins without packets. Its direction has the bit `IDLE`; capacity: of each bin in
 bytes, the last one also of the bins that follow; the largest number: unlimited."""
 IDLE = np.uint32(1 << 31)
 MOST_IDLE_BINS = 100

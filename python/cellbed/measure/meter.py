@@ -1,4 +1,4 @@
-"""What links do at this moment: read from a running emulator, drawn in a terminal (``cellbed meter``)."""
+"""The current state of links: read from a running emulator, drawn in a terminal (``cellbed meter``)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Meter:
         status = self._ask()
         time_ns = int(status["time_ns"])
         self._history.append((time_ns, _delivered(status)))
-        # What is kept begins with the youngest that is at least a window old.
+        # Kept readings begin with the youngest that is at least a window old.
         while len(self._history) > 2 and self._history[1][0] <= time_ns - WINDOW_NS:
             self._history.popleft()
         found = _by_name(status)
@@ -142,14 +142,14 @@ def _lost(reading: Reading) -> str:
 
 
 REDRAW_S = 0.2
-"""How often a display is given news."""
+"""The interval of updates of a display."""
 
 _LEAST_LINES = 4
-"""What a command keeps of the terminal, at least."""
+"""Minimum lines of a command's terminal."""
 
 
 class Display(Protocol):
-    """What shows readings."""
+    """A display of readings."""
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
         """Show them. elapsed_s: since the meter began."""
@@ -159,7 +159,7 @@ class Display(Protocol):
 
 
 def display(descriptor: int, *, below: bool = False) -> Display:
-    """The display that suits a file descriptor.
+    """The display for a file descriptor.
 
     below: a command has this terminal; the last lines are kept for the meter.
     """
@@ -182,11 +182,11 @@ class Lines:
             _write(self._descriptor, f"{elapsed_s:.0f} s: {sentence(readings)}\n")
 
     def close(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
 
 class InPlace:
-    """A table that is drawn over itself, in a terminal of its own."""
+    """A table that is redrawn in place, in a whole terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -209,7 +209,7 @@ class Below:
 
     The command is kept out of them twice: the terminal scrolls only what is above (DECSTBM, ECMA-48's private
     extension of the VT100), and the terminal's size is given without them (TIOCSWINSZ), so that full-screen programs do
-    not draw there. Everything is set again with each drawing, because programs reset it. Not to be had by two at once.
+    not draw there. Everything is set again with each drawing, because programs reset it. One meter at a time.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -250,7 +250,7 @@ class Below:
         self._kept = wanted if self._lines - wanted >= _LEAST_LINES else 0
         if self._kept:
             self._given = (self._lines - self._kept, *now[1:])
-            # Whatever stands in the last lines is scrolled up to where it may stay, and the cursor with it (IND, CUU).
+            # The contents of the last lines are scrolled up, and the cursor with them (IND, CUU).
             _write(self._descriptor, "\x1b7\x1b[r\x1b8" + "\x1bD" * self._kept + f"\x1b[{self._kept}A")
             _resize(self._descriptor, self._given)
 
@@ -270,14 +270,14 @@ def _resize(descriptor: int, size: tuple[int, ...]) -> None:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """In one piece, so that nothing of others comes between. Errors: ``OSError``, as when the terminal is gone."""
+    """In one write, so that no other output comes between. Errors: ``OSError``, as when the terminal is gone."""
     data = text.encode()
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def watch(name: str | None, descriptor: int) -> None:
-    """Show the live run or shell called `name`, or all, also those that begin meanwhile, until none is left.
+    """Show the live run or shell called `name`, or all, also new ones, until none is left.
 
     Errors: :class:`LiveError`.
     """
@@ -291,7 +291,7 @@ def watch(name: str | None, descriptor: int) -> None:
 
 
 def glance(name: str | None) -> list[Reading]:
-    """What their links do, of one second.
+    """The state of their links over one second.
 
     Errors: :class:`LiveError`.
     """
@@ -302,7 +302,7 @@ def glance(name: str | None) -> list[Reading]:
 
 
 class _Watched:
-    """Meters of what is live. Imports what finds it only here: every shell with a meter imports this module."""
+    """Meters of live runs and shells. Imports their look-up only here: every shell with a meter imports this module."""
 
     def __init__(self, name: str | None, stack: ExitStack) -> None:
         from cellbed.testbed.live import LiveError, find
@@ -315,7 +315,7 @@ class _Watched:
             raise LiveError("nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`")
 
     def read(self) -> list[Reading]:
-        """Readings of all directions; none when nothing is live any more."""
+        """Readings of all directions; none if none is live."""
         from cellbed.testbed.control import ControlError
 
         self._look()

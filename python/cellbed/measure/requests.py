@@ -35,7 +35,7 @@ _REQUEST = {
         {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
     ),
 }
-"""What every kind's client records of a request; see :class:`cellbed.workloads.ledger.Request`."""
+"""The client's record of a request of any kind; see :class:`cellbed.workloads.ledger.Request`."""
 _SERVICE = {"request": pl.Int64, "endpoint": pl.String}
 _CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TYPES = {"integer": pl.Int64, "text": pl.String}
@@ -67,7 +67,7 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     joined = _split_waiting(_attach_packets(joined, run, description))
     t0 = description.get("t0_ns")
     origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
-    # In whole nanoseconds, so that what is left is exact.
+    # In whole nanoseconds, so that the residual is exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}
     spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False)
     return joined.with_columns(

@@ -1,4 +1,4 @@
-"""A run's folder: what describes it, and writing results so that none is ever half there."""
+"""A run's folder: its description, and atomic writes of results."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 class MeasureError(CellbedError):
-    """A run's folder, or a file in it, is not what it should be."""
+    """An invalid run folder, or an invalid file in it."""
 
 
 def read_run(run: Path) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """The description of a run or a shell in a JSON file. Raises MeasureError for what is not one of this version."""
+    """The description of a run or a shell in a JSON file. Raises MeasureError for other files and versions."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -66,7 +66,7 @@ def read_account(path: Path) -> dict[str, Any]:
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null.
 
-    A last line without its line feed is what a killed process leaves: it is left out. A missing file is an
+    A last line without a line feed, from a killed process, is left out. A missing file is an
     empty table.
     """
     import polars as pl

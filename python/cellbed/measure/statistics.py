@@ -1,4 +1,4 @@
-"""Percentiles with intervals, or the reason for which there is none; differences of runs and of replays. Pure, seeded.
+"""Percentiles with intervals, or the reason for refusing one; differences of runs and of replays. Pure, seeded.
 
 A request that never got a reply counts as longer than every reply (+inf). Leaving such requests out would
 make a run look better the more of them it lost.
@@ -153,7 +153,7 @@ def quantile_differences(
     observed_first, observed_second = _quantiles(first, quantiles), _quantiles(second, quantiles)
     tail = (1 - CONFIDENCE) / 2
     found = []
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ says nothing: it counts as anything
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined: it may be any value
         for index in range(len(quantiles)):
             drawn = drawn_second[:, index] - drawn_first[:, index]
             low = np.quantile(
@@ -238,7 +238,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """How a replay differs from the reference in one measure: what was observed first, then each resample's value.
+    """How a replay differs from the reference in one measure: the observed value first, then each resample's.
 
     mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
     wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
@@ -268,7 +268,7 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Se
         raise ValueError("no recording and no trial has samples of both")
     units = len(pairs)
     draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
-    # The first row is what was observed: every unit once.
+    # The first row is the observation: every unit once.
     times = np.vstack([np.ones(units), draws]).astype(np.float64)
     of_reference = _Weighted([a for a, _ in pairs], times)
     of_replay = _Weighted([b for _, b in pairs], times)

@@ -127,7 +127,7 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
         nothing = np.empty(0, np.int64)
         return Connection(opened, nothing, nothing, nothing)
 
-    # Which packet covers which pieces: mostly one each, more where a retransmission was cut differently.
+    # Pieces of each packet: mostly one, more if a retransmission was segmented differently.
     lowest, highest = np.searchsorted(bounds, start), np.searchsorted(bounds, stop)
     count = highest - lowest
     packet = np.repeat(np.arange(len(rows)), count)

@@ -25,7 +25,7 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests by what became of them.
+    """Requests by outcome.
 
     ok: a reply within the timeout; late: a reply after it, in the distribution like any other; timed_out: none
     although the timeout passed; lost: none when the run ended first, or the connection went. Of those with a reply,
@@ -87,8 +87,8 @@ class DirectionSummary:
     Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
     those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
     capacity, and when it began. dropped_congestion: by a managed queue before it was full; marked, duplicated,
-    corrupted: packets; ``None`` where the emulator did not live to tell, and then `dropped_queue` is all that queues
-    dropped. synthetic: it plays a synthetic trace or recording, or a model.
+    corrupted: packets; ``None`` where the emulator was killed, and then `dropped_queue` counts all drops of queues.
+    synthetic: it plays a synthetic trace or recording, or a model.
     """
 
     direction: str
@@ -122,10 +122,10 @@ class NodeSummary:
 class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
-    duration_s: as planned, without the drain; measured_s: how far of that the run got.
-    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first.
-    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may.
-    disturbances: why the run is disturbed, in sentences; empty for one that is not.
+    duration_s: as planned, without the drain; measured_s: the part that was reached. reasons: requests that got no
+    reply, or an error, by the reason recorded, most frequent first. uncertainty: by part, how far it may be wrong since
+    nodes have different clocks; only where it may. disturbances: why the run is disturbed, in sentences; empty for one
+    that is not.
     """
 
     format: int

@@ -54,7 +54,7 @@ def calibrate_virtually(uplink: Link, downlink: Link, seed: int = 0) -> Calibrat
 
 
 def parse(text: str) -> Calibration:
-    """The calibration that a JSON text tells, such as ``calibration.json``.
+    """The calibration in a JSON text, such as ``calibration.json``.
 
     Raises CalibrationError for anything else.
     """

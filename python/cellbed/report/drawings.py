@@ -203,7 +203,7 @@ def _marks(percentiles: list[Percentile], x: Callable[[float], float], y: Callab
 
 
 def _ranks(n: int) -> list[int]:
-    """Every rank, or evenly spaced ones and all of the tail, where drawing every step would be seen by nobody."""
+    """Every rank, or evenly spaced ones and all of the tail, if single steps would not be visible."""
     if n <= MOST_STEPS:
         return list(range(1, n + 1))
     even = np.linspace(1, n, MOST_STEPS - 200).astype(int)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cellbed.workloads.kind import Span
 
 LINE = 400
-"""Width in characters where nobody is watching: in a pipe or a file a row is a line, however long."""
+"""Width in characters outside of a terminal: in a pipe or a file a row is a line of any length."""
 
 
 def show(run: Path, console: Console | None = None) -> None:

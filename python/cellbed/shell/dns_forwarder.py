@@ -2,7 +2,7 @@
 
 Sockets keep the namespace in which they were made. A child process enters the namespace of the shell's gateway, binds
 the sockets there and hands them back; this process stays where the resolver is. Messages pass unread, over UDP and TCP
-(RFC 1035, §4.2), so that it has no opinion on their content. A process of its own (:mod:`cellbed.shell.servant`).
+(RFC 1035, §4.2), so that it has no opinion on their content. A separate process (:mod:`cellbed.shell.servant`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def open_sockets_in(address: str, network: str, user: str | None) -> tuple[socke
 
 
 class _Question(asyncio.DatagramProtocol):
-    """One question on its way to a resolver: a connected socket of its own, so that nobody else can answer."""
+    """One pending query: a separate connected socket, so that only the resolver can answer."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message

@@ -51,7 +51,7 @@ class Foreground:
     """Waits for one command.
 
     hanging_up: SIGINT and SIGQUIT end it as well, unless they may be the terminal's, which the command gets itself; and
-    whatever ends it, the command gets SIGHUP first.
+    in any case the command gets SIGHUP first.
     ended_by: the signal that asked this process to end, if one did. out_of_time: whether the command's time was over.
     """
 
@@ -122,7 +122,7 @@ class Foreground:
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
     def _first(self, number: int) -> int:
-        """What the command is told first when signal `number` ends the shell."""
+        """The signal that the command gets first when signal `number` ends the shell."""
         return signal.SIGHUP if self._hanging_up else number
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

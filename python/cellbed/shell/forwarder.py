@@ -2,7 +2,7 @@
 
 Sockets keep the namespace in which they were made. The ports are opened first, in the namespace where the process was
 started; then it enters the namespace of the link's outer end, where all connections to the inner end begin.
-A process of its own (:mod:`cellbed.shell.servant`).
+A separate process (:mod:`cellbed.shell.servant`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ async def _connect(places: list[tuple[str, int]]) -> tuple[asyncio.StreamReader,
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the stream, and hand the end on: the other direction may go on."""
+    """Copy until the end of the stream, and pass the end on: the other direction may continue."""
     while data := await reader.read(_SIZE):
         writer.write(data)
         await writer.drain()
@@ -124,7 +124,7 @@ Client = tuple[Any, bytes]
 
 
 class Datagrams:
-    """Forwards the datagrams of one port. Each client has a socket of its own, so that answers find their way."""
+    """Forwards the datagrams of one port. Each client has a separate socket, so that answers find their way."""
 
     def __init__(self, port: socket.socket, target: Target) -> None:
         self._port = port

@@ -1,6 +1,6 @@
-"""The meter of a shell, beside its command: a process of its own (:mod:`cellbed.shell.servant`).
+"""The meter of a shell, beside its command: a separate process (:mod:`cellbed.shell.servant`).
 
-It shares the terminal with the command, and a session of its own keeps Ctrl-C and Ctrl-Z away from it.
+It shares the terminal with the command, and a separate session keeps Ctrl-C and Ctrl-Z away from it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def shared_terminal(descriptor: int) -> str | None:
 
 
 def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
-    """Show what the emulator that listens at `control` tells. The process ends with this one.
+    """Show the status of the emulator that listens at `control`. The process ends with this one.
 
     Errors: :class:`MeterError`.
     """

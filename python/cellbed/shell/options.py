@@ -65,7 +65,7 @@ class Recorded:
         return uplink, downlink
 
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
-        """The option that tells the direction's capacity, and its text. plain: the one without a recording.
+        """The option of the direction's capacity, and its text. plain: the one without a recording.
 
         Errors: :class:`OptionError` for half a recording, and for a capacity beside one.
         """

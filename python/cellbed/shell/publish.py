@@ -2,7 +2,7 @@
 
 Two ways lead in. Where the outer end of the link lies in the caller's network namespace, packets are translated to the
 inner end and TCP runs from end to end through the link. Everywhere, a forwarder (:mod:`cellbed.shell.forwarder`) holds
-the port, so that nobody else takes it, and joins what is not translated with connections of its own through the link:
+the port, so that no other process takes it, and forwards untranslated traffic over new connections through the link:
 an ordinary user's traffic, and what a program of the host sends to the host's loopback.
 """
 

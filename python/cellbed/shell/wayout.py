@@ -15,7 +15,7 @@ GRANT = "sudo cellbed grant USER --network"
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """How packets go on behind the link.
+    """The path of packets behind the link.
 
     kind: ``"direct"``, the outer end lies in the caller's network namespace, which translates addresses; ``"granted"``,
     the same by the installed network helper; ``"helper"``, it lies in a private namespace that another program connects

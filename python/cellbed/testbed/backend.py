@@ -56,7 +56,7 @@ class Backend(Protocol):
         """
 
     def sample(self) -> Sample | None:
-        """What the node has used since its start; ``None`` where nobody counts it."""
+        """The node's usage since its start; ``None`` if not counted."""
 
     def copy_in(self, source: Path, target: str) -> None:
         """Copy a file of this machine to the path `target` of the node. Errors: ``OSError``."""

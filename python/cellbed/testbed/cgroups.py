@@ -39,7 +39,7 @@ class LimitsError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Resource use of one node, cumulative since its start; ``None`` where the kernel does not tell.
+    """Resource use of one node, cumulative since its start; ``None`` if the kernel does not report it.
 
     cpu_ns: CPU time. memory_bytes: memory in use now. periods, throttled_periods, throttled_ns: CPU bandwidth
     control. oom_kills: processes killed at the memory limit.

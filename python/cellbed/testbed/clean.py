@@ -39,7 +39,7 @@ def clean() -> list[str]:
             done += _clean_record(record)
     done += _clean_network()
     done += _clean_orphaned_groups({record.identifier for record in read_records()[0]})
-    with contextlib.suppress(TraceError):  # an archive that cannot be written is nothing to put right
+    with contextlib.suppress(TraceError):  # a read-only archive needs no clean-up
         left = [*open_archive().sweep(), *sweep_downloads()]
         done += [f"removed {path}, which was never finished" for path in left]
     return done

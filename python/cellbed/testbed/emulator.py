@@ -17,7 +17,7 @@ from cellbed.testbed.events import EventProcess
 
 
 class EmulatorError(CellbedError):
-    """The emulator could not start, or ended before it was told to."""
+    """The emulator could not start, or ended unexpectedly."""
 
     exit_code = 1
 

@@ -1,6 +1,6 @@
 """From a scenario to a plan: which nodes with which addresses and limits, joined by which links.
 
-The topology is that of a cellular network: every endpoint has a last-mile link of its own to the tower, and core
+The topology is that of a cellular network: every endpoint has its own last-mile link to the tower, and core
 links lead from the tower to each edge and cloud node. A recorded trace is what *one* device got from the network,
 so each endpoint replays its own copy of it.
 """

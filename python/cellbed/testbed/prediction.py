@@ -79,7 +79,7 @@ def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
     delay = direction.parameters.delay
     if isinstance(delay, DelaySeries):
         now = _linear(delay.series, clock.position(at_ns) + direction.playing.start_ns)
-        # The series is told to the emulator from its start on, in whole nanoseconds.
+        # The emulator gets the series from its start, in whole nanoseconds.
         return max(0, now - 1), now + 1
     return delays(delay)
 

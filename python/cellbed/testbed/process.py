@@ -141,12 +141,12 @@ def end(process: subprocess.Popen[bytes] | ForkedProcess, patience: float = 1.0)
             process.wait(patience)
         except subprocess.TimeoutExpired:
             kill(process)
-    # Whatever it left in its own session goes too.
+    # The rest of its session is ended, too.
     kill(process)
 
 
 def kill(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
-    """Kill a program and, where it leads a session of its own, everything in its process group."""
+    """Kill a program and, if it leads a session, its process group."""
     try:
         if os.getsid(0) != process.pid:
             os.killpg(process.pid, signal.SIGKILL)

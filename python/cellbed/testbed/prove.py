@@ -1,7 +1,7 @@
 """Measure each limit against what was asked, before the workload starts.
 
 A testbed whose shaping or limit was silently not applied gives wrong results that look right. So datagrams are
-sent between the nodes' real sockets and their arrival is held against the schedule (`prove_links`), and processes that
+sent between the nodes' real sockets and their arrival is compared with the schedule (`prove_links`), and processes that
 want more than their node's share are run under each node's limits.
 """
 

@@ -1,6 +1,6 @@
-"""Measure each link with datagrams between the nodes' real sockets and hold it against its schedule.
+"""Measure each link with datagrams between the nodes' real sockets and compare it with its schedule.
 
-What is drawn at random is held against the span in which it must lie; what cannot be predicted is said to be unproved.
+Random values are compared with their range; unpredictable ones are reported as not proved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the path model makes of the datagrams that a measurement sent.
 
-The other side of the proof for links whose delay and rate depend on the load, so that no formula tells them.
+The expected values of the proof for links whose delay and rate depend on the load, without a formula.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class NoStageError(CellbedError):
 
 
 class RateChangeError(CellbedError):
-    """A recording of two workloads, or a radio link, that is to begin or to end while the link runs."""
+    """A recording of two workloads, or a radio link, that would begin or end while the link runs."""
 
 
 def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:

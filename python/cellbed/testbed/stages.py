@@ -200,6 +200,6 @@ def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
 
 
 def derived_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for each random stage, so that adding one does not change the others."""
+    """A separate seed for each random stage, so that adding one does not change the others."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "little")

@@ -1,4 +1,4 @@
-"""What stages do to packets, in words; from the emulator's terms, so that live links are told like planned ones."""
+"""Descriptions of stages for people, from the emulator's terms, so that live links are described like planned ones."""
 
 from __future__ import annotations
 

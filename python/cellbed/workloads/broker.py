@@ -38,7 +38,7 @@ log_timestamp_format %Y-%m-%dT%H:%M:%S
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the launcher is told. addresses: where to listen; folder: for configuration and log."""
+    """The launcher's configuration. addresses: where to listen; folder: for configuration and log."""
 
     node: str
     addresses: list[str]

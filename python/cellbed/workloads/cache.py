@@ -1,6 +1,6 @@
 """What is built once and kept: folders and files that appear whole or not at all.
 
-Two processes may build the same thing at once; each builds in a temporary place of its own and the first to finish
+Two processes may build the same thing at once; each builds in a separate temporary place and the first to finish
 wins.
 """
 
@@ -14,7 +14,7 @@ from cellbed.errors import CellbedError
 from cellbed.whole_files import write_whole
 
 Note = Callable[[str], object]
-"""Called with a sentence for whoever waits."""
+"""Called with a sentence about the progress."""
 
 
 def silent(_: str) -> None:

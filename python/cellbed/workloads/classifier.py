@@ -61,7 +61,7 @@ class Classifier:
             raise ModelError(f"{path}: no such model file")
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        # ONNX Runtime has a class of its own for each kind of failure, and no common one.
+        # ONNX Runtime has a class for each kind of failure, and no common one.
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
@@ -94,7 +94,7 @@ class Classifier:
 def check_model(path: Path) -> None:
     """Load a user's model and classify a grey image with it. Raises ModelError.
 
-    In a process of its own: ONNX Runtime starts threads and fills memory, and our caller may be about to fork.
+    In a separate process: ONNX Runtime starts threads and fills memory, and our caller may be about to fork.
     """
     command = [sys.executable, "-P", "-m", "cellbed.workloads.classifier", str(path)]
     result = subprocess.run(

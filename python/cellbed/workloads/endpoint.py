@@ -1,7 +1,7 @@
 """The endpoint of an image classification: takes photographs at intended times, sends them, and stamps what happens.
 
 Run as ``python -m cellbed.workloads.endpoint --config FILE.json``; :class:`Settings` describes the file. One thread and
-one event loop: whatever delays the loop is a delay of the application and appears in the stamps. It waits with
+one event loop: a delay of the loop is a delay of the application and appears in the stamps. It waits with
 select(2), whose time-outs are in microseconds; those of epoll are whole milliseconds.
 """
 
@@ -30,7 +30,7 @@ _PROGRESS_INTERVAL = SECOND // 2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an endpoint is told. Times in nanoseconds; ``record``: the file of finished requests.
+    """An endpoint's configuration. Times in nanoseconds; ``record``: the file of finished requests.
 
     most_client_bytes: payload that may wait in the client for the socket; what comes on top is lost, and counted.
     """

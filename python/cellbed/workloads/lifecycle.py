@@ -21,7 +21,7 @@ from cellbed.testbed.fork_server import FORK_SERVER, serve
 
 
 class WorkloadError(Exception):
-    """Why a workload's process cannot go on; its text is the last line on standard error."""
+    """Why a workload's process cannot continue; its text is the last line on standard error."""
 
 
 def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
@@ -52,7 +52,7 @@ def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
         print(error, file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
-        # Nobody reads our events any more: whoever started us is gone.
+        # The parent, which reads our events, has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)

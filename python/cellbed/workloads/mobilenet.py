@@ -63,7 +63,7 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
 
 
 def _build_elsewhere(path: Path, seed: int) -> None:
-    # In a process of its own: numpy and onnx start threads and fill memory, and our caller may be about to fork.
+    # In a separate process: numpy and onnx start threads and fill memory, and our caller may be about to fork.
     command = [sys.executable, "-P", "-m", "cellbed.workloads.mobilenet", str(path), str(seed)]
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False

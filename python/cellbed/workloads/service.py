@@ -34,7 +34,7 @@ _MOST_DEATHS = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the service is told. record: the file of its log; most_queued_bytes: photographs waiting for a worker."""
+    """The service's configuration. record: the file of its log; most_queued_bytes: photographs waiting for a worker."""
 
     node: str
     broker_host: str
@@ -53,7 +53,7 @@ class _Request:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Endpoint and number, as far as the correlation data tells."""
+        """Endpoint and number, if the correlation data has them."""
         endpoint, _, number = self.job.correlation.decode("utf-8", "replace").rpartition("/")
         return {"request": int(number) if number.isdecimal() else None, "endpoint": endpoint or None}
 

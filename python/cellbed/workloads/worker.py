@@ -81,7 +81,7 @@ def _work(job: Job, classifier: Classifier, connection: Connection) -> dict[str,
         stamps["compute_start_ns"] = time.monotonic_ns()
         number = classifier.classify(image)
         stamps["compute_end_ns"] = time.monotonic_ns()
-    # Whatever a photograph or a model can raise, it concerns this request alone.
+    # Any error of a photograph or a model concerns this request only.
     except Exception as error:
         stamps["error"] = str(error).strip().partition("\n")[0][:200]
         text = REPLY_ERROR + stamps["error"]

@@ -77,7 +77,7 @@ class Options:
 
 
 def run(options: Options, output: TextIO) -> int:
-    """Run or go on with an evaluation and print its table.
+    """Run or continue an evaluation and print its table.
 
     Returns the exit status: 1 if steps failed, 130 after Ctrl-C.
 
@@ -158,7 +158,7 @@ def _duration(option: str, text: str) -> int:
 
 
 def _possible(applications: Iterable[Application], virtual: bool) -> Iterable[Application]:
-    """The applications that this machine can run; what the others lack is told."""
+    """The applications that this machine can run; the requirements of the others are printed."""
     for each in applications:
         missing = None if virtual else each.missing()
         if missing is None:

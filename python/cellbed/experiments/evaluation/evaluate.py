@@ -144,7 +144,7 @@ class Evaluation:
                         self._networks[profile, number, name] = self._replayed(recorder, profile, number, name)
 
     def run(self, perform: Perform, jobs: int = 1, until: float = math.inf) -> None:
-        """Make every step that is not done. A step that fails is told and left for the next time.
+        """Make every step that is not done. A failed step is reported and left for the next time.
 
         jobs: how many at once. until: monotonic time after which none begins.
         """

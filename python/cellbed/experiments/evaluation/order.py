@@ -33,7 +33,7 @@ class Step:
 
     @property
     def key(self) -> tuple[str, int, str, str]:
-        """What tells the step from all others of an evaluation."""
+        """The identity of the step in an evaluation."""
         return self.profile, self.trial, self.network, self.application.name
 
 
@@ -67,6 +67,6 @@ def steps(
 
 
 def _random(*parts: object) -> random.Random:
-    """A source of its own for each purpose, so that one more of something changes nothing else."""
+    """A separate source for each purpose, so that adding one does not change the others."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest[:8], "little"))

@@ -56,7 +56,7 @@ class Results:
             raise CellbedError(f"{folder}: cannot be written: {error.strerror}; choose another folder") from error
 
     def _check(self, settings: Mapping[str, Any]) -> None:
-        """Note the settings, or hold them against those that are there; the number of trials may change."""
+        """Store the settings, or compare them with the stored ones; the number of trials may change."""
         path = self.folder / SETTINGS
         told = json.loads(json.dumps(settings))
         if path.exists():
@@ -133,7 +133,7 @@ class Results:
 
 
 _FREE = frozenset({"trials", "tool"})
-"""Settings that may be others when an evaluation goes on."""
+"""Settings that may change when an evaluation continues."""
 
 
 def write_json(path: Path, content: Any) -> None:

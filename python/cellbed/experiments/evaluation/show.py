@@ -14,7 +14,7 @@ from cellbed.report.formats import NOTHING
 from cellbed.workloads.round_trips import ROUND_TRIP
 
 LINE = 300
-"""Width in characters where nobody is watching."""
+"""Width in characters outside of a terminal."""
 
 
 def show(table: Table, methods: Sequence[str], *, conditions: bool, console: Console | None = None) -> None:

@@ -19,7 +19,7 @@ from cellbed.workloads.application import Application, Measured
 NEAR, FAR = "near", "far"
 ADDRESSES = {NEAR: "100.64.0.2", FAR: "100.64.64.2"}
 CONGESTION_CONTROL = "cubic"
-"""What Linux uses unless told otherwise; the host's default may be another."""
+"""Linux's default; the host's may differ."""
 SILENCE_S = 300.0
 """How long a client may send no event: a file may take its time on a weak link."""
 
@@ -108,7 +108,7 @@ def congestion_control() -> str:
 
 
 def _choose_congestion_control(bed: Testbed, node: str) -> None:
-    # A socket option or a setting of the namespace needs the host to allow it to everybody; a route does not.
+    # A socket option or a setting of the namespace must be allowed on the host for all users; a route need not.
     name = congestion_control()
     if name != host_congestion_control():
         route = ["ip", "route", "replace", "default", "dev", bed.emulator.interface(node), "congctl", name]

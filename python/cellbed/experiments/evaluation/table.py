@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a method's error is to be.
+    """The target of a method's error.
 
     statistic: of what. bound: in words. reached: ``None`` where nothing was measured. value: over all conditions.
     worst: the condition with the largest error, and that error.

@@ -84,7 +84,7 @@ def convert(
     """Convert a log; returns the path of the file that was written.
 
     output: where to; `None`: beside the log's run or file; ``-``: standard output. direction: only this one; needed
-    for Mahimahi's format where the log has several. note: is told what had to be left out.
+    for Mahimahi's format where the log has several. note: called with a sentence for each omission.
     Errors: :class:`LogError`; nothing is left of a file that could not be finished.
     """
     if log.rest:

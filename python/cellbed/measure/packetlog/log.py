@@ -59,7 +59,7 @@ class PacketLog:
 
     @property
     def t0_ns(self) -> int | None:
-        """Monotonic time at which the schedule started; `None` where nobody knows."""
+        """Monotonic time at which the schedule started; `None` if unknown."""
         t0: int | None = self.run.get("t0_ns") if self.run else None
         return t0
 
@@ -118,7 +118,7 @@ class PacketLog:
 
     def _check(self, records: Records, begin: int) -> None:
         backwards = (records["arrived"] > records["released"]) | (records["released"] > records["departed"])
-        # A drop is an event of its own; only the order of arrival and drop is certain.
+        # A drop is a separate event; only the order of arrival and drop is certain.
         backwards &= (records["drop"] == 0) | (records["arrived"] > records["departed"])
         self._refuse(backwards, begin, "departed before it arrived")
         self._refuse(records["payload"] > records["bytes"], begin, "has more payload than bytes")

@@ -278,7 +278,7 @@ def _changed(log: PacketLog, direction: int) -> bool:
 
 
 def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
-    """Where in the trace the schedule starts, ns, and whether it is looped: a shell tells it with the trace."""
+    """Where in the trace the schedule starts, ns, and whether it is looped: in a shell's log it is beside the trace."""
     if "offset_ns" in described:
         return int(described["offset_ns"]), bool(described["looped"])
     mobile = _mobile_link(folder)

@@ -43,7 +43,7 @@ class Families:
         headers = tcp["bytes"].astype(np.int64) - tcp["payload"]
         least, most = np.full(len(keys), 1 << 32), np.zeros(len(keys), np.int64)
         np.minimum.at(least, place, headers)
-        # Any packet with payload tells: only connections that never came up are left to be guessed.
+        # Any packet with payload shows it: only connections that were never established are guessed.
         np.maximum.at(most, place, np.where(tcp["payload"] > 0, 1 << 32, headers))
         for key, low, high in zip(keys.tolist(), least.tolist(), most.tolist(), strict=True):
             before = self._extremes.get(key, (low, high))
@@ -63,7 +63,7 @@ class Families:
 
     def _is_ipv6(self, connection: int) -> bool:
         least, most = self._extremes.get(connection, (0, 0))
-        # SYNs of Linux over IPv4 have exactly 60 bytes of headers; where they are all there is, nobody answered.
+        # SYNs of Linux over IPv4 have exactly 60 bytes of headers; if there are only SYNs, there was no answer.
         return least >= LEAST_TCP_OVER_IPV6 and most != LEAST_TCP_OVER_IPV6
 
 
@@ -221,7 +221,7 @@ def write_pcapng(log: PacketLog, file: IO[bytes], direction: int | None = None) 
             description = str(log.directions.get(index, {}).get("description", ""))
             file.write(_interface(f"{log.direction_name(index)} {end}", description))
     for events in in_order(log, direction=direction):
-        # A drop has no way out: it is told where the packet entered.
+        # A drop has no departure: it is noted where the packet entered.
         shown = (events.point == ENTERS) | (events.records["drop"] == 0)
         records, times = events.records[shown], events.time[shown]
         interfaces = interface[records["direction"]] + events.point[shown]

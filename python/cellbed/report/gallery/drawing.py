@@ -181,7 +181,7 @@ class PictureError(CellbedError):
 
 
 def require_ending(path: Path) -> str:
-    """The ending of a picture's file. Raises PictureError for one that nobody can draw."""
+    """The ending of a picture's file. Raises PictureError for an unknown one."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise PictureError(f"{path}: a picture's name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")

@@ -138,7 +138,7 @@ COLOURS: Final[dict[Part, str]] = {
     "round-trip": of_place("remote")[0],
 }
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
-"""Colours of several entries, which most colour-blind people can tell apart (after Okabe and Ito, 2008)."""
+"""Colours of several entries, which most colour-blind people can distinguish (after Okabe and Ito, 2008)."""
 MOST_POINTS: Final = 700
 _LONGER: Final = 4
 """One series is so many times as long as another, and both on one axis would leave little of the shorter."""
@@ -280,7 +280,7 @@ def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
     unit = rate_unit(max(float(up.max(initial=0)), float(down.max(initial=0))))
     step = max(1, count // 2000)
     order = np.argsort(up[::step], kind="stable")
-    # Each axis has the scale of its own direction: the line of equal rates ends where the slower one does.
+    # Each axis has the scale of its direction: the line of equal rates ends where the slower one does.
     most = min(float(up.max(initial=0)), float(down.max(initial=0))) * unit.factor
     notes = []
     if up.mean() > 0:

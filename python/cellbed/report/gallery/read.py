@@ -49,7 +49,7 @@ def readable(archive: Archive, names: Iterable[str]) -> tuple[list[Entry], list[
 
 
 def stored(entry: Entry) -> dict[Part, Analysis]:
-    """Each part that has statistics, as far as they tell: 120 means, 51 quantiles, the 64 longest outages."""
+    """Each part that has statistics, in their resolution: 120 means, 51 quantiles, the 64 longest outages."""
     return {part: found for part, held in entry.parts.items() if (found := _sketch(held)) is not None}
 
 

@@ -38,7 +38,7 @@ BESIDE: Final = {
     "correlation_time_s": "correlated for",
     "batched_share_5ms": "in bursts after 5 ms",
 }
-"""What a comparison tells of each entry, and what it calls it."""
+"""The figures of a comparison, with their headings."""
 _LEAST_MEANING: Final = 40
 """Letters for what a figure means beside its values; where fewer have room it stands below them."""
 
