@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use crate::error::{ImportError, Place, Result, Seconds, counted, shown};
 use crate::quantity::{decimal_ns, moment_ns};
-use crate::series::{Rate, RoundTrip, Table, Written};
-use crate::target::{Imported, Part, Target};
+use crate::series::{Rate, RoundTrip, Table};
+use crate::target::{Imported, Part, Target, Written};
 
 /// The longest line, bytes.
 const LONGEST_LINE: usize = 1 << 20;

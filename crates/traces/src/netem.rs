@@ -7,7 +7,6 @@
 mod amounts;
 mod expansion;
 mod models;
-mod patterns;
 
 use std::io::{BufReader, Read};
 
@@ -139,7 +138,7 @@ impl<W: std::io::Write + Send> Made<W> {
         }
     }
 
-    fn finish(self, end_ns: i64) -> Result<crate::series::Written> {
+    fn finish(self, end_ns: i64) -> Result<crate::target::Written> {
         match self {
             Self::Rates(rates) => rates.finish(end_ns),
             Self::Trips(trips) => trips.finish(end_ns),

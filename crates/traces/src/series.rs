@@ -11,10 +11,9 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use serde::{Deserialize, Serialize};
 
 use crate::error::{ImportError, Place, Result, Seconds};
-use crate::target::{Part, Target};
+use crate::target::{Content, Part, Target, Written};
 
 /// Rows of a group: the unit of writing and reading in memory.
 const GROUP: usize = 1 << 18;
@@ -25,29 +24,6 @@ const LONGEST_TRACE_NS: i64 = u32::MAX as i64 * 1_000_000;
 const LONGEST_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
 /// A terabit per second, more than any link.
 const HIGHEST_BIT_S: f64 = 1e12;
-
-/// The content of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Content {
-    /// Packet delivery opportunities of at most 1500 bytes of IP.
-    Opportunities,
-    /// Rates, each until the next row's time.
-    Rate,
-    /// Round-trip times of probes.
-    RoundTrip,
-}
-
-impl Content {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Opportunities => "opportunities",
-            Self::Rate => "rate",
-            Self::RoundTrip => "round-trip",
-        }
-    }
-}
 
 /// A packet delivery opportunity of at most 1500 bytes of IP, ns since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,19 +142,6 @@ impl Row for RoundTrip {
         let trips: Vec<i64> = rows.iter().filter_map(|row| row.round_trip_ns).collect();
         column::<Int64Type, W>(group, &trips, Some(&levels))
     }
-}
-
-/// A series that was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Written {
-    /// Its part of the network.
-    pub part: Part,
-    /// Its content.
-    pub content: Content,
-    /// Number of rows.
-    pub rows: u64,
-    /// From time zero to its end: the period of a looped replay.
-    pub duration_ns: i64,
 }
 
 /// A series that is being written.

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::error::{ImportError, Place, Result};
-use crate::series::Content;
 use crate::stored::{Batch, Stored, ahead};
 use crate::stored_column::{ColumnRows, Meaning};
+use crate::target::Content;
 
 /// Rows in order, with a value for each time except for opportunities.
 #[derive(Clone, Debug, Default, PartialEq)]

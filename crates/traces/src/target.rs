@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::series::Written;
-
 /// The subject of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,6 +24,29 @@ impl Part {
         match self {
             Self::Uplink => "uplink",
             Self::Downlink => "downlink",
+            Self::RoundTrip => "round-trip",
+        }
+    }
+}
+
+/// The content of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// Packet delivery opportunities of at most 1500 bytes of IP.
+    Opportunities,
+    /// Rates, each until the next row's time.
+    Rate,
+    /// Round-trip times of probes.
+    RoundTrip,
+}
+
+impl Content {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opportunities => "opportunities",
+            Self::Rate => "rate",
             Self::RoundTrip => "round-trip",
         }
     }
@@ -69,6 +90,19 @@ impl Target for Nowhere {
     fn open(&self, _: Part) -> io::Result<io::Sink> {
         Ok(io::sink())
     }
+}
+
+/// A series that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Its part of the network.
+    pub part: Part,
+    /// Its content.
+    pub content: Content,
+    /// Number of rows.
+    pub rows: u64,
+    /// From time zero to its end: the period of a looped replay.
+    pub duration_ns: i64,
 }
 
 /// The result of an import.

@@ -246,7 +246,7 @@ impl<W: std::io::Write + Send> Arrivals<W> {
         Ok(())
     }
 
-    fn finish(self, end_ns: i64) -> Result<crate::series::Written> {
+    fn finish(self, end_ns: i64) -> Result<crate::target::Written> {
         self.table.finish(end_ns)
     }
 }

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use super::report::{Author, Half, Interval, Start};
 use crate::error::{ImportError, Place, Result};
-use crate::series::{Rate, Table, Written};
-use crate::target::{Part, Target};
+use crate::series::{Rate, Table};
+use crate::target::{Part, Target, Written};
 
 /// Intervals shorter than this, ns, are remainders at the end of a test.
 const SHORTEST_NS: i64 = 1_000_000;
