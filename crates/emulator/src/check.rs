@@ -1,4 +1,4 @@
-//! What is wrong with a configuration that is well formed, told before anything is touched.
+//! Validation of a well-formed configuration, before any change.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -48,7 +48,7 @@ pub struct Attached {
 pub struct Vertex {
     /// Its unique name.
     pub name: String,
-    /// Where its device is to be created; `None` for an attached device, and for an internal vertex, which has none.
+    /// Where to create its device; `None` for an attached device, and for an internal vertex, which has none.
     #[serde(default)]
     pub namespace: Option<Placement>,
     /// The device, where another program has created it.
@@ -63,7 +63,7 @@ pub struct Vertex {
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
-    /// What its device is called in a namespace of its own, where `cellbed0` will not do.
+    /// The name of its device in a separate namespace, if not `cellbed0`.
     #[serde(default)]
     pub interface: Option<String>,
 }

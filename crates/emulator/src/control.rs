@@ -40,9 +40,9 @@ pub(crate) enum Command {
     },
     /// Measure links with real datagrams.
     Probe { flows: Vec<Flow> },
-    /// Tell the counters.
+    /// Report the counters.
     Status,
-    /// Tell what the directions are made of at present.
+    /// Report the current stages of the directions.
     Describe,
     /// Change a stage at once.
     Change {
@@ -66,7 +66,7 @@ enum Input {
     EngineFailed(Error),
 }
 
-/// Runs an emulator over standard input and output until it is told to stop; the exit status of the process.
+/// Runs an emulator over standard input and output until a command stops it; the exit status of the process.
 ///
 /// Must be called while the process has one thread, because only then can it enter a user namespace. When standard
 /// input ends the process exits at once.
@@ -74,7 +74,7 @@ pub fn emulate() -> i32 {
     match serve() {
         Ok(()) => 0,
         Err(error) => {
-            // Nobody may be there to read it any more.
+            // The reader may have ended.
             let _ = emit(&json!({"event": "error", "message": error.to_string()}));
             1
         }
@@ -173,7 +173,7 @@ fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<Socke
     })
 }
 
-/// Reads lines in a thread of its own, because the end of the input must be noticed whatever else goes on.
+/// Reads lines in a separate thread, because the end of the input must be noticed at any time.
 fn listen(
     input: impl Read + Send + 'static,
     lines: Sender<Input>,

@@ -170,7 +170,7 @@ impl Engine {
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
             if std::mem::take(&mut self.crowded) {
-                // Devices stay readable while nobody reads them; only time makes room.
+                // Devices stay readable while they are not read; only time makes room.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
             if drained && let Some(until) = self.pace.pause(deadline) {
@@ -366,7 +366,7 @@ impl Engine {
                     self.seconds.record(late);
                 }
             };
-            // Nobody is there any more to take what goes to a device that was deleted.
+            // Packets to a deleted device have no receiver.
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }

@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-/// The text in one line: what a user wrote is repeated in messages, whatever it was.
+/// The text in one line: messages quote any user input.
 pub(crate) fn one_line(text: &impl std::fmt::Display) -> String {
     let mut line = String::new();
     for character in text.to_string().chars() {

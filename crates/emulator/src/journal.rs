@@ -132,17 +132,17 @@ pub fn second(records: &mut Records, second: Second) {
     }
 }
 
-/// Whether a direction has a log in Mahimahi's format, which is told of each segment by itself.
+/// Whether a direction has a log in Mahimahi's format, which gets each segment separately.
 pub fn is_told_by_segment(records: &Records, lane: usize) -> bool {
     matches!(records.mahimahi.get(lane), Some(Some(_)))
 }
 
-/// Tells the Mahimahi log of a direction, if there is one, that a packet reached it.
+/// Reports to the Mahimahi log of a direction, if there is one, that a packet reached it.
 pub fn arrival(records: &mut Records, lane: usize, at: Time, size: Bytes) {
     tell(records, lane, || Event::Arrival { at, size });
 }
 
-/// Tells the Mahimahi log of a direction, if there is one, what became of a packet.
+/// Reports to the Mahimahi log of a direction, if there is one, the outcome of a packet.
 pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
     let size = outcome.size;
     match outcome.fate {
@@ -161,7 +161,7 @@ pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
     }
 }
 
-/// Tells all Mahimahi logs that schedules start at `zero`.
+/// Reports to all Mahimahi logs that schedules start at `zero`.
 pub fn start(records: &mut Records, zero: Time, offset: Duration) {
     let epoch_ms = clock::epoch_millis(zero);
     for lane in 0..records.mahimahi.len() {
@@ -173,7 +173,7 @@ pub fn start(records: &mut Records, zero: Time, offset: Duration) {
     }
 }
 
-/// Tells all Mahimahi logs that nothing before `now` is to come.
+/// Reports to all Mahimahi logs that no event before `now` will come.
 pub fn told_until(records: &mut Records, now: Time) {
     for lane in 0..records.mahimahi.len() {
         tell(records, lane, || Event::Now(now));

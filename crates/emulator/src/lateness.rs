@@ -8,7 +8,7 @@ const LATE: Duration = Duration::from_millis(1);
 /// How long a [`Second`] lasts.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Bins per doubling: values are told to within 1/32.
+/// Bins per doubling: values are accurate within 1/32.
 const STEPS: u64 = 32;
 
 /// A histogram with logarithmic bins, of which recording costs a few instructions and no memory.

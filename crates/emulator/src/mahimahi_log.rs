@@ -1,6 +1,6 @@
 //! The log of Mahimahi's mm-link, written while packets pass (Netravali et al., USENIX ATC 2015; `link_queue.cc`).
 //!
-//! The engine tells [events](Event) in the order in which they happen; the thread that owns the file turns them into
+//! The engine reports [events](Event) in order; the thread that owns the file turns them into
 //! lines, so that the packet path neither formats nor waits.
 
 use std::fs::File;
@@ -116,7 +116,7 @@ pub enum Event {
     },
     /// A packet was dropped.
     Drop { at: Time, size: Bytes },
-    /// All up to this instant has been told.
+    /// All events up to this instant have been reported.
     Now(Time),
 }
 

@@ -23,9 +23,9 @@ pub enum Order {
         /// Answered when done.
         done: Sender<()>,
     },
-    /// Tell the counters.
+    /// Report the counters.
     Status(Sender<Status>),
-    /// Tell where the parameters of all stages come from, by direction.
+    /// Report the origin of the parameters of all stages, by direction.
     Describe(Sender<Vec<Vec<InForce>>>),
     /// Change a stage from now on.
     Change {
@@ -63,7 +63,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The condition of the direction called `name` as it is told.
+    /// The reported condition of the direction called `name`.
     pub fn to_json(self, name: &str) -> Value {
         let counters = &self.counters;
         json!({

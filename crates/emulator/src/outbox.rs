@@ -1,4 +1,4 @@
-//! What is to be written to a device: segments in order, those that make one super-packet together.
+//! Pending writes to a device: segments in order, grouped by super-packet.
 
 use std::io::IoSlice;
 
@@ -16,7 +16,7 @@ const MARKED: usize = VNET_BYTES + 12;
 struct Piece {
     first: Segment,
     last: Segment,
-    /// Whether it begins a super-packet of its own.
+    /// Whether it begins a new super-packet.
     begins: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a segment, to the super-packet before it if it goes on there.
+    /// Appends a segment, to the super-packet before it if it continues that.
     pub fn push(&mut self, segment: Segment, pool: &Pool) {
         let view = pool.view(segment);
         if let (Some(run), Some(piece)) = (self.runs.last_mut(), self.pieces.last_mut()) {
@@ -68,7 +68,7 @@ impl Outbox {
     /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments that
     /// it did not take.
     ///
-    /// Before each super-packet `about_to` is told how many of the waiting segments it has.
+    /// Before each super-packet `about_to` is called with its number of the waiting segments.
     pub fn write(
         &mut self,
         pool: &mut Pool,

@@ -1,4 +1,4 @@
-//! How often the event loop wakes up: every wake-up costs some microseconds, whatever it brings.
+//! How often the event loop wakes up: every wake-up costs some microseconds.
 
 use cellbed_link::{Duration, Time};
 

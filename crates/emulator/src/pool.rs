@@ -14,7 +14,7 @@ const LARGEST: usize = SIZES.len() - 1;
 /// Bytes that are added at a time, about. Pages of them that were never used take no memory.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A slot's number tells its size in the upper bits.
+/// A slot's number contains its size in the upper bits.
 const SIZE_SHIFT: u32 = 30;
 
 /// No slot: the end of a free list.

@@ -34,7 +34,7 @@ pub struct PacketRecord {
     pub observed: Time,
     /// Index of the direction.
     pub direction: u16,
-    /// 0: delivered, 1: the queue was full, 2: lost, 3: dropped to tell of congestion.
+    /// 0: delivered, 1: the queue was full, 2: lost, 3: dropped to signal congestion.
     pub drop: u8,
     /// Transport protocol (IANA number).
     pub protocol: u8,
@@ -76,7 +76,7 @@ pub struct SeriesRecord {
     pub used: u64,
     /// Bytes that reached the direction.
     pub arrived: u64,
-    /// Packets dropped by the queue, for want of room or to tell of congestion.
+    /// Packets dropped by the queue, for want of room or to signal congestion.
     pub dropped_queue: u32,
     /// Packets lost.
     pub dropped_loss: u32,

@@ -38,7 +38,7 @@ impl Pool {
         }
     }
 
-    /// Makes a segment a packet of its own with nothing left open, and turns one of its bits round (counted from the first of
+    /// Makes a segment a separate packet with complete checksums, and flips one of its bits (counted from the first of
     /// the IP header). Joined with no other, it has its receiver look at the checksums.
     fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
         let packet = *self.packet(segment.slot);

@@ -68,8 +68,8 @@ impl ControlSocket {
         })
     }
 
-    /// Answers clients, each in a thread of its own, for as long as the process lives: `answer` gives the answer to a line, or
-    /// `None` when there are no more. What comes back removes the socket's file.
+    /// Answers clients, each in a separate thread, for as long as the process lives: `answer` gives the answer to a
+    /// line, or `None` when there are no more. What comes back removes the socket's file.
     pub fn serve(
         self,
         answer: impl Fn(String) -> Option<String> + Clone + Send + 'static,
@@ -96,7 +96,7 @@ impl ControlSocket {
     }
 }
 
-/// Removes a socket at which nobody listens.
+/// Removes a socket without a listener.
 fn make_room(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -17,7 +17,7 @@ pub struct Counters {
     pub delivered_bytes: u64,
     /// Packets that found its queue full.
     pub queue_full: u64,
-    /// Packets that its queue dropped to tell of congestion.
+    /// Packets that its queue dropped to signal congestion.
     pub congestion: u64,
     /// Packets that it lost.
     pub lost: u64,

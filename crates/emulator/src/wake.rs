@@ -15,7 +15,7 @@ use crate::process::Scheduling;
 /// The token of the alarm, which no descriptor that is watched may have.
 const ALARM: u64 = u64::MAX;
 
-/// Descriptors told of at once; the others have their turn the next time.
+/// Descriptors reported at once; the others are reported the next time.
 const MOST_EVENTS: usize = 64;
 
 const AT_ONCE: Timespec = Timespec {
@@ -53,7 +53,7 @@ impl Wake {
         self.exact = scheduling == Scheduling::Fifo;
     }
 
-    /// Tells of `descriptor` by `token` when it is readable.
+    /// Reports `descriptor` by `token` when it is readable.
     pub fn watch(&self, descriptor: &impl AsFd, token: u64) -> Result<()> {
         let data = epoll::EventData::new_u64(token);
         epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)
@@ -91,7 +91,7 @@ impl Wake {
         }
     }
 
-    /// Sleeps until shortly before `deadline`, whatever happens meanwhile: what is left of the time is for [`Wake::wait`].
+    /// Sleeps until shortly before `deadline`, in any case: the rest of the time is for [`Wake::wait`].
     pub fn pause(&self, deadline: Time) {
         let nanos = self.asleep_until(deadline).as_nanos();
         let until = Timespec {
@@ -102,7 +102,7 @@ impl Wake {
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }
 
-    /// Sleeps until `deadline` or until `also` is readable, whatever the watched descriptors say.
+    /// Sleeps until `deadline` or until `also` is readable, ignoring the watched descriptors.
     pub fn nap(&mut self, deadline: Time, also: &impl AsFd) -> Result<()> {
         self.alarm.set(Some(deadline))?;
         let mut watched = [

@@ -66,7 +66,7 @@ impl Pieces {
         Ok(Self { file, length: 0 })
     }
 
-    /// Appends a piece, or nothing of it: after a disk was full the file goes on where the last whole piece ends.
+    /// Appends a piece, or nothing of it: after a disk was full the file continues where the last whole piece ends.
     pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(piece);
         match &written {

@@ -1,7 +1,7 @@
 //! The client's end: sessions that survive broken connections, runs of a workload, and what became of their packets.
 //!
 //! [`Path`] is the core, without a socket: say [`Path::step`] when [`Path::next_event`] has come, hand over what arrives, take what it has
-//! learnt as [`Event`]s. [`PathThread`] drives one over a socket in a thread of its own.
+//! learnt as [`Event`]s. [`PathThread`] drives one over a socket in a separate thread.
 
 mod errand;
 mod event;

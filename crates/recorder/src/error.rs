@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Session(#[from] crate::client::SessionError),
 
-    /// Nobody there.
+    /// No answer.
     #[error(
         "no answer from {server}{way} in {seconds} s. Is `cellbed-recorder serve` running there, with the same secret and version {} or later \
          of the protocol, and does UDP to that port pass?",

@@ -51,13 +51,14 @@ impl TrainPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case")]
 pub enum Saturation {
-    /// Packets at a fixed rate, which is to be 25 % over the measured maximum (CellReplay §4.2).
+    /// Packets at a fixed rate, which should be 25 % over the measured maximum (CellReplay §4.2).
     Fixed {
         /// Counting IP lengths, bit/s.
         rate_bps: u64,
     },
-    /// As many packets underway as keep the queue between two delays, told by a second device (Winstein et al., "Stochastic
-    /// Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1: 0.75 and 3 s).
+    /// A number of packets in flight that keeps the queue between two delays, reported over a second device (Winstein
+    /// et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1:
+    /// 0.75 and 3 s).
     Adaptive {
         /// Below it more is sent, ns.
         least_delay_ns: u64,

@@ -31,7 +31,7 @@ const AFTER_END: Duration = Duration::from_secs(45);
 const QUIET_LIGHT: Duration = Duration::from_millis(500);
 const QUIET_HEAVY: Duration = Duration::from_secs(1);
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The light workload.
@@ -46,7 +46,7 @@ pub struct Plan {
     pub duration: Duration,
 }
 
-/// What happens, for whoever watches.
+/// Events for users.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// Which experiment begins, and about how long the rest will take.
@@ -61,7 +61,7 @@ pub enum Notice<'a> {
     Snapshot(&'a Snapshot),
     /// Stopping; what is underway is waited for.
     Stopping,
-    /// Something that whoever uses the recording should know.
+    /// A warning for users of the recording.
     Warning(&'a str),
 }
 
@@ -76,7 +76,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the first path. The handshake goes on meanwhile.
+    /// Opens the first path. The handshake continues meanwhile.
     ///
     /// Errors: an interface that is none or not allowed.
     pub fn connect(access: Access) -> Result<Self> {

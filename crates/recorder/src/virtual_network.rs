@@ -9,7 +9,8 @@ use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
 use crate::workload::{AdaptiveSaturator, QueueKeeper};
 
-/// A network of two [directions](Direction), in which whole experiments are made at once. Its time goes on from one to the next.
+/// A network of two [directions](Direction), in which whole experiments are made at once. Its time continues from one
+/// to the next.
 ///
 /// The clocks of its ends agree, and its computers send and answer in no time.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Super-packets through the segmentation code, held against plain segmentation.
+//! Super-packets through the segmentation code, compared with plain segmentation.
 
 use cellbed_link::{Bytes, DropReason, Fate, Outcome, Time};
 
@@ -234,7 +234,7 @@ impl Checksum {
         Self(vnet.partial_checksum.then_some(at))
     }
 
-    /// A checksum of nothing is told as all ones, which UDP needs and all others take (RFC 768).
+    /// A checksum of zero is written as all ones, which UDP needs and all others take (RFC 768).
     fn finish(self, packet: &mut [u8]) {
         if let Some(at) = self.0
             && packet[at..at + 2] == [0, 0]

@@ -6,7 +6,7 @@ use cellbed_link::{BottleneckConfig, Duration, Repeat, Schedule, StageConfig, Tr
 
 use super::{MILLISECOND, OPPORTUNITY, line};
 
-/// The opportunities of a recording that have not been told yet.
+/// The opportunities of a recording that have not been reported yet.
 pub struct Opportunities {
     trace: Arc<Trace>,
     looped: bool,
@@ -86,21 +86,21 @@ impl Opportunities {
         Some((self.base + position.saturating_sub(self.start)) / MILLISECOND)
     }
 
-    /// Tells those up to and including the millisecond `until`.
+    /// Reports those up to and including the millisecond `until`.
     pub fn tell_until(&mut self, until: u64, text: &mut Vec<u8>) {
         while let Some(due) = self.due().filter(|&due| due <= until) {
             self.tell(due, text);
         }
     }
 
-    /// Tells one of the opportunities in the millisecond `at`, if there is one left.
+    /// Reports one of the opportunities in the millisecond `at`, if there is one left.
     pub fn tell_one_at(&mut self, at: u64, text: &mut Vec<u8>) {
         if self.due() == Some(at) {
             self.tell(at, text);
         }
     }
 
-    /// Tells the next one.
+    /// Reports the next one.
     fn tell(&mut self, due: u64, text: &mut Vec<u8>) {
         line(text, due, b" # ", &[OPPORTUNITY]);
         match self.next {

@@ -8,7 +8,7 @@ use crate::config::MahimahiLog;
 /// Bytes of the header that a TUN device puts in front of a packet; Mahimahi's lengths include it.
 const TUN_HEADER: u64 = 4;
 
-/// The lines. Times in them are ms since the first start of the schedule; what happens before it is not told.
+/// The lines. Times in them are ms since the first start of the schedule; earlier events are not reported.
 pub struct Transcript {
     wanted: MahimahiLog,
     init: Option<Time>,
@@ -92,7 +92,7 @@ impl Transcript {
         }
     }
 
-    /// A packet of `size` bytes leaves at `at`: tells the opportunities up to the one that sends its last byte.
+    /// A packet of `size` bytes leaves at `at`: reports the opportunities up to the one that sends its last byte.
     fn spend(&mut self, at: u64, arrived: u64, size: u64, text: &mut Vec<u8>) {
         let (last, left) = self.spent.unwrap_or((0, 0));
         // It had a share of the opportunity that the packet before it did not use up, if it waited by then.
@@ -110,7 +110,7 @@ impl Transcript {
         self.spent = Some((at, (OPPORTUNITY + share).saturating_sub(size)));
     }
 
-    /// Tells the opportunities up to and including the millisecond `until`.
+    /// Reports the opportunities up to and including the millisecond `until`.
     fn offer_until(&mut self, until: u64, text: &mut Vec<u8>) {
         if let Some(opportunities) = &mut self.opportunities {
             opportunities.tell_until(until, text);

@@ -75,7 +75,7 @@ impl Layout {
                     return None;
                 }
                 let plain = network == 40;
-                // Behind extension headers only the place of the checksum tells the protocol.
+                // Behind extension headers only the place of the checksum shows the protocol.
                 let protocol = match vnet.checksum_offset {
                     CHECKSUM_OF_TCP => TCP,
                     CHECKSUM_OF_UDP => UDP,

@@ -92,7 +92,7 @@ impl Run {
     }
 }
 
-/// Whether a segment of another packet goes on where `last` ends, under the same header.
+/// Whether a segment of another packet continues where `last` ends, under the same header.
 fn continues(last: &View<'_>, next: &View<'_>) -> bool {
     let (one, two) = (last.layout, next.layout);
     let alike = one.plain

@@ -1,4 +1,4 @@
-//! A segment as a packet of its own, with nothing left open.
+//! A segment as a separate packet with complete checksums.
 
 use super::header::{Shape, fold, mark, put, write_header};
 use super::layout::Transport;

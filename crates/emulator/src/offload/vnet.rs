@@ -14,7 +14,7 @@ const GSO_ECN: u8 = 0x80;
 /// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of the machine, as the TUN driver has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
-    /// Whether the transport checksum is left to whoever needs it; its field holds the sum over the pseudo header.
+    /// Whether the transport checksum is left open; its field holds the sum over the pseudo header.
     pub partial_checksum: bool,
     /// How a super-packet is cut; `None` for a packet that is none.
     pub cut: Option<Cut>,
@@ -43,7 +43,7 @@ pub enum Cut {
     },
     /// UDP, each segment a datagram.
     Udp,
-    /// One that this code was not told of.
+    /// One that this code does not know.
     Other(u8),
 }
 

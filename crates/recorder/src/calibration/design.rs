@@ -107,8 +107,8 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
     timed(Purpose::RoundTrips, trains)
 }
 
-/// Every length in each round, in an order of its own. Behind a long train the gap is longer than the [long gap](long_gap): half of that is
-/// left for cooling even if the train is delivered at half of the saturated rate.
+/// Every length in each round, in a random order. Behind a long train the gap is longer than the [long gap](long_gap):
+/// half of that is left for cooling even if the train is delivered at half of the saturated rate.
 pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) -> Experiment {
     let gap = |length: u16| {
         let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
@@ -191,7 +191,7 @@ pub(super) const SIZES: [u16; 14] = [
 /// Packets of a round of sizes.
 pub(super) const SIZE_ROUND: usize = SIZES.len() + LARGEST_MORE;
 
-/// Every size in each round, in an order of its own.
+/// Every size in each round, in a random order.
 pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
     let mut sizes = SIZES.to_vec();
     sizes.extend([PACKET_BYTES; LARGEST_MORE]);

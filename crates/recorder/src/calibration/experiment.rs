@@ -7,7 +7,7 @@ use cellbed_link::Duration;
 use crate::packet::Way;
 use crate::plan::{Saturation, Train};
 
-/// One experiment of a calibration: what is to be sent, and how long to listen afterwards.
+/// One experiment of a calibration: the packets to send, and the time to listen afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// What it is for.
@@ -18,7 +18,7 @@ pub struct Experiment {
     pub quiet: Duration,
 }
 
-/// What an experiment is for; as text in words for whoever watches.
+/// The purpose of an experiment; as text in words for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To find out roughly what each direction carries.

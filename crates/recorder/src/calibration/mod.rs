@@ -1,12 +1,12 @@
 //! Calibration: what a network does to trains of various lengths, gaps and packet sizes, and to saturation, by the procedures of Sentosa et
 //! al. ("CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §4.4; sections named here are that paper's).
 //!
-//! Pure: a [`Calibrator`] says what to send next and is told what became of it. Whoever drives it has the sockets, or the
+//! Pure: a [`Calibrator`] returns what to send next and accepts the outcome. Its driver has the sockets, or the
 //! [virtual network](crate::virtual_network).
 //!
 //! Where the paper leaves something open:
 //!
-//! * Gaps are told from the start of one train to that of the next, as in a recording.
+//! * Gaps are from the start of one train to that of the next, as in a recording.
 //! * The error of a length is relative: the mean of |R*_L(N) − R_N(N)| / R_N(N).
 //! * The order of trains is random train by train, and gaps vary by a tenth, so that trains do not keep meeting the same phase of the radio's
 //!   frames.

@@ -17,9 +17,9 @@ pub(super) struct SizeOffsets {
 ///
 /// Where the paper takes differences of round-trip times, these are of one-way delays: the way of the small packet adds nothing but jitter, and
 /// the offset of the clocks cancels. So does what changes from round to round, since it is each delay's difference to the median of its round
-/// that counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, whatever chance says: the
-/// means are brought in order (Ayer et al., "An Empirical Distribution Function for Sampling with Incomplete Information", Annals of
-/// Mathematical Statistics, 1955).
+/// that counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
+/// chance: the means are brought in order (Ayer et al., "An Empirical Distribution Function for Sampling with
+/// Incomplete Information", Annals of Mathematical Statistics, 1955).
 pub(super) fn offsets(
     way: Way,
     trains: &[TimedTrain],

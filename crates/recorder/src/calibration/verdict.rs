@@ -9,7 +9,7 @@ use crate::packet::Way;
 const TRANSFER_BYTES: u32 = 250_000;
 /// Trains of a length that the verdict compares with short ones.
 const LONG: u16 = 100;
-/// Rates nearer to each other than this are told to be alike.
+/// Rates nearer to each other than this are reported as equal.
 const ALIKE: f64 = 0.15;
 
 /// What the figures say, a sentence each.

@@ -1,4 +1,4 @@
-//! Two devices and a server in virtual time: the one that is saturated has its queue told by the other.
+//! Two devices and a server in virtual time: the queue of the saturated device is reported over the other.
 
 use std::sync::Arc;
 

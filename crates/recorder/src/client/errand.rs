@@ -30,7 +30,7 @@ pub(super) struct Errands {
 }
 
 impl Errands {
-    /// Whether the companion is to be asked.
+    /// Whether to ask the companion.
     pub(super) fn relies(&self, now: Time) -> bool {
         self.relied
             .is_some_and(|brought| now.since(brought) < PATIENCE)

@@ -9,17 +9,17 @@ use crate::wire::{Arrival, Offer, Refusal};
 pub enum Event {
     /// There is a session.
     Connected(Offer),
-    /// Nothing has been heard for a while; probing goes on.
+    /// No packet was received for a while; probing continues.
     Silent,
     /// The server is heard again.
     Resumed,
-    /// The server lets nobody in, or not us.
+    /// The server refuses all clients, or this one.
     Rejected(Refusal),
     /// The time of a request and its answer.
     RoundTrip(Duration),
     /// The server's clock was asked.
     Clock(ClockAnswer),
-    /// Something happened in a run, by the number that whoever asked for the run gave it.
+    /// An event of a run, by the run's number.
     Run(u32, RunEvent),
 }
 
@@ -34,14 +34,14 @@ pub enum RunEvent {
     ArrivedUplink(Arrival),
     /// A copy of a packet has arrived here.
     ArrivedDownlink(Reception),
-    /// The server was told nothing for so long that its saturation has paused.
+    /// The client was silent for so long that the server's saturation has paused.
     Paused(Pause),
-    /// It is over; no more is to be learnt of it.
+    /// It is over; no more events follow.
     Ended(RunEnd),
 }
 
 impl RunEvent {
-    /// When it happened here; `None` of what happened elsewhere, or is told of later.
+    /// When it happened here; `None` for events elsewhere, or reported later.
     pub(crate) fn at(&self) -> Option<Time> {
         match self {
             Self::Began(at) => Some(*at),

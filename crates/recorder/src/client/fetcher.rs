@@ -141,7 +141,7 @@ impl Fetcher {
         ready
     }
 
-    /// Whether all chunks of which the server has told are there.
+    /// Whether all chunks that the server has announced have arrived.
     pub(super) fn is_level(&self) -> bool {
         self.heard && self.next == self.known
     }

@@ -15,7 +15,7 @@ const LASTS: Duration = Duration::from_secs(30);
 const RENEWED_AFTER: Duration = Duration::from_secs(5);
 
 /// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is chosen so often, and
-/// the server is told of a change of more than this share.
+/// the server is informed of a change of more than this share.
 const STEERED_LASTS: Duration = Duration::from_secs(10);
 const STEERED_AGAIN: Duration = Duration::from_secs(2);
 const STEER: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub(super) struct ServerSaturation {
     /// IP length of its packets.
     bytes: u16,
     rate: Rate,
-    /// When it was last asked for, and until when it goes on.
+    /// When it was last requested, and until when it continues.
     asked: Option<Time>,
     until: Option<Time>,
 }
@@ -36,7 +36,7 @@ enum Rate {
     Fixed(BitRate),
     Steered {
         keeper: Box<QueueKeeper>,
-        /// When the rate is to be chosen, and what the server was told last.
+        /// When to choose the rate, and the last one sent to the server.
         at: Time,
         told: BitRate,
     },
@@ -74,7 +74,7 @@ impl ServerSaturation {
         self.until.is_some()
     }
 
-    /// When it is to be asked for again or steered, in a run that ends at `end`.
+    /// When to request it again or steer it, in a run that ends at `end`.
     pub(super) fn due(&self, end: Time) -> Option<Time> {
         if let Rate::Steered { at, .. } = self.rate {
             return Some(at);

@@ -58,11 +58,11 @@ struct Pending {
 pub(super) enum Incoming {
     /// Nothing that matters, or nothing at all.
     Nothing,
-    /// There is a new session; whatever was before is lost.
+    /// There is a new session; the previous one is lost.
     Begun(Offer),
-    /// The session goes on.
+    /// The session continues.
     Resumed,
-    /// The server lets nobody in, or not us.
+    /// The server refuses all clients, or this one.
     Rejected(Refusal),
     /// A request was answered.
     Answered(Request, Result<(), Refusal>, Duration),
@@ -141,7 +141,7 @@ impl Session {
         });
     }
 
-    /// When to ask for the server's time whatever else is sent.
+    /// When to request the server's time in any case.
     fn next_ping(&self) -> Time {
         if self.keeps_pauses {
             self.pinged.max(self.heard) + KEEP_ALIVE_IN_PAUSES

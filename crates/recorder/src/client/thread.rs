@@ -1,4 +1,4 @@
-//! A path over a socket, in a thread of its own: nothing that a disk or a terminal does may delay a packet.
+//! A path over a socket, in a separate thread, so that no disk or terminal can delay a packet.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -26,7 +26,7 @@ const MANY: usize = 100;
 /// another interface of the same name.
 const REPLACE: Duration = Duration::from_secs(3);
 
-/// What a path is told.
+/// An order to a path.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// Begin a run.
@@ -41,9 +41,9 @@ pub enum Order {
     Join {
         /// Of the group.
         token: [u8; 16],
-        /// Tells the companion.
+        /// Informs the companion.
         companion: Sender<Self>,
-        /// Whether the companion is to be relied on; see [`Path::rely_on_companion`].
+        /// Whether to rely on the companion; see [`Path::rely_on_companion`].
         relies: bool,
     },
     /// Say good-bye and end.
@@ -116,7 +116,7 @@ impl PathThread {
         })
     }
 
-    /// Has this path's requests of its runs made by `other`, and both speak for each other by `token`, which nobody else knows.
+    /// Has this path's requests of its runs made by `other`, and both act for each other by the secret `token`.
     pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
         for (path, companion, relies) in [(self, other, true), (other, self, false)] {
             if let Some(companion) = companion.orders.clone() {
@@ -129,7 +129,7 @@ impl PathThread {
         }
     }
 
-    /// Tells the path something. A thread that has ended with an error has said so.
+    /// Sends an order to the path. A thread that has ended with an error has reported it.
     pub fn tell(&self, order: Order) {
         if let Some(orders) = &self.orders {
             let _ = orders.send(order);
@@ -156,7 +156,7 @@ struct Loop {
     outbox: Outbox,
     orders: Receiver<Order>,
     companion: Option<Sender<Order>>,
-    /// What was last told of overflows and refusals.
+    /// The last report of overflows and refusals.
     lost: (u64, u64),
     refused: u64,
     refused_since: Option<Time>,
@@ -199,7 +199,7 @@ impl Loop {
         }
     }
 
-    /// Does as it was told; `false` when there is nobody any more who could tell.
+    /// Executes orders; `false` when the sender has ended.
     fn take_orders(&mut self, now: Time) -> bool {
         loop {
             match self.orders.try_recv() {

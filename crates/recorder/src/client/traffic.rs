@@ -10,7 +10,7 @@ use crate::plan::{Saturation, Train, TrainPlan};
 use crate::wire::Arrival;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
 
-/// Arrivals that are told of later tell nothing of the queue.
+/// Arrivals that are reported later give no information on the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
 /// What a run sends.

@@ -14,7 +14,7 @@ use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Result, Trying};
 use crate::record::Recorder;
 
-/// Calibrates and tells meanwhile how far it is.
+/// Calibrates and reports the progress.
 pub fn calibrated(reach: &Reach, seed: u64) -> Result<Calibration> {
     let mut output = Output::new(reach.json, reach.quiet);
     let mut recorder = Recorder::connect(single_access(reach)?)?;

@@ -1,4 +1,4 @@
-//! How a recording stands, for whoever watches.
+//! The state of a recording, for users.
 
 use std::collections::BTreeMap;
 

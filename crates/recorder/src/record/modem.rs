@@ -19,7 +19,7 @@ const EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 /// Names of access technologies, the best first, as `mmcli` lists them.
 const TECHNOLOGIES: [&str; 5] = ["5g", "lte", "umts", "cdma1x", "gsm"];
 
-/// Asks a modem in a thread of its own; without a modem it never has a sample.
+/// Queries a modem in a separate thread; without a modem it never has a sample.
 pub(super) struct Modem {
     samples: Receiver<SignalSample>,
     ended: Arc<AtomicBool>,

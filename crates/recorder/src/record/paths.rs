@@ -51,7 +51,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Opens the first path. The handshake goes on meanwhile.
+    /// Opens the first path. The handshake continues meanwhile.
     pub(super) fn connect(access: Access) -> Result<Self> {
         let (sender, messages) = channel();
         let first = start(Name::First, &access, access.first.as_deref(), &sender)?;
@@ -77,7 +77,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Tells the path of a workload what to do.
+    /// Sends an order to the path of a workload.
     pub(super) fn tell(&self, role: Role, order: Order) {
         let path = match (&self.second, role) {
             (Some(second), Role::Heavy) => second,

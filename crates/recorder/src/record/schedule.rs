@@ -68,7 +68,7 @@ impl Schedule {
         self.end
     }
 
-    /// The runs that are to begin, with their spans. Each is told once; say [`Schedule::began`] for it.
+    /// The runs that should begin, with their spans. Each is returned once; call [`Schedule::began`] for it.
     pub(super) fn due(&mut self, now: Time) -> Vec<(Role, Workload, Duration)> {
         let mut due = Vec::new();
         for role in [Role::Light, Role::Heavy] {

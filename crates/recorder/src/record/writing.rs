@@ -1,4 +1,4 @@
-//! What is written and shown while a recording goes on.
+//! Output during a recording.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::recording::{Entry, Head, JournalWriter, RunPlan};
 const FLUSH: Duration = Duration::from_millis(200);
 const SYNC: Duration = Duration::from_secs(1);
 
-/// What is written while a recording goes on.
+/// Files written during a recording.
 pub(super) struct Writing {
     journal: JournalWriter,
     live: Live,

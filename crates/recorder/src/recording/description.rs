@@ -16,7 +16,7 @@ pub enum Arrangement {
     Alternating,
 }
 
-/// What the user told of the network, or a modem; each `None` if unknown.
+/// Information on the network from the user, or a modem; each `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
     /// Name of the operator.
@@ -35,7 +35,7 @@ pub struct Signal {
     pub note: Option<String>,
 }
 
-/// What a modem told at one time.
+/// A modem's report at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SignalSample {
     /// Since the recording's time zero, ns.
@@ -71,7 +71,7 @@ pub struct Head {
     pub heavy: Option<Heavy>,
     /// Made before.
     pub calibration: Option<Calibration>,
-    /// What the user told.
+    /// Information from the user.
     pub signal: Signal,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Description<'a> {
     pub(super) calibration: &'a Option<Calibration>,
     pub(super) signal: &'a Signal,
     pub(super) counts: std::collections::BTreeMap<&'static str, Counts>,
-    /// What whoever uses the recording should know, in sentences.
+    /// Warnings for users of the recording, in sentences.
     pub(super) warnings: Vec<String>,
 }
 

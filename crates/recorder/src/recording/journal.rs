@@ -23,7 +23,7 @@ const BLOCK: usize = 1 << 18;
 /// Longer blocks are no blocks.
 const LONGEST: usize = 1 << 24;
 
-/// Whether a directory has a journal that is to be packed.
+/// Whether a directory has a journal to pack.
 pub fn has_journal(folder: &Path) -> bool {
     folder.join(NAME).exists()
 }
@@ -190,7 +190,7 @@ fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
     (hash(&block) == expected).then_some(block)
 }
 
-/// FNV-1a: tells a torn block, not a forged one.
+/// FNV-1a: detects a torn block, not a forged one.
 fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

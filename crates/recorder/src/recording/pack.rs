@@ -22,7 +22,7 @@ pub struct Packed {
     pub duration: Duration,
     /// Packets of each file, by its name without the ending.
     pub counts: BTreeMap<&'static str, Counts>,
-    /// What whoever uses it should know.
+    /// Warnings for users.
     pub warnings: Vec<String>,
 }
 

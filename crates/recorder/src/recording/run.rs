@@ -18,7 +18,7 @@ const UNDERWAY: Duration = Duration::from_millis(800);
 /// More packets of one saturation are not believed.
 const MOST_PACKETS: u32 = 1 << 29;
 
-/// What is to be known of a run to understand its events.
+/// The facts of a run needed for its events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
     /// Its number.
@@ -334,7 +334,7 @@ impl Run {
                 .any(|packet| packet.arrived.is_some());
             let slots = self.downlink.get(&number);
             if !reached && slots.is_none() {
-                continue; // nobody asked the server to answer
+                continue; // no answer was requested
             }
             for index in 0..usize::from(plan.down) {
                 let slot = slots

@@ -4,7 +4,7 @@ use cellbed_link::{BitRate, Bytes, Duration};
 
 use crate::wire::Offer;
 
-/// No rate is higher, whatever is configured: a packet then takes at least some nanoseconds.
+/// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
 const FASTEST: BitRate = BitRate(100_000_000_000);
 
 /// What a server lets its clients do. All lengths are of IP packets.
@@ -65,7 +65,7 @@ impl Limits {
         }
     }
 
-    /// What is told to a client.
+    /// Limits sent to a client.
     pub(super) fn offer(&self) -> Offer {
         Offer {
             rate_bps: self.rate.0,

@@ -14,7 +14,7 @@ pub(super) struct Run {
     /// Whose request set the saturation last, and its sequence number.
     steered: Option<(SessionId, u64)>,
     answered: ReplayWindow,
-    /// Arrivals less copies: whoever replays packets cannot fill the memory with more copies than there were packets.
+    /// Arrivals less copies: replayed packets cannot fill the memory with more copies than there were packets.
     spare_copies: u32,
     pub(super) saturation_sent: u32,
     pub(super) withheld: u32,

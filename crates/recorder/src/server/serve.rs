@@ -12,7 +12,7 @@ use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_unt
 /// Batches that are received before anything else gets its turn.
 const BATCHES: usize = 16;
 
-/// The kernel may lack memory for a moment. If it goes on failing, the server ends.
+/// The kernel may lack memory for a moment. If it keeps failing, the server ends.
 const FAILURES: u32 = 100;
 const BREATH: Duration = Duration::from_millis(10);
 
@@ -26,7 +26,7 @@ pub struct ServeConfig {
     pub local: Local,
     /// What clients may do.
     pub limits: Limits,
-    /// How often to tell [`Statistics`].
+    /// How often to report [`Statistics`].
     pub statistics_every: Duration,
 }
 
@@ -105,7 +105,8 @@ impl Serving {
         self.socket.local()
     }
 
-    /// Serves until `stopped`, which is asked at least twice a second, and tells statistics from time to time. Signals wake it.
+    /// Serves until `stopped`, which is checked at least twice a second, and reports statistics from time to time.
+    /// Signals wake it.
     pub fn run(
         &mut self,
         mut tell: impl FnMut(&Statistics),

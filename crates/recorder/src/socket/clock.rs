@@ -30,7 +30,7 @@ pub fn sleep_until(deadline: Time) {
 
 /// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save wake-ups.
 pub fn sharpen_timers() {
-    // Where it is not allowed, departures are some 50 µs late, and their stamps tell so.
+    // Where it is not allowed, departures are some 50 µs late, and their stamps show it.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 

@@ -47,7 +47,7 @@ struct Arrived {
 
 /// A packet that has arrived.
 pub struct Datagram<'a> {
-    /// Who sent it; IPv4 addresses as such, whatever the socket's family.
+    /// The sender; IPv4 addresses as such, for any family of the socket.
     pub from: SocketAddr,
     /// When the kernel had it, on the monotonic clock.
     pub arrived: Time,
@@ -55,7 +55,7 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The kernel counts overflows in 32 bits and tells of them with the next packet.
+/// The kernel counts overflows in 32 bits and reports them with the next packet.
 #[derive(Default)]
 struct Overflows {
     last: u32,

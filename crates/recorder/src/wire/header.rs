@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that the first byte of a datagram tells.
+    /// The kind in the first byte of a datagram.
     pub fn of(datagram: &[u8]) -> Result<Self, Malformed> {
         match datagram.first() {
             Some(0x01) => Ok(Self::Hello),

@@ -37,7 +37,7 @@ impl AdaptiveSaturator {
         self.keeper.arrived(now, index, sent_ns, arrived_ns);
     }
 
-    /// When the next packet is due, or a rate is to be chosen; `None` after the end.
+    /// When the next packet or the next choice of a rate is due; `None` after the end.
     pub fn next_event(&self) -> Option<Time> {
         let due = self.pace.next_event().unwrap_or(Time::MAX).min(self.tick);
         (due < self.end).then_some(due)

@@ -2,7 +2,7 @@
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-/// How far over the measured maximum a fixed rate is to be (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
+/// The ratio of a fixed rate to the measured maximum (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const MARGIN: f64 = 1.25;
 
 /// What may be sent at once to make up for a sender that was held up: less than a queue notices, more than a scheduler's slice.

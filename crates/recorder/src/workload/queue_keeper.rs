@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-/// Arrivals of so long tell what the path delivers.
+/// Arrivals over this time show what the path delivers.
 const SPAN_NS: i64 = 1_000_000_000;
 
 /// What packets underway lack of the aim, or have too many, is made up for in so long.

@@ -1,4 +1,4 @@
-//! What the segmentation code makes, held against the plain one.
+//! Comparison of the segmentation code with the plain one.
 
 mod path;
 
