@@ -34,8 +34,8 @@ def value_or_sentence(parse: Callable[[], T]) -> T | None:
     try:
         return parse()
     except CellbedError as error:
-        told = str(error)
-    assert "Traceback" not in told
+        reported = str(error)
+    assert "Traceback" not in reported
     return None
 
 
@@ -44,7 +44,7 @@ def value_or_line(parse: Callable[[], T]) -> T | None:
     try:
         return parse()
     except CellbedError as error:
-        told = str(error)
-    assert told
-    assert told.isprintable(), told
+        reported = str(error)
+    assert reported
+    assert reported.isprintable(), reported
     return None

@@ -66,7 +66,7 @@ def test_keys_of_ones_own_and_old_words_stay(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["walk", "--date", "31-12-2024"], "'31-12-2024' is not a date: write 2021"),
         (["walk", "--begins", "25:00"], "--begins '25:00' is not a time of day: write 06:30"),
@@ -78,7 +78,7 @@ def test_keys_of_ones_own_and_old_words_stay(archive: Archive) -> None:
         (["broken", "--place", "Delft"], "not TOML"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_changes_nothing(archive: Archive, words: list[str], told: str) -> None:
+def test_what_cannot_be_said_is_refused_and_changes_nothing(archive: Archive, words: list[str], reported: str) -> None:
     add(archive, "walk")
     add(archive, "dated", date="2025-03-14T08:00")
     with archive.draft(About(origin="synthetic")) as draft:
@@ -90,7 +90,7 @@ def test_what_cannot_be_said_is_refused_and_changes_nothing(archive: Archive, wo
     before = {path: path.read_bytes() for path in archive.folder.glob("*/entry.toml")}
     done = run("describe", *words)
     assert done.exit_code != 0
-    assert told in str(done.exception)
+    assert reported in str(done.exception)
     assert {path: path.read_bytes() for path in archive.folder.glob("*/entry.toml")} == before
 
 
@@ -144,7 +144,7 @@ def test_an_entry_gets_another_name(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         (["walk", "tram"], "the archive already has 'tram'"),
         (["walk", "walk"], "'walk' already has this name"),
@@ -154,12 +154,14 @@ def test_an_entry_gets_another_name(archive: Archive) -> None:
         (["wlak", "mine"], "did you mean 'walk'?"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_and_changes_nothing(archive: Archive, names: list[str], told: str) -> None:
+def test_a_name_that_cannot_be_is_refused_and_changes_nothing(
+    archive: Archive, names: list[str], reported: str
+) -> None:
     add(archive, "walk")
     add(archive, "tram")
     done = run("rename", *names)
     assert done.exit_code != 0
-    assert told in str(done.exception)
+    assert reported in str(done.exception)
     assert archive.names() == ["5g-midband", "lte-suburban", "tram", "walk"]
     assert _hidden(archive) == []
 

@@ -137,9 +137,9 @@ def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tm
     assert line in (tmp_path / "rates" / "README").read_text().splitlines()
     add(archive, "one-way", every_ms=4, parts=("uplink",))
     _run("traces", "export", "one-way", "--format", "mahimahi", "-o", str(tmp_path / "one"))
-    told = (tmp_path / "one" / "README").read_text()
-    assert "cellbed shell --up one-way.up -- COMMAND" in told
-    assert "no trace of the downlink" in told
+    reported = (tmp_path / "one" / "README").read_text()
+    assert "cellbed shell --up one-way.up -- COMMAND" in reported
+    assert "no trace of the downlink" in reported
 
 
 def test_exported_round_trip_times_are_those_that_were_recorded(archive: Archive, tmp_path: Path) -> None:

@@ -117,12 +117,12 @@ def test_a_filter_that_cannot_be_is_refused_in_one_line(shared: Archive, words: 
     assert done.exit_code
     assert done.stdout == ""
     if done.exit_code == 2:
-        told = done.stderr.replace("\n", " ")  # an option's own error, which is set in lines
+        reported = done.stderr.replace("\n", " ")  # an option's own error, which is set in lines
     else:
         assert isinstance(done.exception, TraceError)
-        told = str(done.exception)
-    assert reason in told
-    assert "\n" not in told
+        reported = str(done.exception)
+    assert reason in reported
+    assert "\n" not in reported
 
 
 def test_a_damaged_entry_is_named_by_the_list_and_can_be_removed(stocked: Archive) -> None:
@@ -159,8 +159,8 @@ def test_verify_names_the_damaged_file(stocked: Archive) -> None:
     assert done.exit_code == 1
     assert f"{path}: not the file that was added" in done.stdout
     assert "5 checked, 1 damaged" in done.stdout
-    told = json.loads(run("verify", "bus-1", "car-1", "--json").stdout)
-    assert (told["verified"], list(told["damaged"])) == (2, ["bus-1"])
+    reported = json.loads(run("verify", "bus-1", "car-1", "--json").stdout)
+    assert (reported["verified"], list(reported["damaged"])) == (2, ["bus-1"])
 
 
 def test_show_an_entry(shared: Archive) -> None:
@@ -169,14 +169,14 @@ def test_show_an_entry(shared: Archive) -> None:
     for part in ("car-1: recorded, 4g, KPN, Driving", "mean", "3 Mbit/s", "250 opportunities", "longest silence"):
         assert part in shown.output
     assert 'up = "car-1.up", down = "car-1.down"' in shown.output
-    told = json.loads(run("show", "car-1", "--json").stdout)
-    assert told["parts"]["uplink"]["statistics"]["mean_bit_s"] == 3e6
-    assert told["folder"] == str(shared.folder / "car-1")
+    reported = json.loads(run("show", "car-1", "--json").stdout)
+    assert reported["parts"]["uplink"]["statistics"]["mean_bit_s"] == 3e6
+    assert reported["folder"] == str(shared.folder / "car-1")
     shown = run("show", "car-1.up").output
     assert "recorded, 1 s, mean" in shown
-    assert f"SHA-256 {told['parts']['uplink']['sha256']}" in shown
-    for wrong, told in (("CAR-1", "did you mean 'car-1'?"), ("/nowhere/car", "/nowhere/car")):
-        assert told in str(run("show", wrong).exception)
+    assert f"SHA-256 {reported['parts']['uplink']['sha256']}" in shown
+    for wrong, reported in (("CAR-1", "did you mean 'car-1'?"), ("/nowhere/car", "/nowhere/car")):
+        assert reported in str(run("show", wrong).exception)
     assert "synthetic: made by a model" in run("show", "lte-suburban").output
 
 
@@ -192,12 +192,12 @@ def test_a_file_that_was_not_added_is_to_be_added(shared: Archive, tmp_path: Pat
 
 def test_names_that_may_have_been_meant_are_those_that_are_there(shared: Archive) -> None:
     assert "did you mean 'car-1' or 'car-2'?" in str(run("show", "car").exception)
-    for text, told in (
+    for text, reported in (
         ("car-1", "did you mean 'car-1.up' or 'car-1.down'?"),
         ("Car-2", "the entry 'car-2' has only downlink: did you mean 'car-2.down'?"),
         ("bus-2.up", "did you mean 'bus-1.up'?"),
     ):
-        with pytest.raises(TraceError, match=re.escape(told)):
+        with pytest.raises(TraceError, match=re.escape(reported)):
             resolve(text, Path("/nowhere"))
 
 

@@ -195,7 +195,7 @@ def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None
     for words in (["--for", "magic"], ["--for"]):
         done = cellbed("record", "host:7700", *words)
         assert (done.returncode, "no method of replay" in done.stderr) == (2, True)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", "cellbed", "record", "--help"], capture_output=True, text=True, check=False
     )
-    assert (told.returncode, "--for <METHOD>" in told.stdout) == (0, True)
+    assert (reported.returncode, "--for <METHOD>" in reported.stdout) == (0, True)

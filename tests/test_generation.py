@@ -324,11 +324,11 @@ def test_an_entry_says_that_it_is_synthetic_and_of_whom(bare_archive: Archive) -
     (step,) = entry.history
     assert (step.how["model"], step.how["seed"]) == ("5g-window-netherlands", 4)
     assert step.tool.startswith("cellbed ")
-    told = json.loads(made.stdout)["parts"]["uplink"]
-    assert told["values_sha256"] == step.how["values_sha256"]["uplink"]
+    reported = json.loads(made.stdout)["parts"]["uplink"]
+    assert reported["values_sha256"] == step.how["values_sha256"]["uplink"]
     values = bare_archive.series("5g-window-netherlands", "uplink").scan().collect()["at_ns"].to_numpy()
     digest = hashlib.sha256(hashlib.sha256(values.astype("<i8").tobytes()).digest()).hexdigest()
-    assert digest == told["values_sha256"]
+    assert digest == reported["values_sha256"]
     trace = resolve("5g-window-netherlands.up", Path()).trace
     assert trace.duration_ns == 5 * SECOND
 
@@ -411,9 +411,9 @@ def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: P
             assert making.poll() is None
             time.sleep(0.05)
         making.send_signal(signal.SIGINT)
-        _, told = making.communicate(timeout=60)
+        _, reported = making.communicate(timeout=60)
     assert making.returncode == 130
-    assert b"Traceback" not in told
+    assert b"Traceback" not in reported
     assert list(bare_archive.folder.glob("**/*.parquet")) == []
 
 
@@ -424,7 +424,7 @@ def test_profiles_are_those_of_the_scenario() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("--uplink-low", "10 Mbit/s", "--uplink-high", "1 Mbit/s"),
          "--uplink-low: 10 Mbit/s is above --uplink-high, which is 1 Mbit/s"),
@@ -443,15 +443,15 @@ def test_profiles_are_those_of_the_scenario() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_generated_is_said_in_the_words_of_the_option(
-    archive: Archive, words: tuple[str, ...], told: str
+    archive: Archive, words: tuple[str, ...], reported: str
 ) -> None:
     done = _run("wander", *words)
-    _refused(done, told)
+    _refused(done, reported)
     assert "wander" not in archive.names()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("daily", "--begins", "1e300"), "'--begins': '1e300' is not from 0 to 24"),
         (("daily", "--busiest-hour", "25"), "'--busiest-hour': '25' is not from 0 to 24"),
@@ -469,14 +469,14 @@ def test_what_cannot_be_generated_is_said_in_the_words_of_the_option(
     ],
 )
 def test_what_is_out_of_bounds_is_refused_before_it_is_begun(
-    archive: Archive, words: tuple[str, ...], told: str
+    archive: Archive, words: tuple[str, ...], reported: str
 ) -> None:
-    _refused(_run(*words), told)
+    _refused(_run(*words), reported)
 
 
-def _refused(done: Result, told: str) -> None:
+def _refused(done: Result, reported: str) -> None:
     said = " ".join(f"{done.output} {done.exception}".split())
-    assert told in said
+    assert reported in said
     # Click's own errors, and ours, end with 2.
     assert done.exit_code == 2 or isinstance(done.exception, TraceError)
     assert ".unfinished" not in said

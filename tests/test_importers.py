@@ -64,9 +64,9 @@ def refusal(draft: Draft, *paths: Path, options: Options | None = None, as_forma
         written(draft, *paths, options=options, as_format=as_format)
     assert list(draft.folder.iterdir()) == []
     assert draft.parts == {}
-    told = str(refused.value)
-    assert "\n" not in told
-    return told
+    reported = str(refused.value)
+    assert "\n" not in reported
+    return reported
 
 
 def test_a_trace_of_mahimahi_is_the_same_trace(tmp_path: Path, draft: Draft) -> None:
@@ -109,11 +109,11 @@ def test_arrivals_of_the_largest_flow_become_opportunities(
     written(draft, path)
     assert list(draft.parts) == ["downlink"]
     assert times(draft, "downlink") == [n * MS for n in range(1, 41)]
-    told = "\n".join(draft.notes)
-    assert "the flow tcp 10.0.0.2:40000 192.0.2.1:5201" in told
-    assert "choose another with --flow" in told
-    assert "10.0.0.2 was taken for the device, as it began" in told
-    assert "the uplink was left out: its packets have 52 bytes on average" in told
+    reported = "\n".join(draft.notes)
+    assert "the flow tcp 10.0.0.2:40000 192.0.2.1:5201" in reported
+    assert "choose another with --flow" in reported
+    assert "10.0.0.2 was taken for the device, as it began" in reported
+    assert "the uplink was left out: its packets have 52 bytes on average" in reported
 
 
 def test_the_name_of_a_capture_chooses_no_direction_but_those_of_a_pair_do(tmp_path: Path, draft: Draft) -> None:
@@ -126,9 +126,9 @@ def test_the_name_of_a_capture_chooses_no_direction_but_those_of_a_pair_do(tmp_p
     files = file(tmp_path, "a.up.pcap", content), file(tmp_path, "a.down.pcap", content)
     written(pair, *files, options=Options(each_packet=True))
     assert set(pair.parts) == {"uplink", "downlink"}
-    told = "\n".join(pair.notes)
-    assert "the downlink was left out: only the other direction was asked for" in told
-    assert "left out: its packets" not in told
+    reported = "\n".join(pair.notes)
+    assert "the downlink was left out: only the other direction was asked for" in reported
+    assert "left out: its packets" not in reported
 
 
 def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Draft) -> None:
@@ -146,8 +146,8 @@ def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Dra
         assert any("no router has passed on the uplink (hop limit 64)" in note for note in own.notes)
     shutil.rmtree(draft.folder)
     draft.folder.mkdir()
-    told = refusal(draft, path, options=Options(flow="udp :9"))
-    assert "no flow matches `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in told
+    reported = refusal(draft, path, options=Options(flow="udp :9"))
+    assert "no flow matches `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in reported
     assert "is not an endpoint of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
     options = Options(flow="udp :5201", device="192.0.2.1", direction="uplink", each_packet=True)
     assert times(written(draft, path, options=options), "uplink") == [n * MS + 5 for n in range(20)]
@@ -174,9 +174,9 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     content, before = (bytearray(make(packets[:count], order=order)) for count in (len(packets), 20))
     at = len(before) + (8 if kind == "pcap" else 4)  # where the 21st says how long it is
     content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
-    told = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
-    assert "packet 21" in told
-    assert "cannot be read beyond this point" in told
+    reported = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
+    assert "packet 21" in reported
+    assert "cannot be read beyond this point" in reported
 
 
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
@@ -185,9 +185,9 @@ def test_a_capture_with_impossible_lengths_is_refused_with_the_packet(tmp_path: 
     content = bytearray((made.pcap if kind == "pcap" else made.pcapng)(packets))
     ip = content.index(b"\x45\x00" + packets[3].bytes.to_bytes(2, "big"), 3 * packets[0].kept)
     content[ip + 2 : ip + 4] = (9000).to_bytes(2, "big")
-    told = refusal(draft, file(tmp_path, "long.cap", bytes(content)))
-    assert f"its IP header claims 9000 bytes, and its frame has room for {packets[3].bytes}" in told
-    assert "packet 4" in told
+    reported = refusal(draft, file(tmp_path, "long.cap", bytes(content)))
+    assert f"its IP header claims 9000 bytes, and its frame has room for {packets[3].bytes}" in reported
+    assert "packet 4" in reported
 
 
 def test_a_page_of_parquet_that_claims_gigabytes_is_refused_before_they_are_taken(tmp_path: Path, draft: Draft) -> None:
@@ -555,10 +555,10 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
 )
 def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str, content: bytes, what: str) -> None:
     path = file(tmp_path, name, content)
-    told = refusal(draft, path)
-    assert what in told
-    assert str(path) in told
-    assert told.count("\n") == 0
+    reported = refusal(draft, path)
+    assert what in reported
+    assert str(path) in reported
+    assert reported.count("\n") == 0
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:

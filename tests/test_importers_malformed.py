@@ -213,13 +213,13 @@ def read_soundly(name: str, content: bytes, folder: Path, as_format: str | None 
     try:
         recognise(paths, as_format).read(paths, draft, OPTIONS.get(name))
     except TraceError as error:
-        told = str(error)
-        assert "\n" not in told
-        assert "Traceback" not in told
-        assert told.startswith(str(paths[0])), told
+        reported = str(error)
+        assert "\n" not in reported
+        assert "Traceback" not in reported
+        assert reported.startswith(str(paths[0])), reported
         assert list(draft.folder.iterdir()) == []
         assert (draft.parts, draft.notes, draft.history) == ({}, [], [])
-        return told
+        return reported
     assert draft.parts
     for series in draft.parts.values():
         require_sound(series)
@@ -237,8 +237,8 @@ def test_there_are_two_hundred_malformed_files() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_every_malformed_file_is_refused_in_a_line_or_read_soundly(name: str, tmp_path: Path) -> None:
     cases = [content for of, content in CASES if of == name]
-    told = [read_soundly(name, content, tmp_path) for content in cases]
-    hand_written = told[: len(WRONG[name])]
+    reported = [read_soundly(name, content, tmp_path) for content in cases]
+    hand_written = reported[: len(WRONG[name])]
     # Some hand-written files are at the edge of what is right: a capture that was cut, a ping with a gap.
     assert sum(each is not None for each in hand_written) >= 0.6 * len(hand_written), hand_written
 

@@ -81,7 +81,7 @@ def test_packets_are_conserved_in_order_and_never_early_however_they_are_fed(
         fed = Link(rate=rate, queue=queue, delay=delay, loss=loss)
         parts = [fed.send(**columns(slice(at, at + step))) for at in range(0, len(packets), step)]
         departures = np.concatenate([part.departed for part in parts])
-        assert np.all(np.diff(departures) >= 0), "what happens is told in order of time"
+        assert np.all(np.diff(departures) >= 0), "what happens is reported in order of time"
         assert fed.held == len(packets) - len(departures)
         parts.append(fed.drain())
         assert by_packet(parts) == by_packet([whole])
@@ -187,13 +187,13 @@ def test_a_link_does_what_the_emulator_is_told_for_a_scenario() -> None:
         """,
         Path("x.toml"),
     )
-    told = make_plan(scenario).directions[0].config["stages"]
+    reported = make_plan(scenario).directions[0].config["stages"]
     link = Link(rate="lte-suburban.up", delay="12 ms", queue="codel 100 packets", loss="1 %", start="3 s")
 
     def unseeded(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{key: value for key, value in stage.items() if key != "seed"} for stage in stages]
 
-    assert unseeded(link.stages) == unseeded(told)
+    assert unseeded(link.stages) == unseeded(reported)
     times = np.sort(np.random.default_rng(1).integers(0, 10**10, 10_000))
     raw = Link.of_stages(link.stages)
     assert by_packet([raw.run(times, 1500)]) == by_packet([link.run(times, 1500)])

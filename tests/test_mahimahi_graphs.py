@@ -55,13 +55,13 @@ def test_statistics_worked_by_hand() -> None:
     # Sent at 2 (8 and 18 ms: 8 is the signal's) and at 15 ms; from 3 to 14 the signal waits for the latter: 997 … 986,
     # and 985. Of 14 values number ⌊0.95 · 14⌋ = 13 is 997.
     log = read_log(io.BytesIO(LOG.encode()), "x")
-    told = log.figures()
-    assert (told.begin, told.end) == (0.0, 1.0)
-    assert told.capacity == pytest.approx(4 * 1504 * 8 / 1e6)
-    assert told.ingress == pytest.approx((1504 + 504 + 104 + 1504) * 8 / 1e6)
-    assert told.throughput == pytest.approx((1504 + 504 + 1504) * 8 / 1e6)
-    assert told.utilisation == pytest.approx(3512 / 6016)
-    assert (told.median_delay, told.delay_95, told.signal_delay_95) == (18, 985, 997)
+    reported = log.figures()
+    assert (reported.begin, reported.end) == (0.0, 1.0)
+    assert reported.capacity == pytest.approx(4 * 1504 * 8 / 1e6)
+    assert reported.ingress == pytest.approx((1504 + 504 + 104 + 1504) * 8 / 1e6)
+    assert reported.throughput == pytest.approx((1504 + 504 + 1504) * 8 / 1e6)
+    assert reported.utilisation == pytest.approx(3512 / 6016)
+    assert (reported.median_delay, reported.delay_95, reported.signal_delay_95) == (18, 985, 997)
     bins = log.bins(500)
     assert bins.first == 0
     assert bins.capacity.tolist() == pytest.approx([3 * 1504 * 8 / 0.5 / 1e6, 0, 1504 * 8 / 0.5 / 1e6])
@@ -138,14 +138,16 @@ def test_statistics_of_any_log_are_those_of_the_rules(
         patch.setattr(log_module, "CHUNK", chunk)
         patch.setattr(log_module, "MOST_POINTS", 20)
         log = read_log(io.BytesIO(text.encode()), "x")
-        told = log.figures()
+        reported = log.figures()
         assert len(log.points) <= max(20, len(log.delays))
-    found = (told.capacity, told.ingress, told.throughput, told.delay_95, told.signal_delay_95)
+    found = (reported.capacity, reported.ingress, reported.throughput, reported.delay_95, reported.signal_delay_95)
     assert found == pytest.approx(expected)
     used = {(int(line.split()[0]) - base) // 10 for line in lines if line.split()[1] != "d"}
     if len(used) > 1:  # else all is in one bin
         bins = log.bins(10)
-        assert sum(bins.egress) * 10 * 1000 == pytest.approx(told.throughput * (told.end - told.begin) * 1e6)
+        assert sum(bins.egress) * 10 * 1000 == pytest.approx(
+            reported.throughput * (reported.end - reported.begin) * 1e6
+        )
 
 
 def test_a_log_without_capacity_has_no_utilisation() -> None:

@@ -193,9 +193,9 @@ def test_links_keep_every_byte(simulated: tuple[Path, Simulation]) -> None:
 
 
 def test_what_a_managed_queue_drops_is_told_apart(tmp_path: Path) -> None:
-    def dropped(told: dict[str, object]) -> tuple[int, int | None, int | None]:
+    def dropped(reported: dict[str, object]) -> tuple[int, int | None, int | None]:
         run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        make_run(run, Shape(duration=8, queue_limit=20_000, description={"emulator": told}))
+        make_run(run, Shape(duration=8, queue_limit=20_000, description={"emulator": reported}))
         uplink = collect(run).directions[0]
         return uplink.dropped_queue, uplink.dropped_congestion, uplink.marked
 

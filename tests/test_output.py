@@ -95,8 +95,8 @@ def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
 
 
 def test_defaults_are_told_plainly() -> None:
-    told = cellbed("traces", "plot", "--help").stdout
-    assert "[default: 300 ms]" in " ".join(told.split())
+    reported = cellbed("traces", "plot", "--help").stdout
+    assert "[default: 300 ms]" in " ".join(reported.split())
 
 
 def test_an_emptied_description_is_named_so(archive: Archive) -> None:

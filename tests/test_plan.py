@@ -78,10 +78,10 @@ def test_a_change_concerns_only_what_it_names() -> None:
     # What is only there from a change on is there from the start and does nothing.
     assert kinds(down(plan)) == ["loss", "corruption", "bottleneck", "delay"]
     assert down(plan).stages[1]["probability"] == 0.0
-    told = [
+    reported = [
         (change["at_ns"], change["stage"], change["to"].get("probability")) for change in down(plan).config["changes"]
     ]
-    assert told == [(10_000 * MS, 0, 0.01), (20_000 * MS, 1, 0.001), (20_000 * MS, 3, None)]
+    assert reported == [(10_000 * MS, 0, 0.01), (20_000 * MS, 1, 0.001), (20_000 * MS, 3, None)]
 
 
 def test_a_queue_that_changes_keeps_the_schedule_and_its_seed() -> None:

@@ -97,8 +97,8 @@ def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, t
         options = ["--calibration", str(found), "--trains", "5:9,1:1", "--gap", "20 ms", "--together"]
         options += ["--duration", "2 s"]
         rates = ["--uplink-rate", "4 Mbit/s", "--downlink-rate", "8 Mbit/s"]
-        told = ["--operator", "nobody", "--rsrp", "-97.5", "--mobility", "stationary"]
-        result = finish(start(server, secret, folder, *options, *rates, *told))
+        reported = ["--operator", "nobody", "--rsrp", "-97.5", "--mobility", "stationary"]
+        result = finish(start(server, secret, folder, *options, *rates, *reported))
     assert not (folder / "journal").exists()
     for stem, counts in result["counts"].items():
         packets = table(folder, stem)
@@ -327,12 +327,12 @@ def test_an_outage_of_ten_seconds_is_in_the_recording_and_ends_nothing(secret: P
                 "--uplink-rate", "2", "--downlink-rate", "2", preexec_fn=emulator.inside("endpoint"),
             )  # fmt: skip
             finish(process)
-    told = description(folder)
-    assert told["warnings"] == []
-    for stem in told["counts"]:
+    reported = description(folder)
+    assert reported["warnings"] == []
+    for stem in reported["counts"]:
         rows = table(folder, stem)
         sent = rows.filter(pl.col("sent_ns").is_not_null())
-        at = sent["sent_ns"].to_numpy() + told["clock"]["light"]["offset_ns"] - zero
+        at = sent["sent_ns"].to_numpy() + reported["clock"]["light"]["offset_ns"] - zero
         inside = (at > 5_010_000_000) & (at < 14_990_000_000)
         outside = (at < 4_900_000_000) | (at > 15_100_000_000)
         lost = (sent["copies"] == 0).to_numpy()

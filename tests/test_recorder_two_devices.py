@@ -36,12 +36,12 @@ def test_the_queue_of_one_device_is_kept_by_news_over_the_other(tmp_path: Path) 
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=20)
     assert done.returncode == 0, done.stderr
-    told = read_recording(folder).description.model_dump()
-    assert not told["warnings"]
-    assert (told["light"]["interface"], told["heavy"]["interface"]) == DEVICES
+    reported = read_recording(folder).description.model_dump()
+    assert not reported["warnings"]
+    assert (reported["light"]["interface"], reported["heavy"]["interface"]) == DEVICES
     for way, bit_rate in (("uplink", 4e6), ("downlink", 8e6)):
         adaptive = {"method": "adaptive", "least_delay_ns": 750_000_000, "most_delay_ns": 3_000_000_000}
-        assert told["heavy"][way] == adaptive
+        assert reported["heavy"][way] == adaptive
         light = pl.read_parquet(folder / f"light-{way}.parquet")
         assert light["copies"].min() == 1
         # The queue of the other device is not on this one's way.

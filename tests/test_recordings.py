@@ -48,9 +48,9 @@ def test_signal_and_keys_of_a_later_version_are_kept(folder: Path, tmp_path: Pat
     recording = read_recording(write_recording(read_recording(folder), tmp_path / "again"))
     assert recording.signal is not None
     assert recording.signal["rsrp_dbm"].to_list() == [-97.0, None]
-    told = json.loads((tmp_path / "again" / "recording.json").read_text())
-    assert told["weather"] == {"rain": True}
-    assert (told["signal"]["rsrp_dbm"], told["signal"]["tilt"]) == (-97.5, 3)
+    reported = json.loads((tmp_path / "again" / "recording.json").read_text())
+    assert reported["weather"] == {"rain": True}
+    assert (reported["signal"]["rsrp_dbm"], reported["signal"]["tilt"]) == (-97.5, 3)
 
 
 def test_integers_of_other_widths_and_further_columns_are_read(folder: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_schema_describes_what_is_written(folder: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
     validator = jsonschema.Draft202012Validator(json_schema())
     validator.check_schema(json_schema())
-    told = json.loads((folder / "recording.json").read_text())
-    assert list(validator.iter_errors(told)) == []
-    assert not validator.is_valid(told | {"duration_ns": "long"})
+    reported = json.loads((folder / "recording.json").read_text())
+    assert list(validator.iter_errors(reported)) == []
+    assert not validator.is_valid(reported | {"duration_ns": "long"})
     assert json.loads(cellbed("schema", "recording").stdout) == json_schema()
 
 

@@ -153,11 +153,11 @@ def test_the_calibrated_trains_are_rows_and_others_only_if_asked_for() -> None:
 
 
 def _saturated(spans: list[tuple[str, int, int]], arrivals_ms: list[float], **more: object) -> Recording:
-    """A recording of 20 s with a fixed delay of 21.05 ms whose saturation ran and arrived as told, in s and ms."""
-    told = tuple(Span(workload=kind, start_ns=start * SECOND, end_ns=end * SECOND) for kind, start, end in spans)  # type: ignore[arg-type]
+    """A recording of 20 s with a fixed delay of 21.05 ms whose saturation ran and arrived as reported, in s and ms."""
+    reported = tuple(Span(workload=kind, start_ns=start * SECOND, end_ns=end * SECOND) for kind, start, end in spans)  # type: ignore[arg-type]
     recording = walk(SECOND)
     rows = [(0, index, 1400, None, round(at * MS), 1) for index, at in enumerate(arrivals_ms)]
-    changes = {"spans": told, "duration_ns": 20 * SECOND, **more}
+    changes = {"spans": reported, "duration_ns": 20 * SECOND, **more}
     return replace(recording, description=recording.description.model_copy(update=changes), heavy_uplink=packets(*rows))
 
 

@@ -71,9 +71,11 @@ def test_a_replay_of_the_exported_trace_is_the_recorded_link(folder: Path, tmp_p
 
 
 def test_mm_cellular_reads_what_is_exported(folder: Path, tmp_path: Path) -> None:
-    told = json.loads(cellbed("traces", "export", folder, "--format", "cellreplay", "--json", "-o", tmp_path / "out"))
-    assert told["files"] == [*NAMES.values(), "README"]
-    program, *words = shlex.split(told["notes"][0])
+    reported = json.loads(
+        cellbed("traces", "export", folder, "--format", "cellreplay", "--json", "-o", tmp_path / "out")
+    )
+    assert reported["files"] == [*NAMES.values(), "README"]
+    program, *words = shlex.split(reported["notes"][0])
     assert (program, words[-1]) == ("mm-cellular", "COMMAND")
     asked = cellular.parse(words, tmp_path / "out")
     [up], [down] = asked.link.uplink.stages, asked.link.downlink.stages
@@ -219,9 +221,9 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
     assert shown["imported_from"] == "cellreplay"
     assert shown["saturation"]["uplink"]["mean_bps"] == pytest.approx(5.6e6, rel=0.01)
     assert shown["round_trips"]["median_ns"] == 50.5 * MS
-    told = cellbed("traces", "show", tmp_path / "made")
-    assert "imported from cellreplay" in told
-    assert "uplink calibrated: trains of 4 packets, idle after (F) 24 ms" in told
+    reported = cellbed("traces", "show", tmp_path / "made")
+    assert "imported from cellreplay" in reported
+    assert "uplink calibrated: trains of 4 packets, idle after (F) 24 ms" in reported
 
 
 @pytest.mark.parametrize(
@@ -250,9 +252,9 @@ def test_files_can_be_named_one_by_one(theirs: Path, tmp_path: Path) -> None:
     four = [theirs / name for name in list(NAMES.values())[:4]]
     (tmp_path / "offsets").write_text("100 -3\n1400 0\n")
     both = ("--latency-offset", tmp_path / "offsets", tmp_path / "offsets")
-    told = json.loads(cellbed("traces", "import-cellreplay", *four, *both, "--json", "-o", tmp_path / "made"))
+    reported = json.loads(cellbed("traces", "import-cellreplay", *four, *both, "--json", "-o", tmp_path / "made"))
     recording = read_recording(tmp_path / "made")
-    assert told == {"folder": str(tmp_path / "made"), "id": recording.description.id}
+    assert reported == {"folder": str(tmp_path / "made"), "id": recording.description.id}
     assert derive(recording, "downlink").offsets == [(100, -3 * MS), (1400, 0)]
     assert "3 files: give the four files" in cellbed("traces", "import-cellreplay", *four[:3], "-o", "x", status=2)
 

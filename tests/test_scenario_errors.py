@@ -382,10 +382,10 @@ SECRET = "admin:$6$uGh0:19000:0:99999:7:::\nkey = hunter2\n"
 def test_a_file_that_is_something_else_is_not_quoted(was: str, becomes: str, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(SECRET)
-    told = _error(_write(tmp_path, GOOD.replace(was, becomes.format(file=file))))
-    assert str(file) in told
+    reported = _error(_write(tmp_path, GOOD.replace(was, becomes.format(file=file))))
+    assert str(file) in reported
     for part in ("admin", "uGh0", "hunter2"):
-        assert part not in told
+        assert part not in reported
     with pytest.raises(ScenarioError) as error:
         load(file)
     assert "not a scenario" in str(error.value)
@@ -405,6 +405,6 @@ def test_a_pipe_without_a_writer_can_be_interrupted(tmp_path: Path) -> None:
         while wchan.read_text().split()[0] not in ("257", "56") and time.monotonic() < until:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-        assert process.returncode == 130, told
-        assert told.splitlines() == ["interrupted"]
+        _, reported = process.communicate(timeout=60)
+        assert process.returncode == 130, reported
+        assert reported.splitlines() == ["interrupted"]

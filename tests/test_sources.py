@@ -24,7 +24,7 @@ import source_examples as examples
 from archive_examples import add
 from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.draft import Draft
-from cellbed.archive.sources import SOURCES, Fetched, Source, Wish, fetch, find_source
+from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
 from cellbed.archive.sources.download import Patience
 from cellbed.archive.sources.source import Checksum, Listing, RemoteFile, reading
 from cellbed.errors import CellbedError
@@ -65,16 +65,16 @@ def server() -> Iterator[FileServer]:
         yield server
 
 
-def taken(source: Source, archive: Archive, wish: Wish) -> Fetched:
-    return fetch(source, archive, wish, Silent(), recognise, Patience(2, 0.01, 2.0))
+def taken(source: Source, archive: Archive, options: FetchOptions) -> Fetched:
+    return fetch(source, archive, options, Silent(), recognise, Patience(2, 0.01, 2.0))
 
 
-def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **wish: Any) -> Fetched:
+def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **options: Any) -> Fetched:
     """What becomes of files that somebody has downloaded."""
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    return taken(find_source(name), archive, Wish(given=[folder / path for path in files], **wish))
+    return taken(find_source(name), archive, FetchOptions(given=[folder / path for path in files], **options))
 
 
 def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
@@ -181,7 +181,7 @@ def test_norwegian_logs_are_found_through_the_servers_pages(archive: Archive, se
     server.files = examples.norway()
     source = find_source("norway-3g")
     assert isinstance(source.remote, Listing)
-    result = taken(source, archive, Wish(address=f"{server.address}/logs/"))
+    result = taken(source, archive, FetchOptions(address=f"{server.address}/logs/"))
     assert result.kept == ["norway-3g-bus-ljansbakken-oslo-2010-09-28-1407"]
     entry = archive.entry(result.kept[0])
     assert (entry.about.mobility, entry.about.date, entry.about.operator) == ("bus", "2010-09-28", "Telenor")
@@ -217,7 +217,7 @@ def test_new_york_universitys_opportunities(
     assert (subway.about.mobility, list(subway.parts)) == ("subway", ["downlink"])
 
     source = at_server(find_source("nyc-2019"), server, examples.nyc_2019())
-    result = taken(source, archive, Wish())
+    result = taken(source, archive, FetchOptions())
     about = {name: archive.entry(name).about.mobility for name in result.kept}
     assert about == {
         "nyc-2019-taxi-2767958": "driving",
@@ -231,7 +231,7 @@ def test_new_york_universitys_opportunities(
 
 def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> None:
     source = at_server(find_source("5g-in-the-wild"), server, examples.in_the_wild())
-    result = taken(source, archive, Wish())
+    result = taken(source, archive, FetchOptions())
     name = "5g-in-the-wild-5g-walking-100"
     assert result.kept == ["5g-in-the-wild-4g-driving-50015-dr", name]
     assert rows(archive, name, "downlink") == [(0, 91e6), (1 * S, 150e6), (3 * S, 0.0)]
@@ -245,7 +245,7 @@ def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> N
 
 def test_drives_across_the_united_states(archive: Archive, server: FileServer) -> None:
     source = at_server(find_source("us-drives"), server, examples.us_drives())
-    result = taken(source, archive, Wish())
+    result = taken(source, archive, FetchOptions())
     down, up = "us-drives-atnt-drive-2-day-1-downlink", "us-drives-atnt-drive-2-day-4-cst-uplink"
     assert sorted(result.kept) == [down, up, "us-drives-atnt-drive-2-round-trip"]
     # The hour between the tests is left out.
@@ -279,11 +279,11 @@ def at_server(source: Source, server: FileServer, files: dict[str, bytes]) -> So
 def test_a_data_set_is_downloaded_checked_and_converted(archive: Archive, server: FileServer, home: Path) -> None:
     source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
     server.cut_after["/5G-production-dataset.zip"] = [100]
-    result = taken(source, archive, Wish())
+    result = taken(source, archive, FetchOptions())
     assert result.kept == ["cork-5g-driving-b-2019-12-14-101630"]
     assert result.unwanted == 1  # video sessions are no measure of a network
     assert not [path for path in (home / "cache").rglob("*") if path.is_file() and path.name != ".lock"]
-    more = taken(source, archive, Wish(everything=True))
+    more = taken(source, archive, FetchOptions(everything=True))
     assert (more.there, len(more.kept)) == (result.kept, 1)
 
 
@@ -291,24 +291,26 @@ def test_a_wrong_checksum_keeps_everything_out(archive: Archive, server: FileSer
     source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
     server.files["/5G-production-dataset.zip"] += b"x"
     with pytest.raises(TraceError, match="not what its publisher says"):
-        taken(source, archive, Wish())
+        taken(source, archive, FetchOptions())
     assert not [name for name in archive.names() if name.startswith("cork")]
 
 
 def test_a_data_set_that_moved_is_taken_from_where_it_is(archive: Archive, server: FileServer) -> None:
     server.files = {"/new/logs.zip": examples.belgium()}
-    result = taken(find_source("belgium-4g"), archive, Wish(address=f"{server.address}/new/logs.zip", most_entries=1))
+    result = taken(
+        find_source("belgium-4g"), archive, FetchOptions(address=f"{server.address}/new/logs.zip", most_entries=1)
+    )
     assert result.kept == ["belgium-4g-bus-0001"]
     assert result.unwanted == 2
     with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
-        taken(find_source("mahimahi"), archive, Wish(address=f"{server.address}/traces/"))
+        taken(find_source("mahimahi"), archive, FetchOptions(address=f"{server.address}/traces/"))
     assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
 
 
 def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:
     source = at_server(find_source("mahimahi"), server, examples.mahimahi())
     del server.files["/ATT-LTE-driving-2016.up"]
-    result = taken(source, archive, Wish())
+    result = taken(source, archive, FetchOptions())
     assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
     assert list(archive.entry("att-lte-driving-2016").parts) == ["downlink"]
     assert list(result.left_out) == ["ATT-LTE-driving-2016.up"]
@@ -319,16 +321,16 @@ def test_a_web_page_is_not_taken_for_a_file(archive: Archive, server: FileServer
     server.files["/logs_all.zip"] = b"<html>Search</html>"
     server.kinds["/logs_all.zip"] = "text/html; charset=utf-8"
     with pytest.raises(TraceError, match=r"a web page instead of the file: .*--from"):
-        taken(find_source("belgium-4g"), archive, Wish(address=address))
+        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
 
 
 def test_a_damaged_archive_is_not_kept(archive: Archive, server: FileServer) -> None:
     address, good = f"{server.address}/logs_all.zip", examples.belgium()
     server.files["/logs_all.zip"] = good[: len(good) // 2]
     with pytest.raises(TraceError, match="damaged"):
-        taken(find_source("belgium-4g"), archive, Wish(address=address))
+        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
     server.files["/logs_all.zip"] = good
-    assert taken(find_source("belgium-4g"), archive, Wish(address=address)).kept
+    assert taken(find_source("belgium-4g"), archive, FetchOptions(address=address)).kept
 
 
 def test_a_large_archive_is_refused(archive: Archive, tmp_path: Path) -> None:
@@ -340,14 +342,14 @@ def test_other_files_are_told_from_the_data_set(archive: Archive, tmp_path: Path
     with pytest.raises(TraceError, match="no file of the documented layout"):
         given("cork-4g", archive, {"a.csv": b"x,y\n1,2\n"}, tmp_path / "got")
     with pytest.raises(TraceError, match="there is no file or folder"):
-        taken(find_source("cork-4g"), archive, Wish(given=[tmp_path / "nowhere"]))
+        taken(find_source("cork-4g"), archive, FetchOptions(given=[tmp_path / "nowhere"]))
 
 
 def test_a_folder_is_converted_where_it_is(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
-    assert taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
-    again = taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path]))
+    assert taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
+    again = taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
     assert (again.kept, again.there) == ([], ["belgium-4g-tram-0004"])
 
 
@@ -355,7 +357,7 @@ def test_an_entry_of_another_origin_is_not_taken_for_a_data_sets(archive: Archiv
     (tmp_path / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
     add(archive, "belgium-4g-tram-0004")
     with pytest.raises(TraceError, match="the archive has a 'belgium-4g-tram-0004' that is not of this data set"):
-        taken(find_source("belgium-4g"), archive, Wish(given=[tmp_path]))
+        taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
 
 
 def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:
@@ -405,9 +407,9 @@ def test_the_command_lists_what_there_is() -> None:
     listed = run()
     assert listed.returncode == 0
     assert "cork-5g" in listed.stdout
-    told = json.loads(run("--json").stdout)
-    assert [each["name"] for each in told] == [source.name for source in SOURCES]
-    mahimahi = next(each for each in told if each["name"] == "mahimahi")
+    reported = json.loads(run("--json").stdout)
+    assert [each["name"] for each in reported] == [source.name for source in SOURCES]
+    mahimahi = next(each for each in reported if each["name"] == "mahimahi")
     assert all(each["checksum"].startswith("git-blob:") for each in mahimahi["files"])
 
 
@@ -434,10 +436,10 @@ def test_of_many_files_people_see_the_first() -> None:
 
 def test_what_was_given_and_asked_for_is_answered(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no file of the documented layout"):
-        taken(find_source("nyu"), archive, Wish(given=[tmp_path]))
+        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path]))
     (tmp_path / "7Train1.csv").write_text("x,y\n")
     with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
-        taken(find_source("nyu"), archive, Wish(given=[tmp_path], way="uplink", only="no*"))
+        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path], way="uplink", only="no*"))
 
 
 def test_the_command_refuses_in_one_line() -> None:
@@ -448,7 +450,7 @@ def test_the_command_refuses_in_one_line() -> None:
 
 @pytest.mark.skipif(RECORDED is None, reason="CELLBED_RECORDED_TRACES names no folder of recorded traces")
 def test_recorded_mahimahi_files(archive: Archive) -> None:
-    result = taken(find_source("mahimahi"), archive, Wish(given=[Path(str(RECORDED))], only="att-*"))
+    result = taken(find_source("mahimahi"), archive, FetchOptions(given=[Path(str(RECORDED))], only="att-*"))
     assert result.kept == ["att-lte-driving"]
     assert archive.entry("att-lte-driving").parts["uplink"].duration_ns > 1000 * S
 

@@ -47,7 +47,7 @@ def left(folder: Path) -> list[str]:
 
 def test_a_file_arrives_whole_and_nothing_else_stays(server: FileServer, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    place = download(remote(server, SHA256), tmp_path, 10**6, lambda *told: seen.append(told), HASTY)
+    place = download(remote(server, SHA256), tmp_path, 10**6, lambda *reported: seen.append(reported), HASTY)
     assert place.read_bytes() == CONTENT
     assert left(tmp_path) == ["data.zip"]
     assert seen[-1] == ("data.zip", len(CONTENT), len(CONTENT))

@@ -473,8 +473,8 @@ def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, m
     assert "Downlink mean" in drawn
     assert "Uplink" not in drawn
     assert run("plot", "walk.up").output.strip() == "walk.up.png"
-    told = json.loads(run("compare", "walk.up", "walk.down", "--json").output)
-    assert {name: list(parts) for name, parts in told.items()} == {"walk.up": ["uplink"], "walk.down": ["downlink"]}
+    reported = json.loads(run("compare", "walk.up", "walk.down", "--json").output)
+    assert {name: list(parts) for name, parts in reported.items()} == {"walk.up": ["uplink"], "walk.down": ["downlink"]}
     assert list(json.loads(run("stats", "walk.down", "--json").output)["walk.down"]) == ["downlink"]
 
 
@@ -514,17 +514,17 @@ def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -
     assert result.exit_code == 0, result.output
     assert re.search(r"mean\s+5\.\d+\s+6\s+Mbit/s", result.output)
     assert (tmp_path / "both.png").exists()
-    told = json.loads(run("compare", "walk", "tram", "--part", "uplink", "--json").output)
-    assert told["walk"]["uplink"]["outages"] == 1
-    assert list(told["tram"]) == ["uplink"]
+    reported = json.loads(run("compare", "walk", "tram", "--part", "uplink", "--json").output)
+    assert reported["walk"]["uplink"]["outages"] == 1
+    assert list(reported["tram"]) == ["uplink"]
 
 
 def test_stats_tell_every_figure_with_its_meaning(home: Archive) -> None:
     output = run("stats", "walk").output
     assert re.search(r"outages\s+1\s+0\s+number of outages", output)
-    told = json.loads(run("stats", "walk", "--outage", "3 s", "--json").output)
-    assert told["walk"]["uplink"]["outages"] == 0
-    assert told["walk"]["uplink"]["outage_from_ms"] == 3000
+    reported = json.loads(run("stats", "walk", "--outage", "3 s", "--json").output)
+    assert reported["walk"]["uplink"]["outages"] == 0
+    assert reported["walk"]["uplink"]["outage_from_ms"] == 3000
     # What was asked for once is not stored.
     assert home.entry("walk").parts["uplink"].statistics["outages"] == 1  # type: ignore[index]
     assert run("stats").exit_code == 2

@@ -225,10 +225,10 @@ ONE: Final = [{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "rec
 def test_what_is_no_condition_is_refused(where: str, reason: str) -> None:
     with pytest.raises(TraceError) as refused:
         names_of(ONE, Query(where=where))
-    told = str(refused.value)
-    assert reason in told
-    assert told.startswith("--where: ")
-    assert told.isprintable()
+    reported = str(refused.value)
+    assert reason in reported
+    assert reported.startswith("--where: ")
+    assert reported.isprintable()
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
     (archive.folder / "word" / "entry.toml").write_text("format = ")
     result = CliRunner().invoke(app, ["traces", "stats", "--all", "--json"])
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert set(told["problems"]) == {"cut", "gone", "word"}
-    assert str(uplink) in told["problems"]["cut"]
+    reported = json.loads(result.stdout)
+    assert set(reported["problems"]) == {"cut", "gone", "word"}
+    assert str(uplink) in reported["problems"]["cut"]
     assert has(archive, "whole") == [True, True]
     assert has(archive, "cut") == [False, True]
 
@@ -120,8 +120,8 @@ def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signa
         assert running.returncode in (130, 0)
     done = sum(sum(has(archive, name)) for name in names)
     assert done > 0
-    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert (told["made"] + done, told["problems"]) == (24, {})
+    reported = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert (reported["made"] + done, reported["problems"]) == (24, {})
     assert all(all(has(archive, name)) for name in names)
     assert not [line for line in said.splitlines() if "Traceback" in line]
 
@@ -242,14 +242,14 @@ def test_only_outages_that_the_run_meets_are_told(
         outage_longest_ms=2000, outage_longest_at_s=60, outage_begins_s=[20, 60], outage_lengths_s=[1.2, 2]
     )
     replayed = Replayed(round(workload_s * SECOND), round(start_s * SECOND), loop)
-    told = [each for each in warnings(entry, replayed) if "outage" in each]
-    assert len(told) == (words is not None)
-    assert words is None or words in told[0]
+    reported = [each for each in warnings(entry, replayed) if "outage" in each]
+    assert len(reported) == (words is not None)
+    assert words is None or words in reported[0]
 
 
 def test_a_trace_that_is_not_looped_ends(tmp_path: Path) -> None:
-    (told, _) = warnings(entry_with(), Replayed(90 * SECOND, 40 * SECOND, loop=False))
-    assert told == "uplink: it is over after 60 s of the workload of 90 s, and offers nothing from then on"
+    (reported, _) = warnings(entry_with(), Replayed(90 * SECOND, 40 * SECOND, loop=False))
+    assert reported == "uplink: it is over after 60 s of the workload of 90 s, and offers nothing from then on"
     assert warnings(entry_with(), Replayed(60 * SECOND, 40 * SECOND, loop=False)) == []
 
 
@@ -301,8 +301,8 @@ def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: P
     assert result.exit_code == 0, result.output
     assert "note: walk: uplink: the outage of 2 s at 10 s" in result.output
     assert "shorter than the workload" in result.output
-    told = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
-    assert any("downlink: 20 s is shorter" in caution for caution in told["cautions"])
+    reported = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert any("downlink: 20 s is shorter" in caution for caution in reported["cautions"])
     (tmp_path / "walk.toml").write_text(re.sub(r"(?m)^duration = .*$", 'duration = "5 s"', text))
     short = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
     assert not any("outage" in caution for caution in short["cautions"])
@@ -315,8 +315,10 @@ def test_a_pause_of_the_probes_is_told_and_so_is_a_start_beyond_the_end(archive:
     with archive.draft(About(origin="recorded")) as draft:
         write_round_trips(draft, [(stamp * MS, 30 * MS) for stamp in at], 1_083 * SECOND)
         entry = archive.keep(draft, "lo")
-    (told,) = warnings(entry)
-    assert told.startswith("round-trip: nothing was sent for 17.7 min from 19.8 s on, where probes are 200 ms apart")
+    (reported,) = warnings(entry)
+    assert reported.startswith(
+        "round-trip: nothing was sent for 17.7 min from 19.8 s on, where probes are 200 ms apart"
+    )
     assert warnings(entry, Replayed(10 * SECOND)) == []
     example = (Path(__file__).parent.parent / "scenarios" / "offload-lte.toml").read_text()
     core = '[links.core]\nedge = { kind = "round-trips", record = "lo", start = "6 h" }'

@@ -76,7 +76,7 @@ def calibrate(server: str, secret: str | PathLike[str], interface: str | None, s
     server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the name of the network
     interface to use; ``None`` lets the routes decide. seed: of the order of trains.
 
-    Tells on standard error how far it is. Call it on the main thread.
+    Reports its progress on standard error. Call it on the main thread.
 
     Errors: :class:`ValueError` that says what was wrong and what to do; :class:`KeyboardInterrupt`.
     """
@@ -192,7 +192,7 @@ class Direction:
 
     @property
     def now_ns(self) -> int:
-        """The latest time that was told."""
+        """The current time."""
 
     @property
     def held(self) -> int:
@@ -287,7 +287,7 @@ def import_series(
     """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
 
     request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. tell: called every few MiB
-    with how many bytes were read since; what it raises, and what a signal raises, ends the reading. Returns JSON:
+    with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns JSON:
     ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
 
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
@@ -321,7 +321,7 @@ class Bursts:
     """Adds up the times of opportunities, which come in order, none below zero.
 
     bin_ns: width of the bins of time; what lies on the end of `duration_ns` counts to the last one. least_ns: from
-    which length on silences are told one by one. A burst is the opportunities of one millisecond of the clock.
+    which length on silences are returned one by one. A burst is the opportunities of one millisecond of the clock.
     """
 
     def __new__(cls, bin_ns: int, duration_ns: int, least_ns: int) -> Self: ...

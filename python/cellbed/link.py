@@ -41,13 +41,13 @@ class Link:
     Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables.
 
     rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series, a token bucket; or what has
-        a delay of its own: a cellreplay recording, or one direction of a radio link, ``{"kind": "radio", "profile":
+        its delay: a cellreplay recording, or one direction of a radio link, ``{"kind": "radio", "profile":
         "lowband-good", "way": "downlink"}``. The other direction with the same seed meets the same surroundings.
     queue: 1 MB of drop-tail if not given, or a radio link's own. delay: one way. loss, duplication, corruption:
     probabilities, or a table for loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces,
     series and surroundings time 0 lies. loop: whether traces begin anew at their end. changes: tables, each with a time
     ``at`` and what is different from then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``. seed: every random stage derives
-    one of its own from it.
+    a separate one from it.
 
     Errors: :class:`ValueError` that says what was wrong and what to write.
     """

@@ -50,7 +50,7 @@ _TICK_NS: Final = 100_000_000
 
 Stamp = tuple[int, int, int]
 """Time of change (ns), inode and size of a description; zeros where there is none."""
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -87,10 +87,10 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame({name: [row.get(name) for row in rows] for name in names}, schema=schema).sort("name")
 
 
-def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
+def refreshed(archive: Path, progress: Progress | None = None) -> EntryTable:
     """The table of the entries in `archive` as they are now. Raises OSError if the archive cannot be read.
 
-    told: called with the number of changed entries read so far, and their total.
+    progress: called with the number of changed entries read so far, and their total.
     """
     now = _stamps(archive)
     stored = _stored(archive / _FILE)
@@ -99,7 +99,7 @@ def refreshed(archive: Path, told: Told | None = None) -> EntryTable:
     table = stored or EntryTable(frame_of([]))
     changed = {name: stamp for name, stamp in now.items() if table.stamps.get(name) != stamp}
     clock_ns = _clock(archive)
-    rows, problems, gone = _read(archive, changed, told)
+    rows, problems, gone = _read(archive, changed, progress)
     stale = {as_text(name) for name in table.stamps if name in changed or name not in now}
     kept = table.frame.filter(~pl.col("name").is_in(sorted(stale)))
     used = [name for name in kept.columns if name in _always() or kept[name].null_count() < kept.height]
@@ -138,7 +138,7 @@ def _stamps(archive: Path) -> dict[str, Stamp]:
 
 
 def _read(
-    archive: Path, changed: Iterable[str], told: Told | None
+    archive: Path, changed: Iterable[str], progress: Progress | None
 ) -> tuple[list[dict[str, Any]], dict[str, str], set[str]]:
     """Rows of the entries that have changed, why others cannot be read, and which were removed meanwhile."""
     rows, problems, gone = [], {}, set()
@@ -151,8 +151,8 @@ def _read(
                 problems[as_text(name)] = as_text(str(error))
             else:
                 gone.add(name)
-        if told is not None:
-            told(number, len(names))
+        if progress is not None:
+            progress(number, len(names))
     return rows, problems, gone
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cellbed.archive.entry import About, Entry, Held
     from cellbed.archive.index import EntryTable
 
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
 
 
@@ -189,10 +189,10 @@ class Archive:
         """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
         return self.contents().frame.lazy()
 
-    def contents(self, told: Told | None = None) -> EntryTable:
+    def contents(self, progress: Progress | None = None) -> EntryTable:
         """The table that the index is made of; it also knows which entries cannot be read.
 
-        told: called with the number of changed entries read so far, and their total.
+        progress: called with the number of changed entries read so far, and their total.
         """
         from cellbed.archive.index import refreshed
 
@@ -201,7 +201,7 @@ class Archive:
             if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
         with self.writing():
-            return refreshed(self.folder, told)
+            return refreshed(self.folder, progress)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and return the problems of each: none if it is sound."""

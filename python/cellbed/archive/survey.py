@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FEW_BYTES: Final = 64 << 20
 """Less work than this is done in this process: others take longer to start."""
 
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +130,13 @@ def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, S
 
 
 def survey(
-    archive: Archive, tasks: list[Task], definition: Definition, workers: int, told: Told
+    archive: Archive, tasks: list[Task], definition: Definition, workers: int, progress: Progress
 ) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
     """Compute and store the statistics of each task; yields the result or the error.
 
-    told: called regularly with the bytes read since the last call. Closing the generator stops the workers.
+    progress: called regularly with the bytes read since the last call. Closing the generator stops the workers.
     """
-    with closing(_results(tasks, definition, workers, told)) as results:
+    with closing(_results(tasks, definition, workers, progress)) as results:
         for task, found in results:
             result = found
             if not isinstance(found, TraceError):
@@ -154,13 +154,13 @@ def _keep(archive: Archive, task: Task, found: Statistics) -> None:
 
 
 def _results(
-    tasks: list[Task], definition: Definition, workers: int, told: Told
+    tasks: list[Task], definition: Definition, workers: int, progress: Progress
 ) -> Generator[tuple[Task, Statistics | TraceError], None, None]:
     size = sum(task.size for task in tasks)
     cores, workers = workers, min(workers, len(tasks))
     if workers <= 1 or size < FEW_BYTES:
         for task in tasks:
-            yield task, _made(task, definition, told, cores if size >= FEW_BYTES else 1)
+            yield task, _made(task, definition, progress, cores if size >= FEW_BYTES else 1)
         return
     from multiprocessing import get_context
 
@@ -181,18 +181,18 @@ def _results(
         while waiting:
             finished, _ = wait(waiting, 0.2, FIRST_COMPLETED)
             now = seen.value
-            told(now - before)
+            progress(now - before)
             before = now
             for future in finished:
                 yield waiting.pop(future), future.result()
 
 
-def _made(task: Task, definition: Definition, told: Told, threads: int) -> Statistics | TraceError:
+def _made(task: Task, definition: Definition, progress: Progress, threads: int) -> Statistics | TraceError:
     from cellbed.archive.statistics import statistics
 
     share = task.size / max(task.rows, 1)
     try:
-        return statistics(task.series, definition, task.starts_at_s, lambda rows: told(int(rows * share)), threads)
+        return statistics(task.series, definition, task.starts_at_s, lambda rows: progress(int(rows * share)), threads)
     except TraceError as error:
         return error
 
@@ -207,8 +207,8 @@ def _count_in(seen: Synchronized[int]) -> None:
 
 
 def _in_worker(task: Task, definition: Definition, threads: int) -> Statistics | TraceError:
-    def told(size: int) -> None:
+    def progress(size: int) -> None:
         with _seen.get_lock():
             _seen.value += size
 
-    return _made(task, definition, told, threads)
+    return _made(task, definition, progress, threads)

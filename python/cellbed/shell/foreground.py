@@ -1,7 +1,7 @@
 """Run one command in the foreground of the terminal, as if this process were not there.
 
 The command stays in the process group of its caller, so Ctrl-C and Ctrl-Z reach it (and this process) from the
-terminal, and a shell may make itself a group of its own. What is sent to this process alone is passed on.
+terminal, and a shell may make a new group for itself. Signals to this process alone are passed on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PERIOD_US = 10_000
 long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
 
 SCOPE_VARIABLE = "CELLBED_SCOPE"
-"""Environment variable of a command that runs in a scope of its own already."""
+"""Environment variable of a command that already runs in a separate scope."""
 
 CONTROLLERS = ("cpu", "cpuacct", "memory")
 

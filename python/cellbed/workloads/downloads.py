@@ -62,7 +62,7 @@ class _ByTcp(Application):
 
 @dataclass(frozen=True, slots=True)
 class Downloads(_ByTcp):
-    """Files by TCP, each over a connection of its own, in random order with pauses in between.
+    """Files by TCP, each over a separate connection, in random order with pauses in between.
 
     sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: shortest and longest pause. repeats: how
     often files of up to 1 MB are fetched, which are soon there and vary most; larger ones once.

@@ -281,7 +281,7 @@ def browser() -> str | None:
 
 
 def _load(program: Browser, url: str, protocol: Protocol) -> float | None:
-    """Seconds from the navigation's start to the load event, in a context of its own: no cache, no connections."""
+    """Seconds from the navigation's start to the load event, in a new context: no cache, no connections."""
     from playwright.sync_api import Error
 
     context = program.new_context()

@@ -69,7 +69,7 @@ def apply_steps(bundle: Bundle, steps: Sequence[Step], lookup: Lookup) -> Bundle
 
 
 def _cut(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    start, end = step.told["from"], step.told["to"]
+    start, end = step.arguments["from"], step.arguments["to"]
     if start >= end:
         raise StepError(f"'{step.text}' keeps nothing: the earlier time must come first")
     if end > bundle.duration:
@@ -88,7 +88,7 @@ def _seam(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
     _require_even(bundle, step)
     if not rates or len(rates[0]) < 3 * _WINDOW:
         raise StepError(f"'{step.text}' needs a capacity of 3 s or more")
-    end, leap = seam(rates, step.told["within"] // _BIN, _WINDOW)
+    end, leap = seam(rates, step.arguments["within"] // _BIN, _WINDOW)
     note = (
         f"it ends at {DURATION.format(end * _BIN)}: what followed there differs from its start by {leap:.2f} standard "
         "deviations (1.41 is what chance gives)"
@@ -97,7 +97,7 @@ def _seam(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 
 def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    until = step.told["until"]
+    until = step.arguments["until"]
     _require_even(bundle, step)
     if until < bundle.duration:
         raise StepError(
@@ -112,18 +112,18 @@ def _loop(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 
 def _scale(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    factor = step.told["factor"]
+    factor = step.arguments["factor"]
     if factor > _MOST_AT_ONCE and any(line.content is Content.OPPORTUNITIES for line in bundle.parts.values()):
         raise StepError(f"'{step.text}' makes more than {_MOST_AT_ONCE} opportunities of each: resample first")
     return bundle.each(lambda line: line.scaled(factor))
 
 
 def _stretch(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    return bundle.each(lambda line: line.stretched(step.told["factor"]))
+    return bundle.each(lambda line: line.stretched(step.arguments["factor"]))
 
 
 def _splice(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
-    other = _matching(bundle, lookup(step.told["name"]), step)
+    other = _matching(bundle, lookup(step.arguments["name"]), step)
     for each in (bundle, other):
         _require_even(each, step)
     first, second = bundle.duration, other.duration
@@ -132,7 +132,7 @@ def _splice(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
 
 
 def _outage(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    start, end = step.told["at"], step.told["at"] + step.told["for"]
+    start, end = step.arguments["at"], step.arguments["at"] + step.arguments["for"]
     if start >= bundle.duration:
         raise StepError(
             f"'{step.text}' begins after the end of the entry: its duration is {DURATION.format(bundle.duration)}"
@@ -141,14 +141,14 @@ def _outage(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
 
 
 def _resample(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    width = step.told["width"]
+    width = step.arguments["width"]
     if width > bundle.duration:
         raise StepError(f"'{step.text}' is wider than the entry: its duration is {DURATION.format(bundle.duration)}")
     return bundle.each(lambda line: line.resampled(width))
 
 
 def _add(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
-    other = _matching(bundle, lookup(step.told["name"]), step)
+    other = _matching(bundle, lookup(step.arguments["name"]), step)
     return replace(
         bundle,
         parts={
@@ -159,14 +159,18 @@ def _add(bundle: Bundle, step: Step, lookup: Lookup) -> Bundle:
 
 
 def _share(bundle: Bundle, step: Step, _lookup: Lookup) -> Bundle:
-    told = step.told
+    values = step.arguments
 
     def rows() -> pl.LazyFrame:
         import polars as pl
 
         # Both directions see the same users come and go.
         drawn = shares(
-            bundle.duration, told["users"], told.get("active", _ACTIVE), told.get("spell", _SPELL), told.get("seed", 1)
+            bundle.duration,
+            values["users"],
+            values.get("active", _ACTIVE),
+            values.get("spell", _SPELL),
+            values.get("seed", 1),
         )
         return pl.LazyFrame(drawn, schema={"at_ns": pl.Int64, "share": pl.Float64}, orient="row")
 
@@ -177,9 +181,9 @@ def _require_even(bundle: Bundle, step: Step) -> None:
     """Refuse parts of different lengths, which would come out of step at the seam."""
     lengths = {part: line.duration for part, line in bundle.parts.items()}
     if max(lengths.values()) - min(lengths.values()) > max(10**9, max(lengths.values()) // 100):
-        told = ", ".join(f"{part} {DURATION.format(length)}" for part, length in lengths.items())
+        text = ", ".join(f"{part} {DURATION.format(length)}" for part, length in lengths.items())
         raise StepError(
-            f"'{step.text}' would shift its parts against each other, which differ in length ({told}): "
+            f"'{step.text}' would shift its parts against each other, which differ in length ({text}): "
             f"first write 'cut 0s {DURATION.format(min(lengths.values())).replace(' ', '')}'"
         )
 

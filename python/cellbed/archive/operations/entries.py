@@ -28,12 +28,18 @@ _STILL_RECORDED = frozenset({"cut", "seam", "loop", "splice", "resample"})
 """Steps after which a recording is still one: the rest was measured."""
 
 
-Told = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 """Called with the part being written, and the share of all parts that is done."""
 
 
 def edit(
-    archive: Archive, name: str, steps: Sequence[Step], new: str, *, replace: bool = False, told: Told | None = None
+    archive: Archive,
+    name: str,
+    steps: Sequence[Step],
+    new: str,
+    *,
+    replace: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[Entry, list[str]]:
     """Make the entry `new` from the entry `name`; returns the findings of the steps, in sentences. Raises TraceError.
 
@@ -55,12 +61,12 @@ def edit(
     recorded = recorded and all(each.about.origin == "recorded" for each in (source, *used.values()))
     about = begun(source.about, steps).model_copy(update={"origin": "recorded" if recorded else "synthetic"})
     with archive.draft(about) as draft:
-        _write(draft, bundle.parts, told)
+        _write(draft, bundle.parts, progress)
         kept = [(name, part) for part in bundle.parts]
         how = {"name": name}
         draft.history = [*source.history, entries.Step(what="edited", how=how, of=_hashes({name: source}, kept))]
         for step in steps:
-            of = _hashes(used, [(step.told.get("name", ""), part) for part in bundle.parts])
+            of = _hashes(used, [(step.arguments.get("name", ""), part) for part in bundle.parts])
             draft.history.append(entries.Step(what=step.kind, how={"step": step.text}, of=of))
         return archive.keep(draft, new, replace), bundle.notes
 
@@ -113,12 +119,12 @@ def _series(archive: Archive, entry: Entry) -> dict[Part, Series]:
     return {part: archive.series(entry.name, part) for part in PARTS if part in entry.parts}
 
 
-def _write(draft: Draft, parts: Mapping[Part, Timeline], told: Told | None) -> None:
+def _write(draft: Draft, parts: Mapping[Part, Timeline], progress: Progress | None) -> None:
     import polars as pl
 
     for number, (part, line) in enumerate(parts.items()):
         path = draft.folder / f"{part}.parquet"
-        tick = functools.partial(told, part, number / len(parts)) if told is not None else None
+        tick = functools.partial(progress, part, number / len(parts)) if progress is not None else None
         try:
             write_rows(line.rows, path, "zstd", tick)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -145,7 +151,7 @@ def begun(about: About, steps: Sequence[Step]) -> About:
         return about
     if any(step.kind == "stretch" for step in steps):
         return about.model_copy(update={"date": _day(about.date), "begins": None})
-    later_s = sum(step.told["from"] for step in steps if step.kind == "cut") / 1e9
+    later_s = sum(step.arguments["from"] for step in steps if step.kind == "cut") / 1e9
     if not later_s:
         return about
     if not names_time(about.date):

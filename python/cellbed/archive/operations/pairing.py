@@ -33,7 +33,7 @@ def pairing(uplink: Timeline, downlink: Timeline, farthest: int = 10_000_000_000
     """Compare the two.
 
     Lengths that differ, and rates that fit better when one is moved in time, speak against a pair; so does an outage of
-    one in which the other goes on, if the others coincide. farthest: how far one is moved, ns.
+    one in which the other continues, if the others coincide. farthest: how far one is moved, ns.
     """
     findings, doubts = [], []
     if uplink.content is Content.ROUND_TRIP or downlink.content is Content.ROUND_TRIP:

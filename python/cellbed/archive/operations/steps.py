@@ -41,7 +41,7 @@ class Step:
     """A step with its arguments by name; `text` as written."""
 
     kind: str
-    told: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     text: str
 
 
@@ -138,13 +138,13 @@ def parse_step(text: str) -> Step:
         hint = near or f"write one of {', '.join(STEPS)}"
         raise StepError(f"{text!r} is not a step: {hint}")
     kind = STEPS[words[0]]
-    told = words[1:]
+    given = words[1:]
     fewest = sum(not argument.optional for argument in kind.arguments)
-    if not fewest <= len(told) <= len(kind.arguments):
+    if not fewest <= len(given) <= len(kind.arguments):
         names = " ".join(f"[{each.name}]" if each.optional else each.name.upper() for each in kind.arguments)
         raise StepError(f"{text!r}: write {words[0]} {names}, as in '{kind.example}'")
     found = {}
-    for argument, word in zip(kind.arguments, told, strict=False):
+    for argument, word in zip(kind.arguments, given, strict=False):
         try:
             found[argument.name] = argument.read(word)
         except (StepError, UnitError) as error:

@@ -221,7 +221,7 @@ class _Download:
         return open_address(self.remote.address, headers, self.patience.silence_s)
 
     def _start(self, response: BaseHTTPResponse) -> bool:
-        """Make the part such that the answer's body is to be written to its end; False: it is complete already."""
+        """Prepare the part for appending the answer's body; False: it is complete already."""
         status = response.status
         if status == 416 and self.have:
             # Either nothing was missing, or the file has become shorter.

@@ -46,7 +46,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FetchOptions:
     """What is wanted of a data set.
 
     given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
@@ -84,20 +84,20 @@ class Fetched:
 def fetch(
     source: Source,
     archive: Archive,
-    wish: Wish,
+    options: FetchOptions,
     listener: Listener,
     recognise: Recognise,
     patience: Patience | None = None,
 ) -> Fetched:
     """Make a data set's files entries of an archive.
 
-    Entries appear one after the other, each whole; after whatever stops it the same call goes on where it was. Raises
+    Entries appear one after the other, each complete; after an interruption the same call continues. Raises
     TraceError when nothing could be had.
     """
-    if source.direction_unknown and wish.way is None and not wish.given:
+    if source.direction_unknown and options.way is None and not options.given:
         raise TraceError(_unknown_direction(source))
     folder = downloads_folder()
-    work = _Fetching(source, archive, wish, listener, recognise, patience, folder / source.name)
+    work = _Fetching(source, archive, options, listener, recognise, patience, folder / source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with unfinished(folder) as unpacked:
@@ -107,7 +107,7 @@ def fetch(
             f"{folder}: cannot write there: {error.strerror or error}; "
             "make room, or set XDG_CACHE_HOME to another folder"
         ) from error
-    if not wish.given and not wish.keep_download:
+    if not options.given and not options.keep_download:
         shutil.rmtree(folder / source.name, ignore_errors=True)
     return work.fetched
 
@@ -124,7 +124,7 @@ class _Root:
 class _Fetching:
     source: Source
     archive: Archive
-    wish: Wish
+    options: FetchOptions
     listener: Listener
     recognise: Recognise
     patience: Patience | None
@@ -134,10 +134,10 @@ class _Fetching:
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
         """The data set's files, those of archives unpacked into folders of their own in ``unpacked``."""
-        given = [_existing(path) for path in self.wish.given]
+        given = [_existing(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
-        most = self.wish.most_unpacked_bytes or self.source.most_unpacked_bytes
+        most = self.options.most_unpacked_bytes or self.source.most_unpacked_bytes
         for number, path in enumerate(given or self._downloaded()):
             if path.is_dir():
                 yield _Root(path, {})
@@ -165,16 +165,16 @@ class _Fetching:
 
     def convert(self, roots: Sequence[_Root]) -> None:
         """Make entries of what is wanted. Raises TraceError when there is none."""
-        wish, fetched = self.wish, self.fetched
-        most = wish.most_entries or self.source.most_entries
+        options, fetched = self.options, self.fetched
+        most = options.most_entries or self.source.most_entries
         for root in roots:
-            for recording in self.source.convert(root.folder, wish.way or "downlink"):
-                if self.source.direction_unknown and wish.way is None:
+            for recording in self.source.convert(root.folder, options.way or "downlink"):
+                if self.source.direction_unknown and options.way is None:
                     raise TraceError(_unknown_direction(self.source))
                 if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
                     fetched.unwanted += 1
                     self.passed.append(recording.name)
-                elif self.archive.has(recording.name) and not wish.replace:
+                elif self.archive.has(recording.name) and not options.replace:
                     if self._is_ours(recording.name):
                         fetched.there.append(recording.name)
                     else:
@@ -191,9 +191,9 @@ class _Fetching:
     def _downloaded(self) -> Iterator[Path]:
         """The files of a data set. Of several those that are gone are left out."""
         if isinstance(self.source.remote, Listing):
-            self.listener.tells(f"reading the list of files at {self.wish.address or self.source.remote.address}")
-        for remote in _remote(self.source, self.wish):
-            most = self.wish.most_bytes or self.source.most_bytes
+            self.listener.tells(f"reading the list of files at {self.options.address or self.source.remote.address}")
+        for remote in _remote(self.source, self.options):
+            most = self.options.most_bytes or self.source.most_bytes
             try:
                 yield download(
                     remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.tells
@@ -202,8 +202,8 @@ class _Fetching:
                 self.fetched.left_out[remote.path] = str(error)
 
     def _wanted(self, recording: Recording) -> bool:
-        usual = self.wish.everything or bool(self.wish.given) or bool(re.search(self.source.usual, recording.of))
-        return usual and fnmatch.fnmatchcase(recording.name, self.wish.only)
+        usual = self.options.everything or bool(self.options.given) or bool(re.search(self.source.usual, recording.of))
+        return usual and fnmatch.fnmatchcase(recording.name, self.options.only)
 
     def _is_ours(self, name: str) -> bool:
         """Whether an entry was made of this data set, whatever was done to it since; a damaged one may have been."""
@@ -218,7 +218,7 @@ class _Fetching:
             try:
                 self._fill(draft, recording)
                 draft.history.append(self._step(root, recording))
-                self.archive.keep(draft, recording.name, replace=self.wish.replace)
+                self.archive.keep(draft, recording.name, replace=self.options.replace)
             except CellbedError as error:
                 # Without the hidden folders that its files are in.
                 why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
@@ -251,11 +251,11 @@ class _Fetching:
             of, why = next(iter(fetched.left_out.items()))
             more = f" ({len(fetched.left_out) - 1} others failed, too)" if len(fetched.left_out) > 1 else ""
             return f"{name}: there is nothing to convert{more}: {of}: {why}"
-        if unusual := [each for each in self.passed if fnmatch.fnmatchcase(each, self.wish.only)]:
+        if unusual := [each for each in self.passed if fnmatch.fnmatchcase(each, self.options.only)]:
             return f"{name}: '{unusual[0]}' and its like ({len(unusual)} in all) are only taken with --all"
         if self.passed:
             such = f"they have names such as '{self.passed[0]}'"
-            return f"{name}: none of its entries is called '{self.wish.only}' (--only): {such}"
+            return f"{name}: none of its entries is called '{self.options.only}' (--only): {such}"
         return (
             f"{name}: there is no file of the documented layout in it: {self.source.layout} "
             "If the data set has changed, import its files one by one with `cellbed traces add`"
@@ -292,14 +292,14 @@ def _existing(path: Path) -> Path:
     return path.absolute()
 
 
-def _remote(source: Source, wish: Wish) -> Sequence[RemoteFile]:
+def _remote(source: Source, options: FetchOptions) -> Sequence[RemoteFile]:
     if isinstance(source.remote, Listing):
-        return listed(replace(source.remote, address=wish.address) if wish.address else source.remote)
-    if wish.address is None:
+        return listed(replace(source.remote, address=options.address) if options.address else source.remote)
+    if options.address is None:
         return source.remote
     if len(source.remote) > 1:
         # Several files side by side: the address is that of their folder.
-        return [replace(each, address=f"{wish.address.rstrip('/')}/{each.path}") for each in source.remote]
-    name = wish.address.partition("?")[0].rpartition("/")[2]
+        return [replace(each, address=f"{options.address.rstrip('/')}/{each.path}") for each in source.remote]
+    name = options.address.partition("?")[0].rpartition("/")[2]
     safe = re.fullmatch(r"[\w.%+-]*\w[\w.%+-]*", name) is not None
-    return [replace(source.remote[0], address=wish.address, path=name if safe else source.remote[0].path)]
+    return [replace(source.remote[0], address=options.address, path=name if safe else source.remote[0].path)]

@@ -31,7 +31,7 @@ QUANTILES = np.linspace(0, 1, 51)
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +61,31 @@ def statistics(
     series: Series,
     definition: Definition = DEFAULT,
     starts_at_s: float | None = None,
-    told: Told | None = None,
+    progress: Progress | None = None,
     threads: int = 1,
 ) -> Statistics:
     """The statistics of a series. Arguments and errors as of `analyse`."""
-    return analyse(series, definition, starts_at_s, told, threads).statistics
+    return analyse(series, definition, starts_at_s, progress, threads).statistics
 
 
 def analyse(
     series: Series,
     definition: Definition = DEFAULT,
     starts_at_s: float | None = None,
-    told: Told | None = None,
+    progress: Progress | None = None,
     threads: int = 1,
 ) -> Analysis:
     """Analyse a series. Reads it once, in batches.
 
     starts_at_s: second of the day at which it begins, for the figures by hour; None if unknown: then hours count from
-    its beginning. told: called with the number of rows of each batch. threads: number of threads that decode a file
+    its beginning. progress: called with the number of rows of each batch. threads: number of threads that decode a file
     with several row groups; one accumulates. Raises TraceError, which names the file, for one that is damaged or holds
     no such series.
     """
     if series.duration_ns > LONGEST_NS:
         raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; the limit is 400 days")
     silences = Silences(definition.outage_ns)
-    batches = _batches(series, told or (lambda rows: None), threads)
+    batches = _batches(series, progress or (lambda rows: None), threads)
     base: Statistics = {"definition": VERSION}
     if series.content == Content.ROUND_TRIP:
         return _round_trips(series, batches, silences, base, starts_at_s)
@@ -183,7 +183,7 @@ def _round_trips(
     )
 
 
-def _batches(series: Series, told: Told, threads: int) -> Iterator[tuple[Times, Floats]]:
+def _batches(series: Series, progress: Progress, threads: int) -> Iterator[tuple[Times, Floats]]:
     """Times, which rise, and their values."""
     last = 0
     for at, values in series.rows(threads):
@@ -193,7 +193,7 @@ def _batches(series: Series, told: Told, threads: int) -> Iterator[tuple[Times, 
         if last > series.duration_ns:
             raise TraceError(f"{series.path}: a row at {last} ns lies behind the end at {series.duration_ns} ns")
         yield at, values
-        told(len(at))
+        progress(len(at))
 
 
 def _by_hour(seconds: Spool, starts_at_s: float | None) -> Statistics:

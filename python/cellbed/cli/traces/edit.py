@@ -44,9 +44,9 @@ def edit(
     from cellbed.archive.operations import parse_step
     from cellbed.units import DURATION
 
-    with share_done() as told:
+    with share_done() as progress:
         parsed = [parse_step(step) for step in steps]
-        entry, notes = make(open_archive(), source, parsed, name, replace=replace, told=told)
+        entry, notes = make(open_archive(), source, parsed, name, replace=replace, progress=progress)
     if as_json:
         print(json.dumps({**entry.model_dump(mode="json", exclude_none=True), "notes": notes}, indent=2))
         return

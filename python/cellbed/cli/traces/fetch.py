@@ -89,7 +89,7 @@ def fetch(
     their addresses (docs/how-to/sources.md).
     """
     from cellbed.archive import open_archive
-    from cellbed.archive.sources import SOURCES, Wish, find_source
+    from cellbed.archive.sources import SOURCES, FetchOptions, find_source
     from cellbed.archive.sources import fetch as fetched
     from cellbed.recordings.importing import recognise
 
@@ -101,7 +101,7 @@ def fetch(
         _print_source(source, as_json)
         return
 
-    wish = Wish(
+    options = FetchOptions(
         given=given or (),
         address=address,
         everything=everything,
@@ -116,7 +116,7 @@ def fetch(
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
     try:
         with _progress() as progress:
-            result = fetched(source, open_archive(), wish, progress, recognise)
+            result = fetched(source, open_archive(), options, progress, recognise)
     except KeyboardInterrupt:
         print("interrupted; downloaded files are kept: run the command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -18,7 +18,7 @@ def read_index() -> pl.DataFrame:
 
     bar = _Progress()
     try:
-        table = open_archive().contents(bar.told)
+        table = open_archive().contents(bar.update)
     finally:
         bar.close()
     for name, problem in table.problems.items():
@@ -30,7 +30,7 @@ class _Progress:
     def __init__(self) -> None:
         self._open = False
 
-    def told(self, done: int, of: int) -> None:
+    def update(self, done: int, of: int) -> None:
         if of < _MANY or not sys.stderr.isatty():
             return
         if done % 100 == 0 or done == of:

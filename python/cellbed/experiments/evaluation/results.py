@@ -1,7 +1,7 @@
 """The folder of an evaluation: its settings, its samples so far, and what is made of them.
 
 A step's samples are one line of `samples.jsonl`, appended whole when the step is done: an evaluation that was killed
-goes on with the steps that have no line.
+continues with the steps that have no line.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _together(
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """Between which sizes an error over all conditions is to be; biased: and that it is too fast."""
+    """The target range of an error over all conditions; biased: and that it is too fast."""
 
     least: float
     most: float

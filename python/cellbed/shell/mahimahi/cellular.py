@@ -2,7 +2,7 @@
 
 The command line is the tool's; what happens to packets follows the paper (Sentosa et al., NSDI 2025, §4.3), which the
 tool leaves in places: packets may have any size, both directions count time from the start of the command,
-`--loss-rate` loses packets, and a link that drops a packet goes on as before.
+`--loss-rate` loses packets, and a link that drops a packet continues as before.
 """
 
 from __future__ import annotations
