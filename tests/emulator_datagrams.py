@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from emulator_process import EDGE, EmulatorProcess
 
-#: Sends `count` numbered datagrams of `size` bytes of payload, `group` of them at a time as one super-packet.
+#: Sends `count` numbered datagrams of `size` bytes of payload, `group` of them as one super-packet, after a line of
+#: input.
 SEND = """
 import socket, struct, sys, time
 address, count, size, interval, traffic_class, group = sys.argv[1], *map(int, sys.argv[2:])
@@ -25,6 +26,8 @@ else:
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class)
 if group > 1:
     sock.setsockopt(socket.IPPROTO_UDP, 103, size)  # UDP_SEGMENT
+print("ready", flush=True)
+sys.stdin.readline()
 due = time.monotonic()
 for first in range(0, count, group):
     numbers = range(first, min(first + group, count))
@@ -93,11 +96,26 @@ def receiving(emulator: EmulatorProcess, family: int = 4) -> Iterator[Arrivals]:
 
 
 def send(emulator: EmulatorProcess, count: int, *, size: int = 1000, interval_ns: int = 0, traffic_class: int = 0,
-         group: int = 1, family: int = 4) -> dict[str, Any]:  # fmt: skip
-    """Send from the endpoint, and wait until all have left the uplink or died in it. The uplink's status then."""
+         group: int = 1, family: int = 4, on_ready: Callable[[], None] = lambda: None) -> dict[str, Any]:  # fmt: skip
+    """Send from the endpoint, and wait until all have left the uplink or died in it. The uplink's status then.
+
+    on_ready: called when the sender runs and has sent nothing.
+    """
     options = [str(option) for option in (count, size, interval_ns, traffic_class, group)]
     before = ended(emulator.status()["mobile.uplink"])
-    emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family], *options])
+    sender = subprocess.Popen(
+        [sys.executable, "-c", SEND, EDGE[family], *options],
+        preexec_fn=emulator.inside("endpoint"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with sender:
+        assert sender.stdout is not None
+        assert sender.stdout.readline() == "ready\n"
+        on_ready()
+        sender.communicate("\n")
+    assert sender.returncode == 0
     deadline = time.monotonic() + 30
     while ended(status := emulator.status()["mobile.uplink"]) < before + count:
         assert time.monotonic() < deadline, status

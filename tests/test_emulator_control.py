@@ -182,7 +182,7 @@ def test_a_rate_changes_under_packets_and_none_is_lost(control: Path, tmp_path: 
 
 def test_scheduled_changes_happen_at_their_time_after_every_start(tmp_path: Path) -> None:
     config = line_of_two([constant(100_000_000), delay(5)], [], tmp_path)
-    at = 700_000_000  # a sender may take its time to start
+    at = 700_000_000
     config["directions"][0]["changes"] = [
         {"at_ns": at, "stage": 1, "to": delay(20)},
         {"at_ns": at, "stage": 0, "to": constant(10_000_000)},
@@ -194,12 +194,15 @@ def test_scheduled_changes_happen_at_their_time_after_every_start(tmp_path: Path
 
     with EmulatorProcess(config) as emulator:
         emulator.ready()
-        zeros = []
-        for _ in range(2):
-            zeros.append(time.monotonic_ns() + 20_000_000)
+        zeros: list[int] = []
+
+        def start() -> None:
+            zeros.append(time.monotonic_ns())
             emulator.command(do="start", at_ns=zeros[-1])
+
+        for _ in range(2):
             with receiving(emulator) as arrivals:
-                send(emulator, 300, interval_ns=4_000_000)
+                send(emulator, 300, interval_ns=4_000_000, on_ready=start)
             assert arrivals.numbers == list(range(300))
             assert stages(emulator) == [constant(10_000_000), delay(20)]
         emulator.command(do="change", direction="mobile.uplink", stage=1, to=delay(1))
