@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cellbed import user_folders
+
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
@@ -150,3 +152,17 @@ def _hold(folder: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def downloads_folder() -> Path:
+    """The folder of downloads: ``$XDG_CACHE_HOME/cellbed/downloads`` or ``~/.cache/cellbed/downloads``."""
+    return user_folders.cache_folder() / "downloads"
+
+
+def sweep_downloads() -> list[Path]:
+    """Remove and return what killed processes were unpacking; downloads stay, to be continued. Raises OSError."""
+    folder = downloads_folder()
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        return []
+    with locked(folder):
+        return sweep(folder)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cellbed.archive import TraceError, open_archive
-from cellbed.archive.sources.download import sweep_downloads
+from cellbed.archive.unfinished import sweep_downloads
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.privilege import NETWORK_HELPER, is_granted

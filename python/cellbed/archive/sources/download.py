@@ -23,10 +23,8 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cellbed import user_folders
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Listing, RemoteFile
-from cellbed.archive.unfinished import locked, sweep
 from cellbed.readable import duration_words
 from cellbed.whole_files import write_whole
 
@@ -311,20 +309,6 @@ def _validator(response: BaseHTTPResponse) -> str | None:
     tag = response.headers.get("ETag", "")
     # A weak tag may stay when bytes change, so RFC 9110 forbids it in If-Range.
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
-
-
-def downloads_folder() -> Path:
-    """The folder of downloads: ``$XDG_CACHE_HOME/cellbed/downloads`` or ``~/.cache/cellbed/downloads``."""
-    return user_folders.cache_folder() / "downloads"
-
-
-def sweep_downloads() -> list[Path]:
-    """Remove what killed calls were unpacking; returns it. Downloads stay, and are gone on with. Raises OSError."""
-    folder = downloads_folder()
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        return []
-    with locked(folder):
-        return sweep(folder)
 
 
 def open_address(address: str, headers: dict[str, str], silence_s: float = SILENCE_S) -> BaseHTTPResponse:

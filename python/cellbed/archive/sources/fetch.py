@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.download import GoneError, Patience, download, downloads_folder, listed
+from cellbed.archive.sources.download import GoneError, Patience, download, listed
 from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
 from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
-from cellbed.archive.unfinished import unfinished
+from cellbed.archive.unfinished import downloads_folder, unfinished
 from cellbed.errors import CellbedError
 
 if TYPE_CHECKING:
