@@ -145,7 +145,7 @@ impl Network {
             true => Pair::choose_mahimahi(&used, request.nested)?,
             false => Pair::choose(&used)?,
         };
-        // Not from /proc/net/ipv6_route, whose reader can miss routes while others change.
+        // A lookup, since the list in /proc/net/ipv6_route is not read atomically.
         let ipv6 = Netlink::open()?.has_way_to(SOMEWHERE_IPV6)?;
         let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
             let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
