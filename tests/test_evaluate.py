@@ -168,7 +168,7 @@ def test_the_table_on_a_terminal_names_what_was_missed(evaluated: Evaluated, tmp
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"profiles": "lowband-god"}, "did you mean lowband-good"),
+        ({"profiles": "lowband-god"}, "did you mean 'lowband-good'"),
         ({"applications": "downloads,games"}, "'games' is not known"),
         ({"methods": ","}, "names nothing"),
         ({"length": "long"}, "--length"),

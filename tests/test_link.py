@@ -278,7 +278,7 @@ def test_a_run_is_found_by_any_of_its_names(registry: Path) -> None:
         find(None)
     with pytest.raises(LiveError, match="'first' may be first-1 or first-2"):
         find("first")
-    with pytest.raises(LiveError, match="no live run or shell is called 'frist-2': did you mean first-2"):
+    with pytest.raises(LiveError, match="no live run or shell is called 'frist-2': did you mean 'first-2'"):
         find("frist-2")
     with pytest.raises(LiveError, match="'c' is one name too many"):
         find_link(["a", "b", "c"])

@@ -266,6 +266,16 @@ def test_any_value_in_the_description_of_a_run_is_read_or_an_error(run_folder: P
         path.write_bytes(before)
 
 
+def test_a_run_without_the_lateness_of_its_emulator_is_reported(run_folder: Path) -> None:
+    path = run_folder / "run.json"
+    before = path.read_bytes()
+    try:
+        path.write_text(json.dumps({**json.loads(before), "emulator": {"directions": None}}))
+        read_by_all_commands(run_folder)
+    finally:
+        path.write_bytes(before)
+
+
 BYTES = st.binary(max_size=50) | JSON.map(lambda value: json.dumps(value).encode()) | st.just(b"[" * 100_000)
 FILES = ("run.json", "environment.json", "scenario.toml", "scenario.resolved.json", "summary.json", "raw/nodes.jsonl",
          "raw/series.bin", "raw/packets.bin", "raw/endpoint-0.requests.jsonl")  # fmt: skip

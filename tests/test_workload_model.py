@@ -136,5 +136,9 @@ def test_what_cannot_be_decoded_is_an_error_of_its_own(seeded: Path, content: by
 
 def test_reports_say_what_seeded_labels_are_worth() -> None:
     labels = "seeded weights: compute is real, labels are not"
-    assert labels in image_classification.notes(SimpleNamespace(model=None))
-    assert labels not in image_classification.notes(SimpleNamespace(model=Path("own.onnx")))
+
+    def cautions(model: str | None) -> list[str]:
+        return [caution.text for caution in image_classification.describe({"model": model}).cautions]
+
+    assert labels in cautions(None)
+    assert labels not in cautions("own.onnx")
