@@ -89,6 +89,7 @@ pub enum Discipline {
     MahimahiPie(MahimahiPieConfig),
 }
 
+#[cfg(feature = "serde")]
 impl Discipline {
     /// Refuses parameters that do not fit each other.
     pub(crate) fn check(&self) -> Result<(), String> {

@@ -93,6 +93,7 @@ impl RedConfig {
         }
     }
 
+    #[cfg(feature = "serde")]
     pub(super) fn check(&self) -> Result<(), String> {
         let (minimum, maximum) = (self.minimum, self.maximum);
         if minimum >= maximum {

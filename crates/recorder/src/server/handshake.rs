@@ -11,22 +11,12 @@ use crate::wire::{
 };
 
 use super::Server;
-use super::session::{Session, network};
+use super::session::{Proved, Session, network};
 
 /// The server's random bytes: from its seed, by a code that nobody can follow without it.
 pub(super) struct Randoms {
     keys: Secret,
     drawn: u64,
-}
-
-/// An authentic hello from an address that its cookie proves.
-#[derive(Clone, Copy)]
-pub(super) struct Proved<'a> {
-    pub(super) now: Time,
-    pub(super) from: SocketAddr,
-    /// The hello's code: no two hellos have the same.
-    pub(super) code: &'a [u8; CODE_BYTES],
-    pub(super) cookie: Cookie,
 }
 
 impl Server {

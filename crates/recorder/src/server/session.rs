@@ -5,10 +5,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use cellbed_link::{Bytes, Time};
 
 use crate::secure::{COOKIE_LIFE, Channel};
-use crate::wire::CODE_BYTES;
+use crate::wire::{CODE_BYTES, Cookie};
 
 use super::budget::Budget;
-use super::handshake::Proved;
 use super::limits::Limits;
 use super::run::Run;
 
@@ -106,6 +105,16 @@ impl Session {
     pub(super) fn run(&mut self, number: u32) -> Option<&mut Run> {
         self.runs.iter_mut().find(|run| run.number == number)
     }
+}
+
+/// An authentic hello from an address that its cookie proves.
+#[derive(Clone, Copy)]
+pub(super) struct Proved<'a> {
+    pub(super) now: Time,
+    pub(super) from: SocketAddr,
+    /// The hello's code: no two hellos have the same.
+    pub(super) code: &'a [u8; CODE_BYTES],
+    pub(super) cookie: Cookie,
 }
 
 /// Whose clients count together: one IPv4 address, or what one subscriber has of IPv6 at least.

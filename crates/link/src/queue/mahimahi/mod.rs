@@ -20,6 +20,7 @@ pub use pie::MahimahiPieConfig;
 pub(crate) use pie::Pie;
 
 /// Refuses a span that no whole millisecond fits into, by its name.
+#[cfg(feature = "serde")]
 pub(super) fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     if whole_millis(span) == 0 {
         let nanos = span.as_nanos();
