@@ -21,12 +21,12 @@ from cellbed.archive.describing import described, doubts
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
+from cellbed.archive.entry_view import show
 from cellbed.archive.importers.column_names import map_columns
 from cellbed.archive.importers.header import told_by_comments, told_by_ping
 from cellbed.archive.importers.recognition import recognise
 from cellbed.archive.operations.steps import STEPS, parse_step
 from cellbed.archive.search import Query, found
-from cellbed.archive.show import show
 from cellbed.pings.file import Header, RecordFile
 from cellbed.pings.summary import summarise
 from cellbed.scenario import load

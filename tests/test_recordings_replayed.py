@@ -19,7 +19,7 @@ import pytest
 from cellbed import Link
 from cellbed.recordings import read_recording, write_recording
 from cellbed.recordings.cellreplay import derive
-from cellbed.recordings.replay import cache_folder
+from cellbed.recordings.derived import cache_folder
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.reader import load_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.archive.replay import latency_offsets, light_rows
+from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.errors import CellbedError
 from cellbed.link import Link
 from cellbed.scenario import ScenarioError

@@ -19,9 +19,9 @@ from cellbed.errors import CellbedError
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.testbed.setting import changed
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages

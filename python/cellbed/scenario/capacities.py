@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, quantity, refusal
 from cellbed.scenario.forms import PlainOr
-from cellbed.scenario.replay import Replay
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
 from cellbed.scenario.table import Table, written
 from cellbed.units import BIT_RATE, DURATION, SIZE

@@ -10,9 +10,9 @@ from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import EXAMPLES, CorruptionEachWay, DuplicationEachWay, LossEachWay
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.units import DURATION
 

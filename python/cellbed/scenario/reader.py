@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from cellbed.archive import TraceError, TraceSource
 from cellbed.archive.files import kind_of
 from cellbed.scenario import congestion
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.units import DURATION
 

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field
 
 from cellbed.archive import TraceError, TraceSource, find_folder, obstacle, open_archive
-from cellbed.archive.replay import latency_offsets, light_rows
+from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import QueueLimit, TextField, quantity
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, LossEachWay
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Path, Table, written
 from cellbed.units import DURATION
 from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
+    from cellbed.recordings.derived import ReplayFiles
     from cellbed.recordings.description import CalibratedDirection, Description
-    from cellbed.recordings.replay import ReplayFiles
 
 Method = Literal["cellreplay", "saturation", "conditional"]
 IdleAt = Literal["link", "queue"]
@@ -62,7 +62,7 @@ class RecordingSource:
     @cached_property
     def method(self) -> Method:
         """The default by the recorded trains: ``conditional`` for its trains, else ``cellreplay``."""
-        from cellbed.recordings.replay import is_conditional
+        from cellbed.recordings.derived import is_conditional
 
         return "conditional" if is_conditional(self.description) else "cellreplay"
 
@@ -180,7 +180,7 @@ class _Replayed(Table):
         Raises TraceError for a faulty recording, a missing F, and an F that does not apply.
         """
         from cellbed.recordings import RecordingError
-        from cellbed.recordings.replay import replay_files
+        from cellbed.recordings.derived import replay_files
 
         source = self.path
         method = self.method or source.method

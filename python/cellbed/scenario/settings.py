@@ -12,13 +12,13 @@ from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, Link
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
 from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.table import Table
 from cellbed.units import UnitError
 

@@ -22,10 +22,10 @@ from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.model import AnyMobileLink
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Recording
 from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages

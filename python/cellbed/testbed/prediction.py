@@ -14,9 +14,9 @@ from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import Points
 from cellbed.testbed.plan import Direction
 from cellbed.testbed.stages import MTU

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from cellbed import _core
 from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.testbed.plan import Direction
 from cellbed.testbed.prediction import Clock
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.settings import Settings
 from cellbed.testbed.stages import (
     CONDITIONAL,

@@ -16,10 +16,10 @@ from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries,
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Drawn
 from cellbed.scenario.fields import ConstantRate, Unlimited
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.replay import Replay
 from cellbed.scenario.series import advanced
 
 Stage = dict[str, Any]

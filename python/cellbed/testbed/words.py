@@ -137,7 +137,7 @@ _DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditio
 
 
 def _recorded(path: str) -> str | None:
-    """What a file derived of a recording replays (:mod:`cellbed.recordings.replay`); ``None`` for other files."""
+    """What a file derived of a recording replays (:mod:`cellbed.recordings.derived`); ``None`` for other files."""
     found = _DERIVED.fullmatch(Path(path).name)
     return None if found is None else f"{found[1]} {found[2]} by {found[3]}"
 

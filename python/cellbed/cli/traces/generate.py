@@ -62,7 +62,7 @@ def generate(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from cellbed.archive.generation import show
+    from cellbed.archive.generation import views
     from cellbed.archive.generation.generate import published_figures
     from cellbed.archive.generation.models import GENERATORS
 
@@ -71,11 +71,11 @@ def generate(
 
         with share_done() as progress:
             rows = published_figures(progress)
-        _print(as_json, [show.figure_as_json(*row) for row in rows], show.published_table(rows))
+        _print(as_json, [views.figure_as_json(*row) for row in rows], views.published_table(rows))
         if not all(row.fits for _, row in rows):
             raise typer.Exit(1)
     else:
-        _print(as_json, [show.model_as_json(each) for each in GENERATORS.values()], show.models_table())
+        _print(as_json, [views.model_as_json(each) for each in GENERATORS.values()], views.models_table())
 
 
 def _command(model: Model) -> Any:
@@ -83,14 +83,14 @@ def _command(model: Model) -> Any:
 
     def command(name: str | None, replace: bool, as_json: bool, **values: Any) -> None:
         from cellbed.archive import open_archive
-        from cellbed.archive.generation import show
+        from cellbed.archive.generation import views
         from cellbed.archive.generation.generate import keep
         from cellbed.cli.traces.share import share_done
 
         asked = order(model, values, Path.cwd())
         with share_done() as progress:
-            entry, result = keep(open_archive(), model, asked, name or show.usual_name(asked), replace, progress)
-        _print(as_json, show.result_as_json(entry, result), show.result_shown(entry, result))
+            entry, result = keep(open_archive(), model, asked, name or views.usual_name(asked), replace, progress)
+        _print(as_json, views.result_as_json(entry, result), views.result_shown(entry, result))
 
     signature = arguments(model)
     command.__signature__ = Signature(signature)  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ def _show_entry(name: str, as_json: bool) -> None:
     from rich.console import Console
 
     from cellbed.archive import open_archive
-    from cellbed.archive.show import show as drawn
+    from cellbed.archive.entry_view import show as drawn
     from cellbed.archive.warnings import warnings
     from cellbed.report.gallery.terminal import sketch
 

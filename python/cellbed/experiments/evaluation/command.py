@@ -22,7 +22,7 @@ from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import ITSELF
 from cellbed.experiments.evaluation.order import Step
 from cellbed.experiments.evaluation.results import Results, write_json
-from cellbed.experiments.evaluation.show import show
+from cellbed.experiments.evaluation.terminal import show
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
 from cellbed.testbed.clean import clean

@@ -11,8 +11,8 @@ from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.network import Network
 from cellbed.recordings import Recording, Train, TrainPlan
 from cellbed.recordings.conditional import conditional_plan
+from cellbed.recordings.derived import write_replay_files
 from cellbed.recordings.description import Calibration
-from cellbed.recordings.replay import write_replay_files
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.archive import resolve
-from cellbed.archive.replay import latency_offsets, light_rows
-from cellbed.scenario.replay import Replay
+from cellbed.archive.light_rows import latency_offsets, light_rows
+from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.archive.entry import Entry
+from cellbed.archive.entry_view import rows_word, uses
 from cellbed.archive.generation.closeness import Closeness, Distance
 from cellbed.archive.generation.generate import Compared, Result
 from cellbed.archive.generation.model import MBIT, MS, SECONDS, Model, Order
 from cellbed.archive.generation.models import GENERAL, GENERATORS
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.archive.show import rows_word, uses
 from cellbed.archive.store import valid_name
 from cellbed.readable import duration_words, rate_words
 

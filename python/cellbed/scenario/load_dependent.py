@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cellbed.archive import TraceSource, resolve
-from cellbed.archive.replay import Offsets, RecordedFile, Rows, latency_offsets, light_rows
+from cellbed.archive.light_rows import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.scenario.fields import TextField, quantity
 from cellbed.scenario.table import Table, written
 from cellbed.units import DURATION, SIZE
