@@ -49,5 +49,10 @@ def test_every_command_has_examples_and_writes_to_out() -> None:
     assert [name for name, words in options.items() if "-o" in words and "--out" not in words] == []
 
 
+@pytest.mark.parametrize("group", ["link", "log", "mahimahi", "traces"])
+def test_completion_is_installed_by_the_main_command_alone(group: str) -> None:
+    assert "--install-completion" not in cellbed(group, "--help").stdout
+
+
 def test_the_library_lists_what_it_has() -> None:
     assert {"Fate", "Link", "Outcomes", "__version__"} <= set(dir(library))

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Show and change the links of live runs and shells."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Show and change the links of live runs and shells.",
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]

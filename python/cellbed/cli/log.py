@@ -14,7 +14,9 @@ import typer
 if TYPE_CHECKING:
     from cellbed.measure.packetlog.log import DirectionFigures
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or convert the packet log of a run.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Show or convert the packet log of a run."
+)
 
 _Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", metavar="RUN|FILE")]
 

@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from cellbed.shell.mahimahi.install import Launcher
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Commands that stand in for Mahimahi's.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Commands that stand in for Mahimahi's."
+)
 
 _Prefix = Annotated[
     Path,
