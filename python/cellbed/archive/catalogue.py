@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import MODELS, Model
 from cellbed.archive.files import find_file, find_pipe, obstacle
-from cellbed.archive.series import Part
+from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, archive_folder, open_archive
 from cellbed.whole_files import write_whole
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 ARCHIVE = tuple(MODELS)
 """Names of the traces that every archive has: the examples."""
-ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
-"""The suffix of the name of an entry's direction, after the dot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.archive.entry import Entry, Held
-from cellbed.archive.series import Content, Part
+from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
-_ENDINGS: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 _TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
 _Values = Sequence[float | None]
@@ -82,7 +81,7 @@ def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") ->
     picture: a drawing below its figures.
     """
     shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
-    ways = [part for part in _ENDINGS if part in entry.parts]
+    ways = [part for part in ENDINGS.values() if part in entry.parts]
     if ways:
         shown.append(_figures(entry, ways, _CAPACITY))
     if "round-trip" in entry.parts:
@@ -94,7 +93,7 @@ def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") ->
 
 def uses(entry: Entry) -> list[str]:
     """The lines of a scenario that replay an entry, a line for each kind of link."""
-    mobile = [f'{ending} = "{entry.name}.{ending}"' for part, ending in _ENDINGS.items() if part in entry.parts]
+    mobile = [f'{ending} = "{entry.name}.{ending}"' for ending, part in ENDINGS.items() if part in entry.parts]
     if entry.recording is not None:
         mobile.append(f'kind = "recording", path = "{entry.name}"')
     core = f'cloud = {{ kind = "round-trips", record = "{entry.name}" }}'

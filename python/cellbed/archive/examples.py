@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from cellbed.archive.randomness import exponential, reflected
-from cellbed.archive.series import Content, Part, Series
+from cellbed.archive.series import ENDINGS, Content, Part, Series
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
@@ -189,7 +189,6 @@ def _normal(uniform: Callable[[], float]) -> float:
     return sum(uniform() for _ in range(12)) - 6.0
 
 
-_ENDINGS: Final[dict[str, Part]] = {"up": "uplink", "down": "downlink"}
 _TECHNOLOGY: Final = {"lte-suburban": ("4g", None), "5g-midband": ("5g", "mid")}
 
 EXAMPLES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in MODELS))
@@ -233,7 +232,7 @@ def is_current(entry: Entry) -> bool:
 
 
 def _models(name: str) -> dict[Part, Model]:
-    return {part: MODELS[f"{name}.{ending}"] for ending, part in _ENDINGS.items()}
+    return {part: MODELS[f"{name}.{ending}"] for ending, part in ENDINGS.items()}
 
 
 def _digests(name: str) -> dict[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellbed.archive.catalogue import ENDINGS, resolve
+from cellbed.archive.catalogue import resolve
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.recorded import Like, Recorded, times
-from cellbed.archive.series import Part
+from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.store import open_archive
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Part = Literal["uplink", "downlink", "round-trip"]
 """The subject of a series."""
 PARTS: tuple[Part, ...] = ("uplink", "downlink", "round-trip")
+ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
+"""The suffix of the name of an entry's direction, after the dot."""
 
 OPPORTUNITY_BYTES = 1500
 """Bytes of IP that one opportunity carries."""

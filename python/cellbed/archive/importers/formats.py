@@ -77,8 +77,7 @@ class Iperf3:
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Its JSON has keys of such a report."""
-        found = _IPERF3.search(head) if _is_json(head) else None
-        return f"its JSON has {found[0].decode()}" if found else None
+        return _json_with(_IPERF3, head)
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
         """Rates of each direction that was tested."""
@@ -103,14 +102,19 @@ class NetemTrace:
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Its JSON has the name of a model."""
-        found = _NETEM.search(head) if _is_json(head) else None
-        return f"its JSON has {found[0].decode()}" if found else None
+        return _json_with(_NETEM, head)
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
         """Rates of a direction, or round-trip times."""
         for path, own, said in each_file(paths, draft, options):
             request = {"format": "netem-trace", "direction": said.part(), "delays": options.delays}
             read_by_core(path, own, request, tell)
+
+
+def _json_with(keys: re.Pattern[bytes], head: bytes) -> str | None:
+    """The evidence of JSON with one of some keys."""
+    found = keys.search(head) if _is_json(head) else None
+    return f"its JSON has {found[0].decode()}" if found else None
 
 
 def _is_json(head: bytes) -> bool:

@@ -20,8 +20,6 @@ from cellbed.ways import WayOrBoth
 if TYPE_CHECKING:
     from cellbed.archive.adding import Added
 
-_ENDINGS = {"uplink": "up", "downlink": "down"}
-
 
 class _Delays(StrEnum):
     one_way = "one-way"
@@ -214,14 +212,17 @@ def _column(text: str) -> tuple[str, str]:
 
 
 def _print(done: Added) -> None:
+    from cellbed.archive.series import ENDINGS
+
     entry = done.entry
     for note in done.notes:
         print(f"note: {note}", file=sys.stderr)
+    endings = {part: ending for ending, part in ENDINGS.items()}
     for part, held in entry.parts.items():
         figures = held.statistics or {}
         mean = f", mean {rate_words(figures['mean_bit_s'])}" if "mean_bit_s" in figures else ""
         median = f", median {duration_words(figures['p50_ms'] / 1e3)}" if "p50_ms" in figures else ""
-        use = f"  {entry.name}.{_ENDINGS[part]}" if part in _ENDINGS else ""
+        use = f"  {entry.name}.{endings[part]}" if part in endings else ""
         print(f"{part}: {duration_words(held.duration_ns / 1e9)}{mean}{median}{use}")
     print(f"added {entry.name}: `cellbed traces show {entry.name}`")
 

@@ -29,7 +29,7 @@ def rename(
     """
     from cellbed.archive import open_archive
     from cellbed.archive.amending import rename as renamed
-    from cellbed.archive.catalogue import ENDINGS
+    from cellbed.archive.series import ENDINGS
 
     entry = renamed(open_archive(), name, new)
     if as_json:
