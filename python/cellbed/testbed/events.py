@@ -6,13 +6,11 @@ import contextlib
 import json
 import os
 import select
-import subprocess
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-if TYPE_CHECKING:
-    from cellbed.testbed.fork_server import ForkedProcess
+from cellbed.testbed.process import Running, last_line
 
 
 class EventProcess:
@@ -22,7 +20,7 @@ class EventProcess:
     file or the path of one. events: those read and not taken yet. ended: whether its standard output is closed.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes] | ForkedProcess, errors: Path | IO[bytes]) -> None:
+    def __init__(self, process: Running, errors: Path | IO[bytes]) -> None:
         self.process = process
         self.errors = errors
         self.events: list[dict[str, Any]] = []
@@ -72,9 +70,6 @@ class EventProcess:
     def last_words(self) -> str | None:
         """The last line of its standard error; ``None`` without one."""
         if isinstance(self.errors, Path):
-            content = self.errors.read_bytes()
-        else:
-            self.errors.seek(0)
-            content = self.errors.read()
-        lines = [line.strip() for line in content.decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else None
+            return last_line(self.errors.read_bytes())
+        self.errors.seek(0)
+        return last_line(self.errors.read())

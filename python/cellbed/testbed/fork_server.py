@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import IO
 
-from cellbed.testbed.process import Place, kill
+from cellbed.testbed.process import Place, kill, last_line
 
 FORK_SERVER = "--fork-server"
 """The argument with which a program becomes a fork server."""
@@ -175,8 +175,7 @@ class ForkServer:
         """Why a request had no answer; ends the server."""
         kill(self._process)
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
-        return OSError(said[-1] if said else f"its fork server does not answer: {error}")
+        return OSError(last_line(self._errors.read()) or f"its fork server does not answer: {error}")
 
     def close(self) -> None:
         """End the server and with it all forks."""

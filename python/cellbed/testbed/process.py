@@ -8,18 +8,43 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Protocol
 
 from cellbed.errors import CellbedError
-
-if TYPE_CHECKING:
-    from cellbed.testbed.fork_server import ForkedProcess
 
 
 class ProgramError(CellbedError):
     """A program did not start, failed, or ended before its time."""
 
     exit_code = 1
+
+
+class Running(Protocol):
+    """A process that was started here: the members that ``subprocess.Popen`` and other ways to start one share."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The pipe to its standard input, if there is one."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The pipe from its standard output, if there is one."""
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal, or ``None`` while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +158,7 @@ def spawn(
             os.close(told)
 
 
-def end(process: subprocess.Popen[bytes] | ForkedProcess, patience: float = 1.0) -> None:
+def end(process: Running, patience: float = 1.0) -> None:
     """End a program that was started here: ask, wait `patience` seconds, then kill its process group."""
     if process.poll() is None:
         process.terminate()
@@ -145,7 +170,7 @@ def end(process: subprocess.Popen[bytes] | ForkedProcess, patience: float = 1.0)
     kill(process)
 
 
-def kill(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
+def kill(process: Running) -> None:
     """Kill a program and, if it leads a session, its process group."""
     try:
         if os.getsid(0) != process.pid:
@@ -155,6 +180,12 @@ def kill(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
+
+
+def last_line(output: bytes) -> str | None:
+    """The last line of a program's output that is not blank; ``None`` without one."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else None
 
 
 def find(name: str) -> str | None:

@@ -15,9 +15,9 @@ from typing import IO, Any
 from cellbed.testbed.backend import Backend, NamespaceNode
 from cellbed.testbed.cgroups import Group
 from cellbed.testbed.events import EventProcess
-from cellbed.testbed.fork_server import ForkedProcess, ForkServer
+from cellbed.testbed.fork_server import ForkServer
 from cellbed.testbed.pressure import Pressure
-from cellbed.testbed.process import Process, ProgramError, end, kill
+from cellbed.testbed.process import Process, ProgramError, Running, end, kill
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
@@ -30,7 +30,7 @@ READY_PER_PROGRAM_S = 1.0
 class Program(EventProcess):
     """A program on a node. Its standard error goes to the file ``log``."""
 
-    def __init__(self, name: str, node: str, process: subprocess.Popen[bytes] | ForkedProcess, log: Path) -> None:
+    def __init__(self, name: str, node: str, process: Running, log: Path) -> None:
         super().__init__(process, log)
         self.name = name
         self.node = node
@@ -94,7 +94,7 @@ class Supervisor:
         """
         log = self._raw / f"{process.name}.log"
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
-        started: subprocess.Popen[bytes] | ForkedProcess
+        started: Running
         with log.open("wb") as errors:
             try:
                 if process.forked and isinstance(node, NamespaceNode):
