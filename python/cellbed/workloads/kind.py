@@ -98,7 +98,9 @@ class Description:
     time to its reply. client_columns, server_columns: what the records of client (``<node>.requests.jsonl``) and server
     (``<node>.service.jsonl``) have beyond the columns of every kind (:mod:`cellbed.measure.requests`), with their
     types; columns in ``_ns`` are stamps of that node's clock, and the first of the server is when the request reached
-    it. same: columns in which requests of paired runs agree.
+    it. same: columns in which requests of paired runs agree. name: of the application in its scenario. clients,
+    servers: names of its nodes; client i belongs to server i mod the number of servers. start_ns, stop_ns: when its
+    load starts and ends, since the start of the schedule (stop ``None``: with the schedule).
     """
 
     kind: str
@@ -109,6 +111,11 @@ class Description:
     same: tuple[str, ...] = ()
     measures: tuple[Measure, ...] = ()
     cautions: tuple[Caution, ...] = ()
+    name: str = "workload"
+    clients: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    start_ns: int = 0
+    stop_ns: int | None = None
 
 
 class Node(Protocol):
