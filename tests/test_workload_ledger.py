@@ -19,12 +19,10 @@ class Bookkeeping:
         self.ledger = Ledger(TIMEOUT, self.lines.append, most_open)
 
     def publish(self, number: int, intended: int) -> None:
-        self.ledger.publishing(
-            Request(number, "endpoint-0", "000.jpg", intended, started_ns=intended, sent_ns=intended, bytes_up=10)
-        )
+        self.ledger.add(Request(number, "endpoint-0", intended, started_ns=intended, sent_ns=intended, bytes_up=10))
 
     def reply(self, number: int, now: int) -> None:
-        self.ledger.reply(number, now, label="class 1", error=None, start=0, end=30, payload=7)
+        self.ledger.reply(number, now, error=None, start=0, end=30, payload=7)
 
     @property
     def statuses(self) -> dict[int, str]:
@@ -66,16 +64,18 @@ def test_a_broken_connection_loses_what_is_open_and_a_reply_after_it_changes_not
     assert book.records[0]["error"] == "the connection broke"
 
 
-def test_offsets_go_to_requests_in_the_order_of_publishing() -> None:
+def test_one_request_is_lost_with_its_reason_and_the_others_stay_open() -> None:
     book = Bookkeeping()
     book.publish(0, 0)
-    book.publish(1, 1)
-    assert book.ledger.client_bytes == 20
-    book.ledger.handed_over(100, 150, 7, 3)
-    assert book.ledger.client_bytes == 10
-    book.reply(0, 5)
-    book.ledger.close(6)
-    assert [(record["uplink_start"], record["uplink_end"]) for record in book.records] == [(100, 150), (None, None)]
+    book.publish(1, 50)
+    book.ledger.expire(120)
+    book.ledger.lose(0, "the server closed the connection")
+    book.ledger.lose(0, "again")
+    assert [(record["status"], record["error"]) for record in book.records] == [
+        ("timed-out", "the server closed the connection")
+    ]
+    assert book.ledger.find(0) is None
+    assert book.ledger.waiting
 
 
 def test_memory_has_a_bound() -> None:
@@ -95,6 +95,7 @@ events = st.lists(
         st.tuples(st.just("expire"), st.integers(0, 50)),
         st.tuples(st.just("break"), st.just(0)),
         st.tuples(st.just("refuse"), st.just(0)),
+        st.tuples(st.just("lose"), st.integers(0, 30)),
     ),
     max_size=60,
 )
@@ -116,8 +117,10 @@ def test_every_request_is_written_exactly_once_and_the_counts_add_up(story: list
             book.ledger.expire(now)
         elif what == "break":
             book.ledger.connection_lost(now)
+        elif what == "lose":
+            book.ledger.lose(value, "malformed reply")
         else:
-            book.ledger.refuse(Request(number, "endpoint-0", "000.jpg", now), "not connected")
+            book.ledger.refuse(Request(number, "endpoint-0", now), "not connected")
             number += 1
     book.ledger.close(now)
     written = [record["request"] for record in book.records]

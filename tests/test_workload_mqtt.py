@@ -9,8 +9,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.mqtt import Connection, CountingSocket, PacketOffsets
-from cellbed.workloads.tcp_info import tcp_info
+from cellbed.workloads.mqtt import Connection, PacketOffsets, PacketSocket
+from cellbed.workloads.tcp import tcp_info
 
 
 def _packet(body: int) -> bytes:
@@ -91,7 +91,7 @@ def test_tcp_info_of_a_live_and_of_a_closed_connection() -> None:
 
 def test_the_time_of_a_full_send_buffer_is_counted_until_it_takes_bytes_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        client = CountingSocket(socket.create_connection(server.getsockname()))
+        client = PacketSocket(socket.create_connection(server.getsockname()))
         client.setblocking(False)
         receiver, _ = server.accept()
         packet = _packet(30_000_000)

@@ -14,18 +14,17 @@ MOST_OPEN = 100_000
 
 @dataclass(slots=True)
 class Request:
-    """One request and all that is known of it; the fields are those of the record, in its order.
+    """One request and all that is known of it; the fields are those of the record, in its order. Kinds add theirs.
 
     Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
-    TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole MQTT
-    packet, half-open. ``accepted_ns``: TCP has taken the first byte; ``buffer_full_ns``: for how much of the time from
-    ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. None: it did not come to
-    that.
+    TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole message
+    with its headers, half-open. ``accepted_ns``: TCP has taken the first byte; ``buffer_full_ns``: for how much of the
+    time from ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. None: it did
+    not come to that.
     """
 
     request: int
     endpoint: str
-    image: str
     intended_ns: int
     started_ns: int | None = None
     sent_ns: int | None = None
@@ -40,7 +39,6 @@ class Request:
     downlink_end: int | None = None
     bytes_up: int = 0
     bytes_down: int = 0
-    label: str | None = None
     status: Status = "lost"
     error: str | None = None
     tcp: dict[str, int] | None = None
@@ -62,10 +60,7 @@ class Ledger:
         self._most_open = most_open
         self._open: dict[int, Request] = {}
         self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
-        self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet handed over to the kernel
         self._expired: set[int] = set()
-        self.client_bytes = 0
-        """Payload bytes of the requests that wait in the client for the socket."""
         self.issued = self.completed = self.timed_out = self.lost = 0
 
     @property
@@ -83,42 +78,39 @@ class Ledger:
         """Whether the request has been answered, given up, or has timed out."""
         return number not in self._open or number in self._expired
 
-    def publishing(self, request: Request, full_ns: int = 0) -> None:
-        """``request`` is about to be published. full_ns: for how long the send buffer has been full so far."""
+    def add(self, request: Request) -> None:
+        """``request`` is open from now on."""
         self.issued += 1
         self._open[request.request] = request
         self._unexpired.append(request)
-        self._in_client.append((request, full_ns))
-        self.client_bytes += request.bytes_up
 
-    def handed_over(self, start: int, end: int, accepted_ns: int, full_ns: int) -> None:
-        """The oldest published request has gone to the kernel as these bytes of the uplink's stream.
+    def find(self, number: int) -> Request | None:
+        """The open request of this number."""
+        return self._open.get(number)
 
-        accepted_ns: when it took the first one. full_ns: for how long the send buffer had been full by then.
+    def reply(self, number: int, now: int, *, error: str | None, start: int, end: int, payload: int) -> None:
+        """The reply to request ``number`` is complete. A reply to no open request is ignored.
+
+        start, end: its bytes in the downlink's stream. error: what it reports instead of a result.
         """
-        if self._in_client:
-            request, full_before = self._in_client.popleft()
-            request.uplink_start, request.uplink_end = start, end
-            request.accepted_ns, request.buffer_full_ns = accepted_ns, full_ns - full_before
-            self.client_bytes -= request.bytes_up
-
-    def reply(
-        self, number: int, now: int, *, label: str | None, error: str | None, start: int, end: int, payload: int
-    ) -> None:
-        """The reply to request ``number`` is complete. A reply to no open request is ignored."""
         request = self._open.pop(number, None)
         if request is None:
             return
         request.reply_ns, request.downlink_start, request.downlink_end = now, start, end
-        request.bytes_down, request.label, request.error = payload, label, error
+        request.bytes_down, request.error = payload, error
         if number in self._expired:
             self._expired.remove(number)
             self.timed_out -= 1
         self.completed += 1
         self._finish(request, "ok" if now - request.intended_ns <= self._timeout_ns else "late")
 
+    def lose(self, number: int, error: str) -> None:
+        """Request ``number`` gets no reply any more, for this reason; timed out if its time is over already."""
+        if number in self._open:
+            self._give_up(number, error)
+
     def refuse(self, request: Request, error: str) -> None:
-        """``request`` was due but never published: lost, for this reason."""
+        """``request`` was due but never sent: lost, for this reason."""
         self.issued += 1
         self.lost += 1
         request.error = error
@@ -146,8 +138,6 @@ class Ledger:
         for number in list(self._open):
             self._give_up(number, "no reply" if number in self._expired else reason)
         self._unexpired.clear()
-        self._in_client.clear()
-        self.client_bytes = 0
 
     def _give_up(self, number: int, error: str) -> None:
         request = self._open.pop(number)

@@ -4,7 +4,6 @@ The protocol is paho's; the socket under it is ours. It counts, so that a messag
 packets, and it is connected without blocking, so that a broker that is away never stops the clock of a load generator.
 """
 
-import errno
 import os
 import socket
 import time
@@ -15,6 +14,8 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+
+from cellbed.workloads.tcp import CountingSocket, begin_connecting
 
 SECOND = 1_000_000_000
 
@@ -70,58 +71,37 @@ class PacketOffsets:
         self._header += 1
 
 
-class CountingSocket:
-    """A connected TCP socket as paho wants it, with the offsets of what passed.
+class PacketSocket(CountingSocket):
+    """A connected TCP socket as paho wants it, with the offsets of the MQTT packets that passed.
 
     accepted_ns: when the kernel took the first byte of the newest packet. accepted_full_ns: `full_ns` of that moment.
     """
 
     def __init__(self, connected: socket.socket) -> None:
-        self.tcp = connected
-        self.sent = PacketOffsets()
-        self.received = PacketOffsets()
-        self.local_port: int = connected.getsockname()[1]
-        self.remote_port: int = connected.getpeername()[1]
+        super().__init__(connected)
+        self.uplink = PacketOffsets()
+        self.downlink = PacketOffsets()
         self.accepted_ns = self.accepted_full_ns = 0
-        self._full_ns = 0
-        self._full_since: int | None = None
 
     def recv(self, buffer_size: int) -> bytes:
-        data = self.tcp.recv(buffer_size)
-        self.received.feed(data)
+        data = super().recv(buffer_size)
+        self.downlink.feed(data)
         return data
 
-    def send(self, buffer: bytes | bytearray) -> int:
-        begin = time.monotonic_ns()
-        self._full_ns = self.full_ns(begin)
-        self._full_since = begin
-        count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
-        self._full_since = begin if count < len(buffer) else None
-        if self.sent.between_packets:
+    def send(self, buffer: bytes | bytearray | memoryview) -> int:
+        count = super().send(buffer)
+        if self.uplink.between_packets:
             self.accepted_ns, self.accepted_full_ns = time.monotonic_ns(), self._full_ns
-        self.sent.feed(memoryview(buffer)[:count])
+        self.uplink.feed(memoryview(buffer)[:count])
         return count
-
-    def full_ns(self, now: int) -> int:
-        """For how long TCP's send buffer has refused bytes of the program by `now`, since the connection opened."""
-        return self._full_ns + (0 if self._full_since is None else now - self._full_since)
-
-    def close(self) -> None:
-        self.tcp.close()
-
-    def fileno(self) -> int:
-        return self.tcp.fileno()
-
-    def setblocking(self, flag: bool) -> None:
-        self.tcp.setblocking(flag)
 
 
 class _Client(Client):
     """paho's client on a socket that is already connected."""
 
-    ready_made: CountingSocket | None = None
+    ready_made: PacketSocket | None = None
 
-    def _create_socket_connection(self) -> CountingSocket:  # type: ignore[override]
+    def _create_socket_connection(self) -> PacketSocket:  # type: ignore[override]
         assert self.ready_made is not None
         return self.ready_made
 
@@ -144,7 +124,7 @@ class Connection:
         *,
         topic: str | None = None,
         on_message: Callable[[MQTTMessage], None] | None = None,
-        on_handed_over: Callable[[CountingSocket], None] | None = None,
+        on_handed_over: Callable[[PacketSocket], None] | None = None,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         self._address = (host, port)
@@ -154,7 +134,7 @@ class Connection:
         self._pending: socket.socket | None = None  # connecting
         self._next_try = 0
         self._back_off = _FIRST_BACK_OFF
-        self.socket: CountingSocket | None = None
+        self.socket: PacketSocket | None = None
         self.ready = False
         self.trouble = ""
         """Why the newest attempt failed or the connection broke; empty while there was none."""
@@ -168,12 +148,12 @@ class Connection:
             self._client.on_message = lambda _client, _data, message: on_message(message)
 
     @property
-    def readers(self) -> list[CountingSocket]:
+    def readers(self) -> list[PacketSocket]:
         """What to watch for reading."""
         return [self.socket] if self.socket is not None else []
 
     @property
-    def writers(self) -> list[CountingSocket | socket.socket]:
+    def writers(self) -> list[PacketSocket | socket.socket]:
         """What to watch for writing."""
         if self._pending is not None:
             return [self._pending]
@@ -220,15 +200,10 @@ class Connection:
             self._pending = None
             self.trouble = "no answer"
         self._next_try = time.monotonic_ns() + _CONNECT_PATIENCE
-        self._pending = socket.socket(
-            socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET, socket.SOCK_STREAM
-        )
-        self._pending.setblocking(False)
-        # Messages are written whole: Nagle's algorithm could only hold back the tail of each.
-        self._pending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = self._pending.connect_ex(self._address)
-        if code not in (0, errno.EINPROGRESS):
-            self._retry_later(os.strerror(code))
+        try:
+            self._pending = begin_connecting(*self._address)
+        except OSError as error:
+            self._retry_later(error.strerror or str(error))
 
     def _retry_later(self, trouble: str) -> None:
         if self._pending is not None:
@@ -244,7 +219,7 @@ class Connection:
         if code != 0:
             self._retry_later(os.strerror(code))
             return
-        self.socket = self._client.ready_made = CountingSocket(self._pending)
+        self.socket = self._client.ready_made = PacketSocket(self._pending)
         self._pending = None
         # Without keep-alive: its pings would be traffic of ours on the measured link, and an outage of more than a
         # minute, which TCP survives, would break the connection.
