@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cellbed.experiments.description import deployments
 from cellbed.scenario import parse
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
@@ -162,3 +163,71 @@ def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
     emulator = Emulator.start(config)
     assert len(emulator.counters()) == len(every)
     emulator.stop()
+
+
+def test_groups_have_their_own_nodes_links_and_applications() -> None:
+    text = (
+        GOOD[: GOOD.index("[nodes.endpoint]")]
+        + """
+[nodes.phone]
+class = "endpoint"
+count = 2
+cpus = 0.5
+memory = "256 MiB"
+stagger = "5 s"
+link = { up = "1 Mbit/s", start = "1 s" }
+
+[nodes.car]
+class = "endpoint"
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.near]
+class = "edge"
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.far]
+class = "edge"
+cpus = 1.0
+memory = "512 MiB"
+core = "3 ms"
+
+[links.mobile]
+up = "5g-midband.up"
+down = "9 Mbit/s"
+
+[links.core]
+edge = "1 ms"
+
+[apps.one]
+kind = "image-classification"
+client = "phone"
+server = "far"
+rate = "1 /s"
+
+[apps.two]
+kind = "image-classification"
+client = "car"
+server = "near"
+rate = "1 /s"
+start = "10 s"
+stop = "20 s"
+"""
+    )
+    plan = planned(text)
+    assert [node.name for node in plan.nodes] == ["phone-0", "phone-1", "car-0", "near-0", "far-0"]
+    assert len({node.ipv4 for node in plan.nodes}) == 5
+    uplinks = {way.link: way for way in plan.directions if way.way == "uplink"}
+    assert list(uplinks) == ["mobile-phone-0", "mobile-phone-1", "mobile-car-0", "core-near-0", "core-far-0"]
+    assert [uplinks[f"mobile-phone-{each}"].playing.start_ns for each in (0, 1)] == [1000 * MS, 6000 * MS]
+    assert uplinks["mobile-phone-0"].stages[1]["schedule"]["bit_rate"] == 1_000_000
+    assert uplinks["mobile-car-0"].played is not None
+    assert uplinks["core-far-0"].stages[-1]["fixed_ns"] == 3 * MS
+    one, two = deployments(plan)
+    assert [node.name for node in one.clients] == ["phone-0", "phone-1"]
+    assert [node.name for node in two.servers] == ["near-0"]
+    assert (two.start_ns, two.stop_ns) == (10_000 * MS, 20_000 * MS)
+    hosts = plan.hosts_file().splitlines()
+    assert f"{plan.node('near-0').ipv4} near" in hosts
+    assert f"{plan.node('near-0').ipv4} two" in hosts

@@ -13,6 +13,7 @@ from cellbed.scenario import Scenario, ScenarioError, load, parse
 from cellbed.scenario.core import CoreDelay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.forms import Ways
+from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.places import PLACES
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
 from scenario_text import GOOD
@@ -28,15 +29,18 @@ def _parse(text: str, folder: Path = SCENARIOS) -> Scenario:
 def test_values_are_canonical_numbers() -> None:
     scenario = _parse(GOOD)
     assert scenario.duration == 60_000 * MS
-    assert scenario.nodes.endpoint.memory == 512 * 2**20
+    assert scenario.nodes["endpoint"].memory == 512 * 2**20
     mobile = scenario.links.mobile
+    assert isinstance(mobile, MobileLink)
     assert mobile.up == ConstantRate(12_000_000)
     assert mobile.down == Unlimited()
     assert mobile.base_delay == Ways(10 * MS, 10 * MS)
     assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
     assert mobile.queue.uplink.limit == QueueLimit(bytes=1_000_000)
     assert scenario.links.core.edge == CoreDelay(500_000, "base-edge")
+    assert scenario.workload is not None
     assert scenario.workload.rate == 2.0
+    assert (scenario.workload.client, scenario.workload.server) == ("endpoint", "edge")
 
 
 def test_defaults() -> None:
@@ -47,8 +51,9 @@ def test_defaults() -> None:
     )
     scenario = _parse(short)
     assert scenario.seed == 1
-    assert scenario.nodes.endpoint.count == 1
+    assert scenario.nodes["endpoint"].count == 1
     mobile = scenario.links.mobile
+    assert isinstance(mobile, MobileLink)
     assert mobile.base_delay == Ways(10 * MS, 10 * MS)
     assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
     assert mobile.queue.uplink.limit == QueueLimit(bytes=1_000_000)
@@ -56,6 +61,7 @@ def test_defaults() -> None:
     assert (mobile.start, mobile.loop) == (0, True)
     assert scenario.transport.congestion_control is None
     workload = scenario.workload
+    assert workload is not None
     assert (workload.arrivals, workload.timeout, workload.drain) == ("periodic", 10_000 * MS, 5_000 * MS)
     assert (workload.model, workload.images) == (None, 100)
 
@@ -83,16 +89,16 @@ def test_resolved_scenario_is_the_same_scenario() -> None:
 
 @pytest.mark.parametrize(("cpus", "workers"), [("0.5", 1), ("1.9", 1), ("2.0", 2), ("4", 4)])
 def test_one_worker_for_each_whole_cpu(cpus: str, workers: int) -> None:
-    assert _parse(GOOD.replace("cpus = 2.0", f"cpus = {cpus}")).workload.workers == workers
+    assert _parse(GOOD.replace("cpus = 2.0", f"cpus = {cpus}")).applications["workload"].workers == workers
 
 
 def test_workers_may_be_given() -> None:
-    assert _parse(GOOD + "workers = 7\n").workload.workers == 7
+    assert _parse(GOOD + "workers = 7\n").applications["workload"].workers == 7
 
 
 def test_closed_loop_has_no_rate() -> None:
     text = GOOD.replace('rate = "2 /s"\n', "").replace('"periodic"', '"closed"')
-    assert _parse(text).workload.rate is None
+    assert _parse(text).applications["workload"].rate is None
 
 
 @pytest.mark.parametrize(
@@ -186,8 +192,9 @@ def test_shipped_scenarios_are_named_after_their_files(name: str) -> None:
 def test_shipped_scenarios_have_the_samples_that_a_p99_needs(name: str) -> None:
     # The 95 % interval of the 99th percentile from order statistics needs at least 368 samples.
     scenario = load(SCENARIOS / f"{name}.toml")
+    assert scenario.workload is not None
     assert scenario.workload.rate is not None
-    assert scenario.duration / 1e9 * scenario.workload.rate * scenario.nodes.endpoint.count >= 368
+    assert scenario.duration / 1e9 * scenario.workload.rate * scenario.nodes["endpoint"].count >= 368
 
 
 def _scenario_or_its_error(text: str) -> None:

@@ -63,6 +63,36 @@ MISTAKES = {
     "zero nodes": Mistake("count = 1", "count = 0", 6, "nodes.endpoint.count", ("0 is too small", "at least 1")),
     "nodes in text": Mistake("count = 1", 'count = "1"', 6, "nodes.endpoint.count", ("whole number", "count = 1")),
     "half a node": Mistake("count = 1", "count = 1.5", 6, "nodes.endpoint.count", ("1.5 is not a whole number",)),
+    "group without class": Mistake("[nodes.edge]", "[nodes.near]", 10, "nodes.near.class", ("missing", 'class = "')),
+    "unknown class": Mistake(
+        "[nodes.edge]", '[nodes.near]\nclass = "egde"', 11, "nodes.near.class", ("'egde'", "did you mean 'edge'")
+    ),
+    "mobile link of an edge": Mistake(
+        "cpus = 2.0",
+        'link = { start = "1 s" }\ncpus = 2.0',
+        11,
+        "nodes.edge.link",
+        ("not for nodes of class edge", "core"),
+    ),
+    "key in a group's link": Mistake(
+        "cpus = 1.0", 'link = { strat = "1 s" }\ncpus = 1.0', 7, "nodes.endpoint.link.strat", ("did you mean 'start'",)
+    ),
+    "value in a group's link": Mistake(
+        "cpus = 1.0", 'link = { start = "1" }\ncpus = 1.0', 7, "nodes.endpoint.link.start", ("'1' has no unit",)
+    ),
+    "both forms of applications": Mistake(
+        "[workload]",
+        '[apps.a]\nkind = "image-classification"\nserver = "edge"\nrate = "1 /s"\n[workload]',
+        28,
+        "workload",
+        ("both", "[apps.NAME]"),
+    ),
+    "application that begins too late": Mistake(
+        'on = "edge"', 'on = "edge"\nstart = "60 s"', 27, "workload.start", ("ends after 60 s",)
+    ),
+    "application that ends too early": Mistake(
+        'on = "edge"', 'on = "edge"\nstart = "9 s"\nstop = "9 s"', 28, "workload.stop", ("not after 'start'",)
+    ),
     "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "more than 0")),
     "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
     "CPUs as truth": Mistake("cpus = 1.0", "cpus = true", 7, "nodes.endpoint.cpus", ("true is not a number",)),
@@ -70,8 +100,8 @@ MISTAKES = {
     "no endpoint": Mistake(
         '[nodes.endpoint]\ncount = 1\ncpus = 1.0\nmemory = "512 MiB"\n',
         "",
-        6,
-        "nodes.endpoint",
+        20,
+        "workload.client",
         ("missing", "[nodes.endpoint]"),
     ),
     "no name": Mistake('name = "test"\n', "", 1, "name", ("missing", 'name = "')),
@@ -105,7 +135,6 @@ MISTAKES = {
         "transport.congestion_control",
         ("'bbrr' is not a congestion control", "did you mean 'bbr'?"),
     ),
-    "no workload": Mistake(GOOD[GOOD.index("[workload]") :], "", 1, "workload", ("missing", "kind, on, rate")),
     "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
     "start after the end": Mistake(
         'up = "12 Mbit/s"\ndown = "unlimited"\nbase_delay = "10 ms"\nqueue = { kind = "droptail", limit = "1 MB" }\n'
@@ -131,9 +160,11 @@ MISTAKES = {
         '"image-classification"', '"image-clasification"', 25, "workload.kind", ("did you mean 'image-classification'",)
     ),
     "unknown place": Mistake(
-        'on = "edge"', 'on = "moon"', 26, "workload.on", ("'moon' is not known", '"edge", "cloud"')
+        'on = "edge"', 'on = "moon"', 26, "workload.on", ("'moon' has no nodes", "endpoint, edge")
     ),
-    "place without nodes": Mistake('on = "edge"', 'on = "cloud"', 26, "workload.on", ("[nodes.cloud]", 'on = "edge"')),
+    "place without nodes": Mistake(
+        'on = "edge"', 'on = "cloud"', 26, "workload.on", ("[nodes.cloud]", "endpoint, edge")
+    ),
     "workers in text": Mistake(
         'on = "edge"', 'on = "edge"\nworkers = "all"', 27, "workload.workers", ("not a whole number", "workers = 2")
     ),
@@ -311,7 +342,7 @@ def test_file_that_is_not_utf_8(tmp_path: Path) -> None:
 
 def test_empty_file_says_what_is_missing(tmp_path: Path) -> None:
     message = _error(_write(tmp_path, ""))
-    for key in ("name", "duration", "nodes", "links", "workload"):
+    for key in ("name", "duration", "nodes"):
         assert f": {key}: missing" in message
 
 

@@ -26,6 +26,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from cellbed.testbed.process import Process
 from cellbed.workloads import image_classification
 from cellbed.workloads.broker import find_mosquitto
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.mqtt import request_properties
 
 needs_mosquitto = pytest.mark.skipif(
@@ -118,11 +119,10 @@ class Bed:
     started: list[Process]
 
     def prepare(self, *, duration_ns: int, seed: int = 1, endpoints: int = 1, cpus: float = 2.0) -> None:
-        nodes = [Node(f"endpoint-{index}", "endpoint", 1.0) for index in range(endpoints)]
-        nodes.append(Node("edge-0", "edge", cpus))
-        self.started = image_classification.processes(
-            self.spec, nodes, self.raw, cache=self.cache, duration_ns=duration_ns, seed=seed, port=self.port
-        )
+        clients = [Node(f"endpoint-{index}", "endpoint", 1.0) for index in range(endpoints)]
+        servers = [Node("edge-0", "edge", cpus)]
+        deployment = Deployment("app", self.spec, 0, clients, servers, 0, duration_ns)
+        self.started = image_classification.processes(deployment, self.raw, cache=self.cache, seed=seed, port=self.port)
 
     def start(self, *stages: int) -> None:
         for stage in stages:
@@ -141,10 +141,10 @@ class Bed:
         return {load.name: load.await_event("done") for load in loads}
 
     def requests(self, endpoint: str = "endpoint-0") -> list[dict[str, Any]]:
-        return _lines(self.raw / f"{endpoint}.requests.jsonl")
+        return _lines(self.raw / f"app.{endpoint}.requests.jsonl")
 
     def service(self) -> list[dict[str, Any]]:
-        return _lines(self.raw / "edge-0.service.jsonl")
+        return _lines(self.raw / "app.edge-0.service.jsonl")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -206,11 +206,11 @@ def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Calla
     bed.prepare(duration_ns=SECOND, endpoints=2)
     bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
-    assert bed.programs["edge-0.service"].stop() == 0
+    assert bed.programs["app.edge-0.service"].stop() == 0
     handled = {(line["endpoint"], line["request"]): line for line in bed.service()}
     for endpoint in ("endpoint-0", "endpoint-1"):
         requests = bed.requests(endpoint)
-        statuses = _assert_adds_up(done[f"{endpoint}.endpoint"], requests)
+        statuses = _assert_adds_up(done[f"app.{endpoint}.endpoint"], requests)
         assert statuses == {"ok": 10}
         requests.sort(key=lambda request: request["request"])
         for request in requests:
@@ -240,12 +240,12 @@ def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed
     bed = make_bed(timeout=400 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["endpoint-0.endpoint"]
+    load = bed.programs["app.endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=SECOND)
     while not load.await_event("progress")["completed"]:
         pass
-    bed.programs["edge-0.service"].popen.kill()
+    bed.programs["app.edge-0.service"].popen.kill()
     statuses = _assert_adds_up(load.await_event("done"), bed.requests())
     assert load.popen.wait(PATIENCE) == 0
     assert sum(statuses.values()) == 40
@@ -258,8 +258,8 @@ def test_replies_of_a_stalled_service_are_late(make_bed: Callable[..., Bed]) -> 
     bed = make_bed(timeout=500 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["endpoint-0.endpoint"]
-    service = bed.programs["edge-0.service"].popen.pid
+    load = bed.programs["app.endpoint-0.endpoint"]
+    service = bed.programs["app.edge-0.service"].popen.pid
     t0 = time.monotonic_ns()
     os.kill(service, signal.SIGSTOP)
     load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=10 * SECOND)
@@ -279,15 +279,15 @@ def test_replies_of_a_stalled_service_are_late(make_bed: Callable[..., Bed]) -> 
 def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=300 * MS, rate=100.0)
     bed.prepare(duration_ns=2 * SECOND)
-    configuration = bed.raw / "endpoint-0.endpoint.json"
+    configuration = bed.raw / "app.endpoint-0.endpoint.json"
     settings = json.loads(configuration.read_text())
     configuration.write_text(json.dumps({**settings, "most_client_bytes": 500_000}))
     bed.start(0, 1)
-    (mosquitto,) = _descendants(bed.programs["edge-0.broker"].popen.pid)
+    (mosquitto,) = _descendants(bed.programs["app.edge-0.broker"].popen.pid)
     os.kill(mosquitto, signal.SIGSTOP)
     done = bed.send(duration_ns=2 * SECOND, drain_ns=SECOND)
     requests = bed.requests()
-    statuses = _assert_adds_up(done["endpoint-0.endpoint"], requests)
+    statuses = _assert_adds_up(done["app.endpoint-0.endpoint"], requests)
     assert set(statuses) == {"timed-out", "lost"}
     assert sum(statuses.values()) == 200
     full = [request for request in requests if request["error"] == "the client's queue is full"]
@@ -300,12 +300,12 @@ def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: C
     bed = make_bed(rate=20.0)
     bed.prepare(duration_ns=3 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["endpoint-0.endpoint"]
+    load = bed.programs["app.endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 3 * SECOND, drain_ns=SECOND)
     while not load.await_event("progress")["completed"]:
         pass
-    assert bed.programs["edge-0.broker"].stop() == 0
+    assert bed.programs["app.edge-0.broker"].stop() == 0
     while not load.await_event("progress")["lost"]:
         pass
     bed.start(0)
@@ -329,8 +329,8 @@ def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Cal
     assert correlation == b"tester/7"
     assert reply.startswith(b"error: cannot be decoded")
     done = bed.send(duration_ns=SECOND)
-    assert _assert_adds_up(done["endpoint-0.endpoint"], bed.requests()) == {"ok": 10}
-    assert bed.programs["edge-0.service"].stop() == 0
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], bed.requests()) == {"ok": 10}
+    assert bed.programs["app.edge-0.service"].stop() == 0
     failed = [line for line in bed.service() if line["error"]]
     assert [(line["endpoint"], line["request"]) for line in failed] == [(None, None), ("tester", 7)]
 
@@ -339,13 +339,13 @@ def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Cal
 def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND)
-    configuration = bed.raw / "edge-0.service.json"
+    configuration = bed.raw / "app.edge-0.service.json"
     settings = json.loads(configuration.read_text())
     configuration.write_text(json.dumps({**settings, "most_queued_bytes": 1}))
     bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     requests = bed.requests()
-    assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": 10}
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": 10}
     assert {(request["error"], request["label"]) for request in requests} == {("the service's queue is full", None)}
 
 
@@ -377,14 +377,14 @@ def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> No
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, cpus=1.0)
     bed.start(0, 1)
-    service = bed.programs["edge-0.service"]
+    service = bed.programs["app.edge-0.service"]
     children = Path(f"/proc/{service.popen.pid}/task/{service.popen.pid}/children")
     if not children.exists():
         pytest.skip("this kernel does not list a process's children (CONFIG_PROC_CHILDREN)")
     (worker,) = map(int, children.read_text().split())
     os.kill(worker, signal.SIGKILL)
     done = bed.send(duration_ns=SECOND)
-    assert _assert_adds_up(done["endpoint-0.endpoint"], bed.requests())["ok"] > 0
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], bed.requests())["ok"] > 0
     assert "was killed by SIGKILL" in service.log.read_text()
     assert service.stop() == 0
 
@@ -396,7 +396,7 @@ def test_a_closed_loop_has_one_request_at_a_time(make_bed: Callable[..., Bed]) -
     bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     requests = sorted(bed.requests(), key=lambda request: request["request"])
-    assert _assert_adds_up(done["endpoint-0.endpoint"], requests) == {"ok": len(requests)}
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": len(requests)}
     assert len(requests) > 1
     for earlier, later in itertools.pairwise(requests):
         assert later["intended_ns"] >= earlier["reply_ns"]
@@ -422,7 +422,7 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     bed = make_bed()
     bed.prepare(duration_ns=60 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["endpoint-0.endpoint"]
+    load = bed.programs["app.endpoint-0.endpoint"]
     t0 = time.monotonic_ns()
     load.say(t0_ns=t0, end_ns=t0 + 60 * SECOND, drain_ns=SECOND)
     while not load.await_event("progress")["completed"]:
@@ -432,11 +432,11 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     done = load.await_event("done")
     assert load.popen.wait(PATIENCE) == 0
     assert _assert_adds_up(done, bed.requests())["ok"] > 0
-    service = bed.programs["edge-0.service"].popen.pid
+    service = bed.programs["app.edge-0.service"].popen.pid
     workers = _descendants(service)
-    mosquitto = _descendants(bed.programs["edge-0.broker"].popen.pid)
-    assert bed.programs["edge-0.service"].stop() == 0
-    assert bed.programs["edge-0.broker"].stop() == 0
+    mosquitto = _descendants(bed.programs["app.edge-0.broker"].popen.pid)
+    assert bed.programs["app.edge-0.service"].stop() == 0
+    assert bed.programs["app.edge-0.broker"].stop() == 0
     _await_gone(workers + mosquitto)
 
 
@@ -445,7 +445,7 @@ def test_what_a_killed_process_started_dies_with_it(make_bed: Callable[..., Bed]
     bed = make_bed()
     bed.prepare(duration_ns=SECOND)
     bed.start(0, 1)
-    processes = [bed.programs[name].popen for name in ("edge-0.service", "edge-0.broker")]
+    processes = [bed.programs[name].popen for name in ("app.edge-0.service", "app.edge-0.broker")]
     started = [pid for process in processes for pid in _descendants(process.pid)]
     for process in processes:
         process.kill()

@@ -17,7 +17,9 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "nodes": [
             {
                 "name": node.name,
+                "group": node.group,
                 "class": node.node_class,
+                "backend": node.backend.model_dump(mode="json"),
                 "cpus": node.cpus,
                 "memory_bytes": node.memory_bytes,
                 "ipv4": str(node.ipv4),
@@ -37,7 +39,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             }
             for direction in plan.directions
         ],
-        "workload": plan.scenario.resolved()["workload"],
+        "applications": {name: each.model_dump(mode="json") for name, each in plan.scenario.applications.items()},
     }
 
 
@@ -65,4 +67,10 @@ def show_plan(plan: Plan) -> None:
     )
     console.print(nodes)
     console.print(links)
-    console.print(f"\nWorkload\n{plan.scenario.workload}", highlight=False)
+    console.print("\nApplications", highlight=False)
+    for name, each in plan.scenario.applications.items():
+        when = f", from {DURATION.format(each.start)}" if each.start else ""
+        when += f" until {DURATION.format(each.stop)}" if each.stop is not None else ""
+        console.print(f"{name}: {each}{when}", highlight=False)
+    if not plan.scenario.applications:
+        console.print("none", highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from cellbed.testbed import folder
 from cellbed.testbed.backend import Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
+from cellbed.workloads.kind import Deployment, Description
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
             "t0_ns": state.t0_ns,
             "started": started.isoformat(timespec="seconds"),
             "duration_ns": scenario.duration,
-            "drain_ns": scenario.workload.drain,
+            "drain_ns": max((each.drain for each in scenario.applications.values()), default=0),
             "limits_enforced": limits,
             "no_limits": not limits,
             "first_request_s": state.first_request_s,
@@ -76,12 +77,13 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                 "name": scenario.transport.congestion_control or folder.host_congestion_control(),
                 "asked": scenario.transport.congestion_control is not None,
             },
-            "workload": scenario.resolved()["workload"],
-            "applications": [asdict(workload(scenario.workload.kind).describe(scenario.resolved()["workload"]))],
+            "applications": [asdict(_described(each)) for each in deployments(plan)],
             "nodes": [
                 {
                     "name": node.name,
+                    "group": node.group,
                     "class": node.node_class,
+                    "backend": node.backend.model_dump(mode="json"),
                     "cpus": node.cpus,
                     "memory_bytes": node.memory_bytes,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
@@ -120,6 +122,33 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
     )
 
 
+def deployments(plan: Plan) -> list[Deployment]:
+    """The applications of the scenario on the nodes of the plan."""
+    return [
+        Deployment(
+            name=name,
+            table=table,
+            number=number,
+            clients=plan.of_group(table.client),
+            servers=plan.of_group(table.server),
+            start_ns=table.start,
+            stop_ns=table.stop or plan.scenario.duration,
+        )
+        for number, (name, table) in enumerate(plan.scenario.applications.items())
+    ]
+
+
+def _described(deployment: Deployment) -> Description:
+    return replace(
+        workload(deployment.table.kind).describe(deployment.table.model_dump(mode="json")),
+        name=deployment.name,
+        clients=tuple(node.name for node in deployment.clients),
+        servers=tuple(node.name for node in deployment.servers),
+        start_ns=deployment.start_ns,
+        stop_ns=deployment.stop_ns,
+    )
+
+
 def _changes(direction: Direction) -> list[dict[str, Any]]:
     """The changes of a direction: when, what it is in words, and the kinds of the stages that are another."""
     kinds: dict[int, list[str]] = {}
@@ -150,7 +179,8 @@ def cautions(plan: Plan) -> list[str]:
 
 def _of_core(plan: Plan) -> Iterator[str]:
     """On the records of round-trip times that core links replay; of a file only its length is known."""
-    for core in (plan.scenario.links.core.edge, plan.scenario.links.core.cloud):
+    remote = [group for group in plan.scenario.nodes.values() if group.node_class != "endpoint"]
+    for core in map(plan.scenario.core_link, remote):
         if not isinstance(core, CoreRoundTrips):
             continue
         record, replayed = core.record, Replayed(plan.scenario.duration, core.start)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.description import Known, cautions, describe
+from cellbed.experiments.description import Known, cautions, deployments, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Clock, Limits
@@ -28,6 +28,7 @@ from cellbed.testbed.state import Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.testbed.testbed import Testbed
 from cellbed.user_folders import cache_folder
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
             listener.phase("preparing the workload")
             for caution in cautions(plan):
                 listener.note(caution)
-            workload(scenario.workload.kind).prepare(scenario.workload, cache_folder(), listener.note)
+            if not scenario.applications:
+                raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
+            for application in scenario.applications.values():
+                workload(application.kind).prepare(application, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
             record = Record.create("run", path)
             stack.callback(record.remove)
@@ -165,21 +169,25 @@ def _drive(
         )
         _prove(plan, bed, listener, state)
 
-        listener.phase(f"starting {scenario.workload.kind} on {scenario.workload.on}")
+        deployed = deployments(plan)
+        listener.phase(f"starting {', '.join(str(each.table) for each in deployed)}")
         supervisor = Supervisor(raw, record.identifier)
         stack.callback(supervisor.stop)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
-        processes = workload(scenario.workload.kind).processes(
-            scenario.workload, plan.nodes, raw, cache=cache_folder(), duration_ns=scenario.duration, seed=scenario.seed
-        )
+        spans: dict[str, Deployment] = {}
+        processes = []
+        for each in deployed:
+            own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
+            spans |= {process.name: each for process in own if process.load}
+            processes += own
         loads = supervisor.start_all(processes, bed.nodes)
 
         t0_ns = time.monotonic_ns() + 20_000_000
         emulator.restart_links(t0_ns)
         state.counted_before = emulator.counters()
         end_ns = t0_ns + scenario.duration
-        drain_ns = scenario.workload.drain
+        drain_ns = max(each.table.drain for each in deployed)
         state.t0_ns = t0_ns
         state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
         state.first_request_s = _since_command(t0_ns)
@@ -188,7 +196,9 @@ def _drive(
         supervisor.sample_nodes(groups, [os.getpid(), emulator.pid], t0_ns)
         kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
         for load in loads:
-            load.say({"t0_ns": t0_ns, "end_ns": end_ns, "drain_ns": drain_ns})
+            each = spans[load.name]
+            begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
+            load.say({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
         # The restart resets links to the scenario: they must not be announced as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         listener.phase(f"running for {scenario.duration / 1e9:g} s")

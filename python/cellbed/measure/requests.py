@@ -56,8 +56,11 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         for columns in (application.client_columns, application.server_columns)
     )
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
-    requests = _read_all(run / "raw", ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
-    service = _read_all(run / "raw", ".service.jsonl", _SERVICE | server, ahead)
+    prefix = f"{application.name}."
+    if not any((run / "raw").glob(f"{prefix}*.requests.jsonl")):
+        prefix = ""  # a run from before applications had names
+    requests = _read_all(run / "raw", prefix, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
+    service = _read_all(run / "raw", prefix, ".service.jsonl", _SERVICE | server, ahead)
     if server:
         # A request may be served twice where the transport repeats it; the first service is the one that was
         # answered.
@@ -154,12 +157,12 @@ def uncertainties(requests: pl.DataFrame, description: dict[str, Any]) -> dict[s
     return found
 
 
-def _read_all(folder: Path, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
+def _read_all(folder: Path, prefix: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
     """The records of all nodes, their stamps by this machine's clock. ahead: ns by node."""
     tables = []
-    for path in sorted(folder.glob(f"*{suffix}")):
+    for path in sorted(folder.glob(f"{prefix}*{suffix}")):
         table = read_lines(path, schema)
-        if offset := ahead.get(path.name.removesuffix(suffix), 0):
+        if offset := ahead.get(path.name.removeprefix(prefix).removesuffix(suffix), 0):
             stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
             table = table.with_columns(pl.col(stamps) - offset)
         tables.append(table)

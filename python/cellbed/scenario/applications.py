@@ -1,38 +1,72 @@
-"""Nodes, and the applications of a scenario: a table of each kind, all of them one tagged union by ``kind``."""
+"""The applications of a scenario: a table of each kind, all of them one tagged union by ``kind``."""
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
+from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import FILE, quantity
+from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, FREQUENCY, SIZE
+from cellbed.units import DURATION, FREQUENCY
 
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
+Moment = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
-Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
+Groups = Mapping[str, NodeGroup]
 
 
-class NodeClass(Table):
-    """Nodes of one class. Each gets these CPUs and this memory."""
+class Application(Table):
+    """What every application has: the node groups of its programs, and when its load runs."""
 
-    count: int = Field(1, ge=1, le=1000, description="Number of nodes of this class.")
-    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
-    memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
+    client: Name | None = Field(
+        None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]
+    )
+    server: Name | None = Field(None, description="Node group of the servers.", examples=["edge"])
+    start: Moment = Field(written("0 s"), description="When its load starts, from the start of the workload.")
+    stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
+
+    def completed(self, groups: Groups) -> Self:
+        """The application with the defaults that depend on the nodes filled in."""
+        return self.model_copy(update={"client": self.client or next(iter(_endpoints(groups)), None)})
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+        """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
+        endpoints = _endpoints(groups)
+        if self.client is not None:
+            yield from group_misfits("client", self.client, groups)
+        elif len(endpoints) != 1:
+            listed = (
+                f"write one of {', '.join(endpoints)}" if endpoints else "add [nodes.endpoint] with cpus and memory"
+            )
+            yield "client", f"missing, and there are {len(endpoints) or 'no'} groups of endpoints: {listed}"
+        if self.server is not None:
+            yield from group_misfits("server", self.server, groups)
+        if self.start >= duration:
+            yield "start", f"the workload ends after {DURATION.format(duration)}: write an earlier time"
+        if self.stop is not None and not self.start < self.stop <= duration:
+            yield "stop", f"not after 'start' and at most the duration, {DURATION.format(duration)}"
 
 
-class Nodes(Table):
-    """The node classes of the SPEC-RG reference architecture."""
-
-    endpoint: NodeClass = Field(description="Devices on the mobile network, which send the requests.")
-    edge: NodeClass | None = Field(None, description="Nodes near the tower.")
-    cloud: NodeClass | None = Field(None, description="Nodes in a data centre.")
+def _endpoints(groups: Groups) -> list[str]:
+    return [name for name, group in groups.items() if group.node_class == "endpoint"]
 
 
-class ImageClassification(Table):
+def group_misfits(key: str, name: str, groups: Groups) -> Iterator[tuple[str, str]]:
+    """What is wrong with the name of a node group at `key`."""
+    if name not in groups:
+        hint = did_you_mean(name, list(groups))
+        yield (
+            key,
+            f"'{name}' has no nodes: {hint}add [nodes.{name}] with cpus and memory, or write one of "
+            + ", ".join(groups),
+        )
+
+
+class ImageClassification(Application):
     """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
 
     model_config = ConfigDict(
@@ -40,11 +74,12 @@ class ImageClassification(Table):
             "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
             "then": {"properties": {"rate": False}},
             "else": {"required": ["rate"]},
+            "anyOf": [{"required": ["server"]}, {"required": ["on"]}],
         }
     )
 
     kind: Literal["image-classification"]
-    on: Literal["edge", "cloud"] = Field(description="Node class that runs the service.")
+    on: Name | None = Field(None, description="The same as 'server'.", examples=["edge"])
     arrivals: Literal["periodic", "poisson", "closed"] = Field(
         "periodic",
         description="Open loop with fixed intervals or as a Poisson process; closed loop: a request follows a reply.",
@@ -64,19 +99,23 @@ class ImageClassification(Table):
     )
     images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
 
-    def completed(self, nodes: Nodes) -> Self:
+    def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
-        served_by = getattr(nodes, self.on)
-        if self.workers is not None or served_by is None:
-            return self
-        return self.model_copy(update={"workers": max(1, int(served_by.cpus))})
+        filled = super().completed(groups)
+        server = self.server or self.on
+        served_by = groups.get(server or "")
+        workers = self.workers or (max(1, int(served_by.cpus)) if served_by is not None else None)
+        return filled.model_copy(update={"workers": workers, "server": server, "on": None})
 
-    def misfits(self, nodes: Nodes) -> Iterator[tuple[str, str]]:
-        """Keys that do not fit each other or the nodes: (key, what is wrong and what to do)."""
-        if getattr(nodes, self.on) is None:
-            other = "edge" if self.on == "cloud" else "cloud"
-            instead = f', or write on = "{other}"' if getattr(nodes, other) is not None else ""
-            yield "on", f"'{self.on}' has no nodes: add [nodes.{self.on}] with cpus and memory{instead}"
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+        """As of :class:`Application`."""
+        yield from super().misfits(groups, duration)
+        if self.on is not None:
+            yield from group_misfits("on", self.on, groups)
+            if self.server is not None:
+                yield "on", "the same as 'server': remove one of the two"
+        elif self.server is None:
+            yield "server", 'missing: write the node group that runs the service, server = "edge"'
         if self.arrivals == "closed" and self.rate is not None:
             yield "rate", "a closed loop has no rate: remove this key"
         if self.arrivals != "closed" and self.rate is None:
@@ -85,7 +124,7 @@ class ImageClassification(Table):
     def __str__(self) -> str:
         """The application in a line."""
         rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
-        return f"{self.kind} on {self.on}, {self.arrivals}{rate}"
+        return f"{self.kind} on {self.server}, {self.arrivals}{rate}"
 
 
 AnyApplication = ImageClassification

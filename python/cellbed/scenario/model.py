@@ -1,21 +1,19 @@
-"""The scenario: nodes, links, transport and workload of a run, checked and with every default filled in.
+"""The scenario: nodes, links, transport and applications of a run, checked and with every default filled in.
 
 In the model durations are nanoseconds, sizes bytes, rates bit/s and frequencies events per second. `Scenario.resolved`
 gives the same as text with units, the way a user writes it.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from cellbed.scenario.applications import AnyApplication, Nodes
+from cellbed.scenario.applications import AnyApplication
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import quantity, refusal
-from cellbed.scenario.forms import PLAIN, table_kind
-from cellbed.scenario.mobile import MobileLink
-from cellbed.scenario.radio import RadioLink
-from cellbed.scenario.recorded import RecordedLink
+from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.table import Path, Table, written
 from cellbed.units import DURATION
 
@@ -33,17 +31,12 @@ class CoreLinks(Table):
     )
 
 
-AnyMobileLink = Annotated[
-    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
-    Discriminator(table_kind),
-]
-"""Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
-
-
 class Links(Table):
     """The path of a packet: mobile link, then core link."""
 
-    mobile: AnyMobileLink = Field(description="Endpoint to tower, the last mile.")
+    mobile: AnyMobileLink | None = Field(
+        None, description="Endpoint to tower, the last mile; needed by groups of endpoints without a whole link."
+    )
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
@@ -67,7 +60,7 @@ class Transport(Table):
 
 
 class Scenario(Table):
-    """A run of cellbed: nodes, links and workload."""
+    """A run of cellbed: nodes, links and applications."""
 
     name: str = Field(
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
@@ -76,29 +69,105 @@ class Scenario(Table):
     )
     duration: RunTime = Field(description="Duration of the workload.", examples=["60 s"])
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
-    nodes: Nodes = Field(description="Node classes, their number and size.")
-    links: Links = Field(description="Links between the nodes.")
+    nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")
+    links: Links = Field(written({}), description="Links between the nodes.")
     transport: Transport = Field(written({}), description="Settings of the transport layer.")
-    workload: AnyApplication = Field(description="The application and its load.")
+    workload: AnyApplication | None = Field(
+        None, description="The only application and its load; short for one in [apps], which is called 'workload'."
+    )
+    apps: dict[Name, AnyApplication] = Field({}, description="Applications by name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, data: Any) -> Any:
+        return with_defaults(data)
+
+    @property
+    def applications(self) -> dict[str, AnyApplication]:
+        """The applications by name, in the order of the file."""
+        return {"workload": self.workload} if self.workload is not None else self.apps
+
+    def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
+        """The mobile link of a group of endpoints."""
+        found = group.link or self.links.mobile
+        assert found is not None  # by `misfits`
+        return found
+
+    def core_link(self, group: NodeGroup) -> CoreLink:
+        """The core link of a group of edge or cloud nodes."""
+        found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
+        assert found is not None  # by `misfits`
+        return found
+
+    def mobile_links(self) -> Iterator[tuple[Path, AnyMobileLink]]:
+        """All mobile links of the file, with their paths."""
+        if self.links.mobile is not None:
+            yield ("links", "mobile"), self.links.mobile
+        for name, group in self.nodes.items():
+            if group.link is not None:
+                yield ("nodes", name, "link"), group.link
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", by_alias=True)
 
     def completed(self) -> Self:
         """The scenario with the defaults that depend on other keys filled in."""
-        links = self.links.model_copy(update={"mobile": self.links.mobile.completed()})
-        return self.model_copy(update={"links": links, "workload": self.workload.completed(self.nodes)})
+        mobile = self.links.mobile
+        links = self.links.model_copy(update={"mobile": mobile and mobile.completed()})
+        nodes = {
+            name: group.model_copy(update={"link": group.link.completed()}) if group.link is not None else group
+            for name, group in self.nodes.items()
+        }
+        filled: dict[str, Any] = {"links": links, "nodes": nodes}
+        if self.workload is not None:
+            filled["workload"] = self.workload.completed(nodes)
+        filled["apps"] = {name: each.completed(nodes) for name, each in self.apps.items()}
+        return self.model_copy(update=filled)
 
     def misfits(self) -> list[tuple[Path, str]]:
         """Conflicts between keys: (path of the key, problem and remedy)."""
-        found: list[tuple[Path, str]] = []
-        for remote in ("edge", "cloud"):
-            if getattr(self.nodes, remote) is not None and getattr(self.links.core, remote) is None:
-                found.append((("links", "core", remote), f"missing, but [nodes.{remote}] exists: {_CORE_HINT}"))
-        found += [(("workload", key), text) for key, text in self.workload.misfits(self.nodes)]
-        mobile: Path = ("links", "mobile")
-        return found + [((*mobile, *path), text) for path, text in self.links.mobile.misfits(self.duration)]
+        found = list(self._node_misfits())
+        if self.workload is not None and self.apps:
+            found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
+        for name, application in self.applications.items():
+            where: Path = ("workload",) if self.workload is not None else ("apps", name)
+            found += [((*where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
+        reported: set[tuple[Path, str]] = set()
+        for path, link in self.mobile_links():
+            # A group's link has the mistakes of those keys that it has from [links.mobile].
+            new = [each for each in link.misfits(self.duration) if each not in reported]
+            reported |= set(new)
+            found += [((*path, *inner), text) for inner, text in new]
+        return found
+
+    def _node_misfits(self) -> Iterator[tuple[Path, str]]:
+        names = {f"{name}-{index}": name for name, group in self.nodes.items() for index in range(group.count)}
+        for name, group in self.nodes.items():
+            if name in names or name == "tower":
+                yield ("nodes", name), "a node has this name already: choose another one"
+            wrong, right = ("core", "link") if group.node_class == "endpoint" else ("link", "core")
+            if getattr(group, wrong) is not None:
+                text = f"not for nodes of class {group.node_class}: write '{right}' instead, or remove this key"
+                yield ("nodes", name, wrong), text
+            if group.node_class != "endpoint" and group.stagger:
+                yield ("nodes", name, "stagger"), "only endpoints replay traces: remove this key"
+            if getattr(group, right) is None and group.node_class == "endpoint" and self.links.mobile is None:
+                yield (
+                    ("links", "mobile"),
+                    f"missing, but [nodes.{name}] needs it: write [links.mobile] with up and down",
+                )
+            if right == "core" and (group.core or getattr(self.links.core, group.node_class)) is None:
+                yield (
+                    ("links", "core", group.node_class),
+                    f"missing, but [nodes.{name}] exists: {_CORE_HINT}",
+                )
+        for node_class in CLASSES:
+            total = sum(group.count for group in self.nodes.values() if group.node_class == node_class)
+            if total > MOST_NODES:
+                yield ("nodes",), f"{total} nodes of class {node_class}: write at most {MOST_NODES} in all"
 
 
+MOST_NODES = 16_000
+"""Of one class: its addresses are a /18."""
 _CORE_HINT = 'write a preset such as "base-edge", or a one-way delay such as "3 ms"'

@@ -125,24 +125,34 @@ class _Keys:
         field: Any = None
         here: Any = self._data
         for step in table:
-            if isinstance(step, str) and not (_has_ways(annotation) and step in WAYS):
+            if get_origin(annotation) is dict:
+                annotation = get_args(annotation)[1]
+            elif isinstance(step, str) and not (_has_ways(annotation) and step in WAYS):
                 model = _variant(annotation, here)
-                field = model.model_fields.get(step) if model else None
+                field = _fields(model).get(step) if model else None
                 if field is None:
                     return {}
                 annotation = field.annotation
             here = _child(here, step)
+        if get_origin(annotation) is dict:
+            return {}
         model = _variant(annotation, here)
         if _has_ways(annotation) and isinstance(here, Mapping) and (model is None or is_apart(here)):
             return dict.fromkeys(WAYS, field)
-        return dict(model.model_fields) if model else {}
+        return _fields(model) if model else {}
 
     def all(self, model: type[BaseModel] | None = None, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """The path of every key that a scenario can have, depth first, without the directions."""
-        for name, field in (model or self._root).model_fields.items():
+        for name, field in _fields(model or self._root).items():
             yield (*above, name)
+            named = ("NAME",) if get_origin(field.annotation) is dict else ()
             for inner in _models(field.annotation):
-                yield from self.all(inner, (*above, name))
+                yield from self.all(inner, (*above, name, *named))
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """The fields of a table by their keys in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _has_ways(annotation: Any) -> bool:
@@ -161,7 +171,8 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
     *table, last = path
     name = str(last)
     siblings = keys.of(table)
-    places = [known for known in keys.all() if known[-1] == name]
+    # Where a name is free last: the other places are more likely.
+    places = sorted((known for known in keys.all() if known[-1] == name), key=lambda known: "NAME" in known)
     plain_table = tuple(step for step in table if isinstance(step, str) and step not in WAYS)
     if name not in siblings and (*plain_table, name) in places:
         kind = keys.value((*table, "kind"))
@@ -250,12 +261,13 @@ def _example(path: Path, keys: _Keys) -> str:
     values = field.examples or _annotated_examples(field.metadata)
     model = _models(field.annotation)
     if model and not values:
-        required = [key for key, inner in model[0].model_fields.items() if inner.is_required()]
+        required = [key for key, inner in _fields(model[0]).items() if inner.is_required()]
         # Keys that are required unless others are given, as in the schema.
-        rules: Any = model[0].model_config.get("json_schema_extra") or {}
-        required += rules.get("else", {}).get("required", [])
+        rules: Any = model[0].model_config.get("json_schema_extra")
+        required += rules.get("else", {}).get("required", []) if isinstance(rules, dict) else []
         listed = get_origin(field.annotation) is list
-        heading = f"[[{_dotted(path)}]]" if listed else f"[{_dotted(path)}]"
+        named = (*path, "NAME") if get_origin(field.annotation) is dict else path
+        heading = f"[[{_dotted(path)}]]" if listed else f"[{_dotted(named)}]"
         return f"write {heading}" + (f" and under it {', '.join(required)}" if required else "")
     if not values:
         values = [choice for choice in get_args(field.annotation) if isinstance(choice, str | int)]

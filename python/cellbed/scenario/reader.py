@@ -15,6 +15,7 @@ from cellbed.archive.files import kind_of
 from cellbed.scenario import congestion
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
+from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.units import DURATION
@@ -23,7 +24,7 @@ _LARGEST = 1 << 20
 """Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
-_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload)\b", re.MULTILINE)
+_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps)\b", re.MULTILINE)
 
 
 def load(path: Path | str) -> Scenario:
@@ -75,7 +76,7 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
     try:
         scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors = [each for each in error.errors(include_url=False) if not _is_inherited(each["loc"], data)]
         report = _report(source, text, problems(errors, data, Scenario))
         more = f"\n{source}: and {len(errors) - MOST} more problems" if len(errors) > MOST else ""
         raise ScenarioError(report + more) from error
@@ -109,22 +110,36 @@ def _is_deeper(data: Any, most: int) -> bool:
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
     """The user's traces are parsed here, so that a malformed one is an error before the run starts."""
-    mobile = scenario.links.mobile
-    for path, capacity in mobile.capacities():
-        if isinstance(capacity, Replay):
-            yield from _unusable_recording(("links", "mobile", *path), capacity)
-            continue
-        if not isinstance(capacity, TraceSource) or (capacity.synthetic and mobile.loop):
-            continue
-        try:
-            end = capacity.trace.duration_ns
-        except TraceError as error:
-            yield Problem(("links", "mobile", *path), str(error))
-            continue
-        if mobile.start >= end and not mobile.loop:
-            text = f"'{capacity.name}' ends after {DURATION.format(end)}: write an earlier start, or loop = true"
-            yield Problem(("links", "mobile", "start"), text)
-            return
+    seen: list[tuple[KeyPath, Any]] = []
+    for where, mobile in scenario.mobile_links():
+        for path, capacity in mobile.capacities():
+            if (path, capacity) in seen:  # a group has it from [links.mobile]
+                continue
+            seen.append((path, capacity))
+            if isinstance(capacity, Replay):
+                yield from _unusable_recording((*where, *path), capacity)
+                continue
+            if not isinstance(capacity, TraceSource) or (capacity.synthetic and mobile.loop):
+                continue
+            try:
+                end = capacity.trace.duration_ns
+            except TraceError as error:
+                yield Problem((*where, *path), str(error))
+                continue
+            if mobile.start >= end and not mobile.loop:
+                text = f"'{capacity.name}' ends after {DURATION.format(end)}: write an earlier start, or loop = true"
+                yield Problem((*where, "start"), text)
+                return
+
+
+def _is_inherited(place: Sequence[str | int], data: Mapping[str, Any]) -> bool:
+    """Whether an error in the link of a node group is in a key of ``[links.mobile]``, where it is reported, too."""
+    match place:
+        case ["nodes", name, "link", *rest]:
+            links, group = data.get("links"), data["nodes"][name]
+            if isinstance(links, dict) and inherits(links.get("mobile"), group.get("link")):
+                return any(key in links["mobile"] and key not in group["link"] for key in rest[:2])
+    return False
 
 
 def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:

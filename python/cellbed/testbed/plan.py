@@ -8,6 +8,7 @@ so each endpoint replays its own copy of it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
@@ -24,7 +25,7 @@ from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
-from cellbed.scenario.model import AnyMobileLink
+from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Recording
 from cellbed.testbed.by_hand import CHANGES
@@ -41,21 +42,22 @@ EMULATOR_FILES = {
     "change_log": CHANGES,
 }
 """What the emulator writes into the raw folder of a run, by its key in the emulator's configuration."""
-CLASSES = ("endpoint", "edge", "cloud")
-"""Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. cpus: share of one CPU's time; memory_bytes: limit; ipv4, ipv6: its addresses."""
+    """One node. group: its node group; index: its number in the group; cpus: share of one CPU's time; memory_bytes:
+    limit; ipv4, ipv6: its addresses; backend: its kind."""
 
     name: str
+    group: str
     node_class: str
     index: int
     cpus: float
     memory_bytes: int
     ipv4: IPv4Address
     ipv6: IPv6Address
+    backend: AnyBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +250,25 @@ class Plan:
         """The nodes of one class."""
         return [node for node in self.nodes if node.node_class == node_class]
 
+    def of_group(self, group: str | None) -> list[Node]:
+        """The nodes of one group."""
+        return [node for node in self.nodes if node.group == group]
+
     def hosts_file(self) -> str:
-        """``/etc/hosts`` as the nodes see it: every node by name."""
+        """``/etc/hosts`` as the nodes see it: every node by name, and the first node of a group and of an application's
+        servers by that name."""
+        names: dict[str, Node] = {node.name: node for node in self.nodes}
+        for name, group in [*((it, it) for it in self.scenario.nodes), *self._servers()]:
+            names.setdefault(name, self.of_group(group)[0])
         lines = ["127.0.0.1 localhost", "::1 localhost"]
-        for node in self.nodes:
-            lines += [f"{node.ipv4} {node.name}", f"{node.ipv6} {node.name}"]
+        for name, node in names.items():
+            lines += [f"{node.ipv4} {name}", f"{node.ipv6} {name}"]
         return "\n".join(lines) + "\n"
+
+    def _servers(self) -> Iterator[tuple[str, str]]:
+        for name, application in self.scenario.applications.items():
+            if application.server is not None:
+                yield name, application.server
 
     def path(self, source: str, target: str) -> list[Direction]:
         """The directions that a packet crosses from one node to another, by the fewest hops."""
@@ -282,32 +297,36 @@ def make_plan(scenario: Scenario) -> Plan:
 
     Errors: :class:`cellbed.archive.TraceError` for a trace that is malformed.
     """
-    nodes = tuple(
-        Node(
-            name=f"{node_class}-{index}",
-            node_class=node_class,
-            index=index,
-            cpus=description.cpus,
-            memory_bytes=description.memory,
-            ipv4=IPv4Address("100.64.0.0") + (number << 14) + index + 2,
-            ipv6=IPv6Address("fd63:656c:6c62::") + (number << 64) + index + 2,
-        )
-        for number, node_class in enumerate(CLASSES)
-        if (description := getattr(scenario.nodes, node_class)) is not None
-        for index in range(description.count)
-    )
+    nodes: list[Node] = []
+    for number, node_class in enumerate(CLASSES):
+        groups = [(name, group) for name, group in scenario.nodes.items() if group.node_class == node_class]
+        placed = [(name, group, index) for name, group in groups for index in range(group.count)]
+        nodes += [
+            Node(
+                name=f"{name}-{index}",
+                group=name,
+                node_class=node_class,
+                index=index,
+                cpus=group.cpus,
+                memory_bytes=group.memory,
+                ipv4=IPv4Address("100.64.0.0") + (number << 14) + place + 2,
+                ipv6=IPv6Address("fd63:656c:6c62::") + (number << 64) + place + 2,
+                backend=group.backend,
+            )
+            for place, (name, group, index) in enumerate(placed)
+        ]
     directions: list[Direction] = []
-    mobile = scenario.links.mobile
     for node in nodes:
+        group = scenario.nodes[node.group]
         if node.node_class == "endpoint":
-            directions += _mobile_link(scenario, mobile, node)
+            directions += _mobile_link(scenario, scenario.mobile_link(group), node, group.stagger * node.index)
         else:
-            directions += _core_link(scenario, getattr(scenario.links.core, node.node_class), node)
-    return Plan(scenario, nodes, tuple(directions))
+            directions += _core_link(scenario, scenario.core_link(group), node)
+    return Plan(scenario, tuple(nodes), tuple(directions))
 
 
-def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node) -> list[Direction]:
-    link = f"mobile-{node.index}"
+def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node, later: int) -> list[Direction]:
+    link = f"mobile-{node.index if node.group == 'endpoint' else node.name}"
     ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
         Direction(
@@ -317,7 +336,7 @@ def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node) -> list[
             source=source,
             target=target,
             parameters=_parameters(mobile, way),
-            playing=Playing(mobile.start, mobile.loop),
+            playing=Playing(mobile.start + later, mobile.loop),
             seed=scenario.seed,
             changes=_changes(mobile, way),
         )

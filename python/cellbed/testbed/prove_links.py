@@ -92,6 +92,10 @@ def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
     """Uplinks and downlinks that cross every link."""
     endpoints = plan.of_class("endpoint")
     remotes = plan.of_class("edge") + plan.of_class("cloud")
+    # Nodes on one side only are paired with each other; a single node has no path to prove.
+    endpoints, remotes = endpoints or remotes[1:] + remotes[:1], remotes or endpoints[1:] + endpoints[:1]
+    if len(plan.nodes) < 2:
+        return []
     crossed: set[str] = set()
     pairs = []
     for number in range(max(len(endpoints), len(remotes))):

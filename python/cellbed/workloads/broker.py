@@ -38,9 +38,10 @@ log_timestamp_format %Y-%m-%dT%H:%M:%S
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The launcher's configuration. addresses: where to listen; folder: for configuration and log."""
+    """The launcher's configuration. name: begins those of its files; addresses: where to listen; folder: for
+    configuration and log."""
 
-    node: str
+    name: str
     addresses: list[str]
     port: int
     folder: str
@@ -66,8 +67,8 @@ def main(config: dict[str, Any]) -> None:
     program = find_mosquitto()
     if program is None:
         raise WorkloadError("the MQTT broker Mosquitto is not installed: sudo apt install mosquitto")
-    file = Path(settings.folder) / f"{settings.node}.mosquitto.conf"
-    log = Path(settings.folder) / f"{settings.node}.mosquitto.log"
+    file = Path(settings.folder) / f"{settings.name}.mosquitto.conf"
+    log = Path(settings.folder) / f"{settings.name}.mosquitto.log"
     user = pwd.getpwuid(0).pw_name if os.geteuid() == 0 else None
     try:
         file.write_text(configuration(settings.addresses, settings.port, user), encoding="utf-8")

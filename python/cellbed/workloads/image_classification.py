@@ -7,7 +7,7 @@ turn.
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process
 from cellbed.workloads import mobilenet, photographs
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Node, Span
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Deployment, Description, Measure, Node, Span
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import ImageClassification
@@ -30,39 +30,30 @@ _LOOPBACK = "127.0.0.1"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-def prepare(spec: "ImageClassification", cache: Path, note: Note = silent) -> None:
+def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> None:
     """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
 
     Raises CellbedError.
     """
-    photographs.data_bank(cache, count=spec.images or photographs.COUNT, note=note)
-    if spec.model is None:
+    photographs.data_bank(cache, count=table.images or photographs.COUNT, note=note)
+    if table.model is None:
         mobilenet.seeded_model(cache, note=note)
     else:
-        _check_model(Path(spec.model))
+        _check_model(Path(table.model))
 
 
-def processes(
-    spec: "ImageClassification",
-    nodes: Sequence[Node],
-    raw: Path,
-    *,
-    cache: Path,
-    duration_ns: int,
-    seed: int,
-    port: int = PORT,
-) -> list[Process]:
-    """Broker and service for each remote node, and the endpoints; see :class:`cellbed.workloads.kind.Workload`."""
-    remotes = [node for node in nodes if node.node_class == spec.on]
-    endpoints = [node for node in nodes if node.node_class == "endpoint"]
-    if not remotes:
-        raise CellbedError(f"workload.on: the scenario has no {spec.on} node for the service to run on")
-    model = mobilenet.seeded_model(cache) if spec.model is None else Path(spec.model).absolute()
-    bank = photographs.data_bank(cache, count=spec.images or photographs.COUNT)
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT) -> list[Process]:
+    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    table: ImageClassification = deployment.table
+    servers, clients = deployment.servers, deployment.clients
+    model = mobilenet.seeded_model(cache) if table.model is None else Path(table.model).absolute()
+    bank = photographs.data_bank(cache, count=table.images or photographs.COUNT)
+    port += deployment.number  # a node can have brokers of several applications
     started = []
-    for node in remotes:
+    for node in servers:
         started.append(
             _process(
+                deployment,
                 "broker",
                 node,
                 0,
@@ -70,12 +61,13 @@ def processes(
                 addresses=sorted({str(node.ipv4), _LOOPBACK}),
                 port=port,
                 folder=str(raw),
-                node=node.name,
+                name=f"{deployment.name}.{node.name}",
             )
         )
-    for node in remotes:
+    for node in servers:
         started.append(
             _process(
+                deployment,
                 "service",
                 node,
                 1,
@@ -85,31 +77,32 @@ def processes(
                 broker_port=port,
                 request_topic=_REQUEST_TOPIC,
                 model=str(model),
-                workers=spec.workers or max(1, math.ceil(node.cpus)),
-                record=str(raw / f"{node.name}.service.jsonl"),
+                workers=table.workers or max(1, math.ceil(node.cpus)),
+                record=str(deployment.file(raw, node, "service.jsonl")),
             )
         )
-    for index, node in enumerate(endpoints):
+    for index, node in enumerate(clients):
         started.append(
             _process(
+                deployment,
                 "endpoint",
                 node,
                 1,
                 raw,
                 endpoint=node.name,
-                broker_host=str(remotes[index % len(remotes)].ipv4),
+                broker_host=str(servers[index % len(servers)].ipv4),
                 broker_port=port,
                 request_topic=_REQUEST_TOPIC,
                 photographs=str(bank.folder),
-                record=str(raw / f"{node.name}.requests.jsonl"),
-                arrivals=spec.arrivals,
-                rate=spec.rate,
+                record=str(deployment.file(raw, node, "requests.jsonl")),
+                arrivals=table.arrivals,
+                rate=table.rate,
                 # Endpoints that send periodically take turns instead of all sending at the same instant.
-                phase=index / len(endpoints),
-                duration_ns=duration_ns,
-                timeout_ns=spec.timeout,
+                phase=index / len(clients),
+                duration_ns=deployment.stop_ns - deployment.start_ns,
+                timeout_ns=table.timeout,
                 seed=seed,
-                connect_patience_ns=(30 + len(endpoints)) * 1_000_000_000,
+                connect_patience_ns=(30 + len(clients)) * 1_000_000_000,
             )
         )
     return started
@@ -142,7 +135,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     seeded = [Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL)] if table.get("model") is None else []
     return Description(
         kind="image-classification",
-        title=f"image classification on {table.get('on', 'a remote node')}",
+        title=f"image classification on {table.get('server') or table.get('on') or 'a remote node'}",
         spans=_SPANS,
         client_columns={"image": "text", "started_ns": "integer", "label": "text"},
         server_columns={
@@ -168,11 +161,11 @@ def _check_model(path: Path) -> None:
         raise CellbedError(f"workload.model: {error}") from error
 
 
-def _process(module: str, place: Node, stage: int, raw: Path, **settings: Any) -> Process:
-    file = (raw / f"{place.name}.{module}.json").absolute()
+def _process(deployment: Deployment, module: str, place: Node, stage: int, raw: Path, **settings: Any) -> Process:
+    file = deployment.file(raw, place, f"{module}.json")
     file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     return Process(
-        name=f"{place.name}.{module}",
+        name=f"{deployment.name}.{place.name}.{module}",
         node=place.name,
         # -P: a folder 'cellbed' where the command was started is none of our business.
         program=[sys.executable, "-P", "-m", f"cellbed.workloads.{module}"],

@@ -95,8 +95,8 @@ class Description:
     """What measuring and reporting know of an application; ``run.json`` has it, so that they need not know the kind.
 
     title: of the application in reports. spans: in the order in which a request spends its time, from its intended
-    time to its reply. client_columns, server_columns: what the records of client (``<node>.requests.jsonl``) and server
-    (``<node>.service.jsonl``) have beyond the columns of every kind (:mod:`cellbed.measure.requests`), with their
+    time to its reply. client_columns, server_columns: what the records of client (``<name>.<node>.requests.jsonl``)
+    and server (``<name>.<node>.service.jsonl``) have beyond the columns of every kind (:mod:`cellbed.measure.requests`), with their
     types; columns in ``_ns`` are stamps of that node's clock, and the first of the server is when the request reached
     it. same: columns in which requests of paired runs agree. name: of the application in its scenario. clients,
     servers: names of its nodes; client i belongs to server i mod the number of servers. start_ns, stop_ns: when its
@@ -131,15 +131,34 @@ class Node(Protocol):
     def ipv4(self) -> IPv4Address: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """An application on the nodes of a run.
+
+    name: of the application; table: of the scenario; number: counts the applications of the run from 0. clients,
+    servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload.
+    """
+
+    name: str
+    table: Any
+    number: int
+    clients: Sequence[Node]
+    servers: Sequence[Node]
+    start_ns: int
+    stop_ns: int
+
+    def file(self, raw: Path, node: Node, name: str) -> Path:
+        """The path of a file of this application and a node."""
+        return (raw / f"{self.name}.{node.name}.{name}").absolute()
+
+
 class Workload(Protocol):
     """A kind of workload; a module with these functions is one."""
 
-    def prepare(self, spec: Any, cache: Path, note: Note = silent) -> None:
+    def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
         """Build what the workload needs, once, and check what the user gave. Raises CellbedError."""
 
-    def processes(
-        self, spec: Any, nodes: Sequence[Node], raw: Path, *, cache: Path, duration_ns: int, seed: int
-    ) -> list[Process]:
+    def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
         """The programs of one run; their configurations are written into ``raw``. Call prepare before."""
 
     def describe(self, table: Mapping[str, Any]) -> Description:

@@ -1,0 +1,89 @@
+"""The node groups of a scenario: class, number, limits, link and back end of their nodes."""
+
+from typing import Annotated, Any, Literal, TypeGuard
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from cellbed.scenario.core import CORE_LINK, CoreLink
+from cellbed.scenario.fields import quantity
+from cellbed.scenario.forms import PLAIN, table_kind
+from cellbed.scenario.mobile import MobileLink, Offset
+from cellbed.scenario.radio import RadioLink
+from cellbed.scenario.recorded import RecordedLink
+from cellbed.scenario.table import Table, written
+from cellbed.units import SIZE
+
+CLASSES = ("endpoint", "edge", "cloud")
+"""Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
+NodeClass = Literal["endpoint", "edge", "cloud"]
+Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
+Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
+"""Of a node group or an application: part of names of files, hosts and control groups."""
+
+AnyMobileLink = Annotated[
+    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
+    Discriminator(table_kind),
+]
+"""Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
+
+
+class NamespaceBackend(Table):
+    """A node in network namespaces and control groups of this machine, which shares its files."""
+
+    kind: Literal["namespace"] = Field(description="Kind of node.")
+
+
+AnyBackend = NamespaceBackend
+"""With a second kind: ``Annotated[NamespaceBackend | Other, Field(discriminator="kind")]``."""
+
+
+class NodeGroup(Table):
+    """Nodes of one class. Each gets these CPUs, this memory and its own link."""
+
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].remove("class"))
+
+    node_class: NodeClass = Field(
+        alias="class", description="Place of the nodes; default: the group's name if it is a class.", examples=["edge"]
+    )
+    count: int = Field(1, ge=1, le=1000, description="Number of nodes of this group.")
+    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
+    memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
+    link: AnyMobileLink | None = Field(
+        None, description="Mobile link of each endpoint of this group: keys that differ from [links.mobile]."
+    )
+    core: Annotated[CoreLink, CORE_LINK] | None = Field(
+        None,
+        description="Core link of each edge or cloud node of this group. Default: that of its class in [links.core].",
+    )
+    stagger: Offset = Field(
+        written("0 s"), description="Each further endpoint of the group starts this much later in its traces."
+    )
+    backend: AnyBackend = Field(written({"kind": "namespace"}), description="Kind of the nodes.")
+
+
+def with_defaults(data: Any) -> Any:
+    """A scenario's tables with the class of each group that is named after one, and with the keys of ``[links.mobile]``
+    in the links of groups that leave them out. Anything malformed stays as it is, for the validation to find."""
+    groups = data.get("nodes") if isinstance(data, dict) else None
+    if not isinstance(groups, dict):
+        return data
+    links = data.get("links")
+    mobile = links.get("mobile") if isinstance(links, dict) else None
+    found = {}
+    for name, group in groups.items():
+        if isinstance(group, dict):
+            group = ({"class": name} if name in CLASSES else {}) | group
+            link: Any = group.get("link")
+            if isinstance(mobile, dict) and inherits(mobile, link):
+                group = group | {"link": {**mobile, **link}}
+        found[name] = group
+    return data | {"nodes": found}
+
+
+def inherits(mobile: Any, link: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a group's link has the keys of ``[links.mobile]`` that it leaves out: one of another kind has not."""
+    return (
+        isinstance(mobile, dict)
+        and isinstance(link, dict)
+        and link.get("kind", mobile.get("kind")) == mobile.get("kind")
+    )
