@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from cellbed.testbed import cgroups
-from cellbed.testbed.backend import NamespaceNode
+from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.process import Place, Process, ProgramError
 from cellbed.testbed.state import RUN_VARIABLE
 from cellbed.testbed.supervise import Program, Supervisor
@@ -66,7 +67,7 @@ def start(supervisor: Supervisor, folder: Path, place: Place, name: str, program
     (folder / "program.py").write_text(program)
     (folder / f"{name}.json").write_text(f'{{"name": "{name}"}}')
     command, arguments = [sys.executable, "-P", str(folder / "program.py")], ["--config", str(folder / f"{name}.json")]
-    return supervisor.start(Process(name, name, command, arguments, forked=True), NamespaceNode(name, place))
+    return supervisor.start(Process(name, name, command, arguments, forked=True), NamespaceNode(Setup(name, place)))
 
 
 def parent(process: int) -> int:

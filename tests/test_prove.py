@@ -12,9 +12,10 @@ import pytest
 
 from cellbed.scenario import load
 from cellbed.testbed import cgroups
-from cellbed.testbed.backend import NamespaceNode
+from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
 from cellbed.testbed.prove import Limited, prove_limits
@@ -125,7 +126,7 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups:
         node = asked.node(f"endpoint-{number}")
         group.limit(0.8 if number == 1 else node.cpus, node.memory_bytes)
         place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files if join else ())
-        limited.append(Limited(node, group, NamespaceNode(node.name, place, group)))
+        limited.append(Limited(node, group, NamespaceNode(Setup(node.name, place, group=group))))
     proofs = prove_limits(limited, 2)
     emulator.stop()
     assert [proof.what for proof in proofs] == [
@@ -284,10 +285,10 @@ def test_a_testbed_runs_programs_on_its_nodes_and_leaves_nothing(tmp_path: Path)
         node = bed.nodes["edge-0"]
         node.copy_in(tmp_path / "hosts", str(tmp_path / "there"))
         script = f"cat /etc/hosts {tmp_path}/there; cat /proc/net/dev; echo $CELLBED_TEST"
-        process = node.spawn(
-            ["sh", "-c", script], environment={**os.environ, "CELLBED_TEST": "x"}, stdout=subprocess.PIPE
-        )
-        said = process.communicate()[0].decode()
+        process = node.spawn(["sh", "-c", script], environment={"CELLBED_TEST": "x"}, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        said = process.stdout.read().decode()
+        process.wait()
         assert said.count("192.0.2.1 elsewhere") == 2
         assert f"{bed.emulator.interface('edge-0')}:" in said.split()
         assert said.split()[-1] == "x"

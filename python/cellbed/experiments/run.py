@@ -157,7 +157,7 @@ def _drive(
                 plan.emulator_config(raw, control, control_path(record)),
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
-                note_group=record.note_cgroup,
+                record=record,
                 binds=((str(raw / "hosts"), "/etc/hosts"),),
             )
         )
@@ -192,9 +192,8 @@ def _drive(
         state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
         state.first_request_s = _since_command(t0_ns)
         describe(path, scenario, plan, state, started, limits=options.limits)
-        groups = {name: node.group for name, node in bed.nodes.items() if node.group is not None}
-        supervisor.sample_nodes(groups, [os.getpid(), emulator.pid], t0_ns)
-        kills_before = {node: group.sample().oom_kills or 0 for node, group in groups.items()}
+        supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid], t0_ns)
+        kills_before = _memory_kills(bed)
         for load in loads:
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
@@ -208,10 +207,15 @@ def _drive(
 
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)
-        for name, group in groups.items():
-            kills = (group.sample().oom_kills or 0) - kills_before[name]
-            if kills > 0:
+        for name, count in _memory_kills(bed).items():
+            if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
+
+
+def _memory_kills(bed: Testbed) -> dict[str, int]:
+    """Processes of each node that were killed at its memory limit until now."""
+    samples = {name: node.sample() for name, node in bed.nodes.items()}
+    return {name: sample.oom_kills or 0 if sample is not None else 0 for name, sample in samples.items()}
 
 
 def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:

@@ -1,16 +1,16 @@
-"""Kinds of nodes: where programs run and under which limits. The emulator shapes the traffic outside of every node."""
+"""What each kind of node does: run programs under its limits. The emulator shapes the traffic outside of every node."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from cellbed.testbed.cgroups import Group, Sample
-from cellbed.testbed.process import Place, spawn
+from cellbed.testbed.process import Place, Running
+from cellbed.testbed.state import Record
 
 Stream = int | IO[Any] | None
 
@@ -31,98 +31,75 @@ class Clock:
     uncertainty_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the testbed has for a node before it starts.
+
+    place: the node's namespaces, which the emulator has made, the control group with its limits, and files such as
+    ``/etc/hosts`` that programs see instead of the machine's. interface, addresses: of the node in its network
+    namespace, addresses with their prefix length. group: the control group of `place`, if limits are enforced; the
+    testbed has set `limits` on it. run: identifier of the run, in the environment
+    (:data:`~cellbed.testbed.state.RUN_VARIABLE`) of each process of it. record: notes what outlives the processes of
+    the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after the run.
+    Namespaces need neither `record` nor `folder`.
+    """
+
+    name: str
+    place: Place
+    interface: str = ""
+    addresses: tuple[str, ...] = ()
+    group: Group | None = None
+    limits: Limits | None = None
+    run: str = ""
+    record: Record | None = None
+    folder: Path = field(default_factory=Path)
+
+
 class Backend(Protocol):
-    """A node of some kind. group: the control group on this machine that has its limits, if any are enforced."""
+    """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
+
+    group: the control group on this machine that has its limits, if any are enforced. place: where cellbed's own
+    programs (load generators, broker, …) run for this node, with the files of this machine; ``None`` where they cannot.
+    facts: what ``run.json`` records of the node beyond the scenario, such as the digest of its image.
+    """
 
     name: str
     group: Group | None
     clock: Clock
+    place: Place | None
+    facts: dict[str, Any]
 
     def start(self) -> None:
-        """Make the node ready for programs, under its limits. Errors: :class:`CellbedError`."""
+        """Begin to make the node ready for programs, without waiting. Errors: :class:`CellbedError`."""
+
+    def wait_ready(self) -> None:
+        """Wait until programs can be started. Errors: :class:`CellbedError` where the node does not become ready."""
 
     def spawn(
         self,
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
-    ) -> subprocess.Popen[bytes]:
-        """Start a program on the node; it ends with the calling process.
+    ) -> Running:
+        """Start a program with the files of the node; it ends with the calling process.
 
-        Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not possible.
+        command: empty for the node's own, where its kind has one. environment: variables beyond those of the node.
+        folder: working directory on the node. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not
+        possible.
         """
 
     def sample(self) -> Sample | None:
-        """The node's usage since its start; ``None`` if not counted."""
+        """The node's usage since its start; ``None`` if not counted. Called ten times a second: it must not wait."""
 
     def copy_in(self, source: Path, target: str) -> None:
-        """Copy a file of this machine to the path `target` of the node. Errors: ``OSError``."""
+        """Copy a file or folder of this machine to the path `target` of the node. Errors: ``OSError``."""
 
     def copy_out(self, source: str, target: Path) -> None:
-        """Copy a file of the node to this machine. Errors: ``OSError``."""
+        """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
 
     def stop(self) -> None:
-        """End what still runs on the node and remove the node."""
-
-
-class NamespaceNode:
-    """A node in namespaces of this machine, which share its file system. The emulator has made the namespaces."""
-
-    def __init__(self, name: str, place: Place, group: Group | None = None, limits: Limits | None = None) -> None:
-        self.name = name
-        self.place = place
-        self.group = group
-        self.clock = Clock()  # this machine's
-        self._limits = limits
-
-    def start(self) -> None:
-        """As of :class:`Backend`."""
-        if self.group is not None and self._limits is not None:
-            self.group.limit(self._limits.cpus, self._limits.memory_bytes)
-
-    def spawn(
-        self,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str] | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
-        keep_capabilities: bool = False,
-    ) -> subprocess.Popen[bytes]:
-        """As of :class:`Backend`. keep_capabilities: those of the node's user namespace."""
-        return spawn(
-            command,
-            self.place,
-            environment=environment,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            keep_capabilities=keep_capabilities,
-        )
-
-    def sample(self) -> Sample | None:
-        """As of :class:`Backend`."""
-        return self.group.sample() if self.group is not None else None
-
-    def copy_in(self, source: Path, target: str) -> None:
-        """As of :class:`Backend`."""
-        _copy(source, Path(target))
-
-    def copy_out(self, source: str, target: Path) -> None:
-        """As of :class:`Backend`."""
-        _copy(Path(source), target)
-
-    def stop(self) -> None:
-        """As of :class:`Backend`."""
-        if self.group is not None:
-            self.group.remove()
-
-
-def _copy(source: Path, target: Path) -> None:
-    # The other name of a file that is there already would empty it.
-    if not (target.exists() and Path(source).samefile(target)):
-        shutil.copy2(source, target)
+        """End what still runs on the node and remove the node. Called once, also where it did not become ready."""

@@ -108,6 +108,7 @@ def spawn(
     place: Place,
     *,
     environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
     stdin: int | IO[Any] | None = subprocess.DEVNULL,
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
@@ -116,6 +117,7 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
+    folder: working directory.
     own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
     caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
@@ -145,6 +147,7 @@ def spawn(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
+            cwd=folder,
             start_new_session=own_session,
             preexec_fn=enter,
         )

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.testbed.backend import Backend, NamespaceNode
-from cellbed.testbed.cgroups import Group
+from cellbed.testbed.backend import Backend
 from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkServer
 from cellbed.testbed.pressure import Pressure
-from cellbed.testbed.process import Process, ProgramError, Running, end, kill
+from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
@@ -64,7 +63,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self.programs: list[Program] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
-        self._groups: dict[str, Group] = {}
+        self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
         self._next_sample_ns = 0
         self._pressure = Pressure([])
@@ -88,23 +87,29 @@ class Supervisor:
         return loads
 
     def start(self, process: Process, node: Backend) -> Program:
-        """Start a program on a node; its standard error goes to ``<name>.log``. Errors: :class:`ProgramError`.
+        """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.
 
-        Forks of one program have the environment of the first.
+        Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
         """
+        place = node.place
+        if place is None:
+            why = "only unmodified programs run on a node of its kind"
+            raise ProgramError(f"{process.name} cannot run on {process.node}: {why}")
         log = self._raw / f"{process.name}.log"
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running
         with log.open("wb") as errors:
             try:
-                if process.forked and isinstance(node, NamespaceNode):
+                if process.forked:
                     program = tuple(process.program)
                     server = self._fork_servers.get(program) or ForkServer(program, environment)
                     self._fork_servers[program] = server
-                    started = server.start(process.arguments, node.place, errors)
+                    started = server.start(process.arguments, place, errors)
                 else:
                     pipe = subprocess.PIPE
-                    started = node.spawn(process.argv, environment=environment, stdin=pipe, stdout=pipe, stderr=errors)
+                    started = spawn(
+                        process.argv, place, environment=environment, stdin=pipe, stdout=pipe, stderr=errors
+                    )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ProgramError(f"cannot start {process.name} on {process.node}: {error}") from error
         found = Program(process.name, process.node, started, log)
@@ -112,12 +117,12 @@ class Supervisor:
         self.programs.append(found)
         return found
 
-    def sample_nodes(self, groups: dict[str, Group], own: Sequence[int], from_ns: int) -> None:
+    def sample_nodes(self, nodes: Mapping[str, Backend], own: Sequence[int], from_ns: int) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
 
         own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
         """
-        self._groups = groups
+        self._nodes = nodes
         self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
         self._next_sample_ns = time.monotonic_ns()
         self._pressure = Pressure(own)
@@ -206,7 +211,8 @@ class Supervisor:
         nodes: dict[str, list[int]] = {}
         for program in self.programs:
             nodes.setdefault(program.node, []).append(program.process.pid)
-        throttled = {node: group.sample().throttled_ns for node, group in self._groups.items()}
+        samples = {name: node.sample() for name, node in self._nodes.items()}
+        throttled = {name: sample.throttled_ns if sample else None for name, sample in samples.items()}
         self._host_samples.write(json.dumps(self._pressure.sample(nodes, throttled)) + "\n")
         self._host_samples.flush()
 
@@ -217,13 +223,15 @@ class Supervisor:
             self._sample_host()
             while self._next_host_sample_ns <= now_ns:
                 self._next_host_sample_ns += HOST_INTERVAL_NS
-        for node, group in self._groups.items():
-            sample = group.sample()
+        for name, node in self._nodes.items():
+            sample = node.sample()
+            if sample is None:
+                continue
             self._samples.write(
                 json.dumps(
                     {
                         "time_ns": time.monotonic_ns(),
-                        "node": node,
+                        "node": name,
                         "cpu_ns": sample.cpu_ns,
                         "memory_bytes": sample.memory_bytes,
                         "periods": sample.periods,

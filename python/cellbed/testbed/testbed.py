@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cellbed.testbed import cgroups
-from cellbed.testbed.backend import Limits, NamespaceNode
+from cellbed.testbed.backend import Backend, Limits, Setup
 from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.process import Place
-from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.state import RUN_VARIABLE, Record
+
+KINDS: dict[str, Any] = {"namespace": NamespaceNode}
+"""The class of each kind of back end; see :class:`~cellbed.testbed.backend.Backend`."""
+AT_ONCE = 2
+"""Nodes for each processor of this machine that start at the same time."""
 
 
 class Testbed:
@@ -28,22 +38,24 @@ class Testbed:
         run: str,
         *,
         limits: Mapping[str, Limits] | None = None,
-        note_group: Callable[[Path], None] = lambda _: None,
+        backends: Mapping[str, Any] | None = None,
+        record: Record | None = None,
         binds: tuple[tuple[str, str], ...] = (),
         descriptors: Sequence[int] = (),
     ) -> None:
         """Start nothing yet.
 
         config: of the emulator. run: identifier in the environment of each process, by which `cellbed clean` finds what
-        a killed run left. limits: of the nodes that have any. note_group: called with the path of each control group
-        before it is created. binds: (source, target) files that programs see instead of the machine's. descriptors:
-        those that `config` names.
+        a killed run left. limits: of the nodes that have any. backends: of nodes, their tables in the scenario
+        (``scenario/nodes.py``); a node without one is a namespace. record: of the run, to note what must be removed
+        after a `kill -9`; limits and other kinds of nodes need it. binds: (source, target) files that programs see
+        instead of the machine's. descriptors: those that `config` names.
         """
         self._config, self._run = config, run
-        self._limits, self._note_group = limits or {}, note_group
+        self._limits, self._backends, self._record = limits or {}, backends or {}, record
         self._binds, self._descriptors = binds, descriptors
         self._stack = contextlib.ExitStack()
-        self.nodes: dict[str, NamespaceNode] = {}
+        self.nodes: dict[str, Backend] = {}
 
     def __enter__(self) -> Testbed:
         """Start the emulator and the nodes.
@@ -53,28 +65,59 @@ class Testbed:
         with self._stack:
             groups: dict[str, cgroups.Group] = {}
             if self._limits:
-                everything = cgroups.open_groups(self._run, self._note_group)
+                note = self._record.note_cgroup if self._record is not None else lambda _: None
+                everything = cgroups.open_groups(self._run, note)
                 self._stack.callback(everything.remove)
                 groups = {name: everything.create(name) for name in self._limits}
+                for name, limits in self._limits.items():
+                    groups[name].limit(limits.cpus, limits.memory_bytes)
+            folder = self._make_folder()
             self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
+            starting: deque[Backend] = deque()
             for vertex in self._config["vertices"]:
                 if vertex.get("namespace") == "new":
-                    self._add(vertex["name"], groups.get(vertex["name"]))
+                    if len(starting) >= AT_ONCE * (os.cpu_count() or 1):
+                        starting.popleft().wait_ready()
+                    starting.append(self._start(vertex, groups.get(vertex["name"]), folder))
+            for node in starting:
+                node.wait_ready()
             self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _add(self, name: str, group: cgroups.Group | None) -> None:
-        place = Place(
-            network_namespace=self.emulator.namespace(name),
-            user_namespace=self.emulator.user_namespace,
-            binds=self._binds,
-            cgroups=group.join_files if group else (),
+    def _start(self, vertex: Mapping[str, Any], group: cgroups.Group | None, folder: Path) -> Backend:
+        name = vertex["name"]
+        setup = Setup(
+            name=name,
+            place=Place(
+                network_namespace=self.emulator.namespace(name),
+                user_namespace=self.emulator.user_namespace,
+                binds=self._binds,
+                cgroups=group.join_files if group else (),
+            ),
+            interface=self.emulator.interface(name),
+            addresses=tuple(vertex["addresses"]),
+            group=group,
+            limits=self._limits.get(name),
+            run=self._run,
+            record=self._record,
+            folder=folder / name,
         )
-        node = NamespaceNode(name, place, group, self._limits.get(name))
-        node.start()
+        table = self._backends.get(name)
+        node: Backend = KINDS[table.kind if table is not None else "namespace"](setup, table)
         self._stack.callback(node.stop)
+        node.start()
         self.nodes[name] = node
+        return node
+
+    def _make_folder(self) -> Path:
+        """The folder for files of nodes, where some have any."""
+        if self._record is None or all(table.kind == "namespace" for table in self._backends.values()):
+            return Path()
+        folder = self._record.note_scratch(Path(tempfile.gettempdir()))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        return folder

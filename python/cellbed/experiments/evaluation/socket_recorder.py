@@ -18,7 +18,7 @@ from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configurat
 from cellbed.recordings import TrainPlan
 from cellbed.recordings.description import Calibration
 from cellbed.testbed.events import EventProcess
-from cellbed.testbed.process import end, find, run
+from cellbed.testbed.process import end, find, run, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 from cellbed.testbed.testbed import Testbed
 
@@ -149,9 +149,12 @@ class _Sockets:
             raise CellbedError(f"the recorder failed: {done.stderr.strip()}")
 
     def _start(self, node: str, *arguments: str) -> subprocess.Popen[bytes]:
+        place = self._nodes[node].place
+        assert place is not None
         with self._log(node).open("wb") as log:
-            return self._nodes[node].spawn(
+            return spawn(
                 _command(*arguments),
+                place,
                 environment=self._environment,
                 stdout=subprocess.PIPE if node == NEAR else log,
                 stderr=log,

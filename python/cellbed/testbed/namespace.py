@@ -1,0 +1,81 @@
+"""Nodes in namespaces of this machine, which share its file system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.backend import Clock, Setup, Stream
+from cellbed.testbed.cgroups import Sample
+from cellbed.testbed.process import Running, spawn
+from cellbed.testbed.state import RUN_VARIABLE
+
+
+class NamespaceNode:
+    """As of :class:`~cellbed.testbed.backend.Backend`. The emulator has made the namespaces, the testbed the group."""
+
+    def __init__(self, setup: Setup, _table: object = None) -> None:
+        self.name, self.place, self.group = setup.name, setup.place, setup.group
+        self.clock = Clock()  # this machine's
+        self._run = setup.run
+        self.facts: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def wait_ready(self) -> None:
+        """Nothing to wait for."""
+
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> Running:
+        """As of :class:`~cellbed.testbed.backend.Backend`; there is no own command."""
+        return spawn(
+            command,
+            self.place,
+            environment={**os.environ, RUN_VARIABLE: self._run, **(environment or {})},
+            folder=folder,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+    def sample(self) -> Sample | None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        return self.group.sample() if self.group is not None else None
+
+    def copy_in(self, source: Path, target: str) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        copy(source, Path(target))
+
+    def copy_out(self, source: str, target: Path) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        copy(Path(source), target)
+
+    def stop(self) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if self.group is not None:
+            self.group.remove()
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or folder of this machine to the path `target`, with the folders above it. Errors: ``OSError``."""
+    # The other name of a file that is there already would empty it.
+    if target.exists() and source.samefile(target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target)
