@@ -235,9 +235,7 @@ def test_nothing_is_left_behind(way: str) -> None:
         emulator.ready()
         interfaces = "import socket; print([name for _, name in socket.if_nameindex()])"
         assert emulator.run("edge", [sys.executable, "-c", interfaces]) == "['lo', 'cellbed0']\n"
-        if emulator.user_namespace is None:  # an open namespace outlives the emulator, so that one can look into it
-            descriptor = os.open(emulator.nodes["edge"]["namespace"], os.O_RDONLY)
-            emulator.nodes["edge"]["namespace"] = f"/proc/{os.getpid()}/fd/{descriptor}"
+        namespace = Path(emulator.nodes["edge"]["namespace"]).stat()
         assert emulator.process.stdin is not None
         if way == "stdin":
             emulator.process.stdin.close()
@@ -246,9 +244,17 @@ def test_nothing_is_left_behind(way: str) -> None:
         else:
             emulator.process.kill()
             emulator.process.wait(20)
-        if emulator.user_namespace is None:
-            assert emulator.run("edge", [sys.executable, "-c", interfaces]) == "['lo']\n"
-            os.close(descriptor)
+        # The kernel removes a namespace that nobody holds, and the device with it.
+        held = [path for pattern in ("[0-9]*/ns/net", "[0-9]*/fd/*") for path in Path("/proc").glob(pattern)]
+        assert not any(is_same(path, namespace) for path in held)
+
+
+def is_same(path: Path, file: os.stat_result) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino)
 
 
 def test_the_emulator_dies_with_its_parent() -> None:

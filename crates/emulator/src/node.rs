@@ -44,6 +44,7 @@ impl Node {
             None => {
                 let namespace = NetworkNamespace::create()?;
                 let furnished = namespace.run(|| furnish(vertex, offload))?;
+                furnished.0.end_with_namespace()?;
                 (Some(namespace), furnished)
             }
         };

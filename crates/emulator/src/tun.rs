@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use crate::error::{Result, Trying};
 use crate::offload::{VNET_BYTES, Vnet};
 
-/// One TUN device, one IP packet per read and per write. It goes away when the value is dropped.
+/// One TUN device, one IP packet per read and per write. It goes away when the value is dropped, or with its namespace
+/// after [`Tun::end_with_namespace`].
 ///
 /// Packets have a [`Vnet`] header before them on this side, whether the device has super-packets or not.
 pub struct Tun {
@@ -38,6 +39,11 @@ impl Tun {
             name,
             offload,
         })
+    }
+
+    /// Leaves the removal of the device to the end of its namespace: faster for many devices.
+    pub fn end_with_namespace(&self) -> Result<()> {
+        Ok(cellbed_netdev::end_with_namespace(&self.descriptor)?)
     }
 
     /// A device that another program has created, with super-packets.
