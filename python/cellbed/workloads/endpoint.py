@@ -98,7 +98,7 @@ class Endpoint(Generator):
                     f"{self._settings.endpoint}: no MQTT broker answers at {self._settings.broker_host} port "
                     f"{self._settings.broker_port}: {self._connection.trouble or 'connected, but no acknowledgement'}"
                 )
-        jpeg.preprocess(self._photographs[self._names[0]])  # loads the decoder
+        jpeg.preprocess(self._photographs[self._names[0]][:])  # loads the decoder
 
     def create(self, number: int, intended_ns: int) -> Photograph:
         return Photograph(number, self._settings.endpoint, intended_ns, image=self._choice.choice(self._names))
@@ -106,7 +106,7 @@ class Endpoint(Generator):
     def issue(self, request: Request) -> None:
         assert isinstance(request, Photograph)
         try:
-            payload = jpeg.preprocess(self._photographs[request.image])
+            payload = jpeg.preprocess(self._photographs[request.image][:])
         except jpeg.UnusableImageError as error:
             self.ledger.refuse(request, f"unusable photograph: {error}")
             return
