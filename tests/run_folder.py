@@ -10,7 +10,7 @@ import heapq
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import numpy as np
 
 from cellbed.measure import links as series_format
 from cellbed.measure import packets as packet_format
+from cellbed.measure.summary import ApplicationSummary, Summary
+from cellbed.workloads.image_classification import describe
 
 MS = 1_000_000
 MSS = 1448
@@ -34,7 +36,8 @@ class Shape:
 
     outages: (begin, length) on the uplink of every endpoint. silent_from: the service answers nothing from then on.
     first_sequence: sequence number of each SYN. reconnect_at: every endpoint opens a new connection then, from the next
-    port, or from the same one with `same_port`.
+    port, or from the same one with `same_port`. other: rate of a second application, "other", whose server edge-1 the
+    endpoints reach from the ports from which they reach edge-0.
     """
 
     duration: float = 60.0
@@ -52,6 +55,7 @@ class Shape:
     same_port: bool = False
     loss: float = 0.0
     seed: int = 1
+    other: float | None = None
     description: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -266,6 +270,7 @@ class Stream:
 class Request:
     """A request as its programs saw it. Times in ns of the virtual clock."""
 
+    app: str
     request: int
     endpoint: str
     intended: int
@@ -290,7 +295,7 @@ def opportunities(rate: float, outages: tuple[tuple[float, float], ...], random:
 
 
 class Simulation:
-    """Endpoints that offload to one edge node."""
+    """Endpoints that offload to an edge node for each application."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -298,8 +303,8 @@ class Simulation:
         self.clock = Clock()
         self.network = Network(self.clock, self.random)
         self.requests: list[Request] = []
-        self._worker_free = 0
-        self.edge = shape.endpoints
+        self.rates = {"workload": shape.rate} | ({} if shape.other is None else {"other": shape.other})
+        self._worker_free = dict.fromkeys(self.rates, 0)
         for index in range(shape.endpoints):
             up = opportunities(shape.uplink, shape.outages, self.random)
             down = opportunities(shape.downlink, (), self.random)
@@ -308,33 +313,36 @@ class Simulation:
             down_link = Direction(down, shape.queue_limit, 10 * MS, 0, self.random)
             self.network.add(up_link, link, "uplink", name, "tower")
             self.network.add(down_link, link, "downlink", "tower", name)
-        core = [Direction(None, 0, 500_000, 0, self.random) for _ in range(2)]
-        self.core_up = self.network.add(core[0], "core-edge-0", "uplink", "tower", "edge-0")
-        self.core_down = self.network.add(core[1], "core-edge-0", "downlink", "edge-0", "tower")
-        for index in range(shape.endpoints):
-            self._start(index)
+        for number in range(len(self.rates)):
+            core = [Direction(None, 0, 500_000, 0, self.random) for _ in range(2)]
+            self.network.add(core[0], f"core-edge-{number}", "uplink", "tower", f"edge-{number}")
+            self.network.add(core[1], f"core-edge-{number}", "downlink", f"edge-{number}", "tower")
+        for app in self.rates:
+            for index in range(shape.endpoints):
+                self._start(app, index)
         self.clock.run(int((shape.duration + shape.drain) * 1e9))
 
-    def _start(self, index: int) -> None:
+    def _start(self, app: str, index: int) -> None:
         shape = self.shape
         # A pair of ports is only used again when nothing of the connection before is on its way.
         pause = 2.0 if shape.same_port else 0.0
-        self._connect(index, 40_000, 0.0, (shape.reconnect_at or shape.duration) - pause)
+        self._connect(app, index, 40_000, 0.0, (shape.reconnect_at or shape.duration) - pause)
         if shape.reconnect_at is not None:
             port = 40_000 if shape.same_port else 40_001
-            self._connect(index, port, shape.reconnect_at, shape.duration)
+            self._connect(app, index, port, shape.reconnect_at, shape.duration)
 
-    def _connect(self, index: int, port: int, begin: float, end: float) -> None:
+    def _connect(self, app: str, index: int, port: int, begin: float, end: float) -> None:
         """One connection and the requests intended while it is open (the connection opens 50 ms before `begin`)."""
-        shape, clock = self.shape, self.clock
-        up, down = [2 * index, self.core_up], [self.core_down, 2 * index + 1]
+        shape, clock, rate = self.shape, self.clock, self.rates[app]
+        edge = shape.endpoints + list(self.rates).index(app)
+        up, down = [2 * index, 2 * edge], [2 * edge + 1, 2 * index + 1]
         pending_up: list[Request] = []
         pending_down: list[Request] = []
 
         def open_connection() -> None:
             jump = int(begin * 15_625_000) if shape.same_port else 0
             numbers = shape.first_sequence + jump, shape.first_sequence + 77 + jump
-            vertices = index, self.edge
+            vertices = index, edge
             uplink = Stream(self.network, up, down, vertices, (port, 1883), numbers[0], received)
             downlink = Stream(self.network, down, up, vertices[::-1], (1883, port), numbers[1], replied)
             uplink.peer, downlink.peer = downlink, uplink
@@ -350,10 +358,10 @@ class Simulation:
         def serve(request: Request) -> None:
             stamps = request.stamps
             stamps["received"] = clock.now + int(self.random.uniform(2e5, 6e5))
-            stamps["dequeued"] = max(stamps["received"] + 50_000, self._worker_free)
+            stamps["dequeued"] = max(stamps["received"] + 50_000, self._worker_free[app])
             stamps["compute_start"] = stamps["dequeued"] + int(self.random.normal(4e6, 4e5))
             stamps["compute_end"] = stamps["compute_start"] + int(self.random.gamma(40, 3e5))
-            self._worker_free = stamps["compute_end"]
+            self._worker_free[app] = stamps["compute_end"]
             stamps["reply_sent"] = stamps["compute_end"] + 100_000
             clock.at(stamps["reply_sent"] + 300_000, lambda: reply(request))
 
@@ -384,33 +392,44 @@ class Simulation:
             uplink.write(request.bytes_up)
 
         clock.at(max(0, int(begin * 1e9) - 50 * MS), open_connection)
-        count = int(shape.duration * shape.rate)
+        count = int(shape.duration * rate)
         for number in range(count):
-            intended = int((number + 0.5) / shape.rate * 1e9)
+            intended = int((number + 0.5) / rate * 1e9)
             if begin * 1e9 <= intended < end * 1e9:
                 size = int(np.clip(self.random.lognormal(11.1, 0.6), 7_000, 170_000))
-                request = Request(number, f"endpoint-{index}", intended, size)
+                request = Request(app, number, f"endpoint-{index}", intended, size)
                 self.requests.append(request)
                 clock.at(intended, lambda request=request: begin_request(request))
 
 
-def make_run(path: Path, shape: Shape | None = None) -> Simulation:
-    """Fill `path` with ``run.json`` and the raw files of a simulated run; returns the simulation."""
+def make_run(path: Path, shape: Shape | None = None, *, named: bool = True) -> Simulation:
+    """Fill `path` with ``run.json`` and the raw files of a simulated run; returns the simulation.
+
+    named: its applications have names, as in all runs since there can be several.
+    """
     shape = shape or Shape()
     simulation = _simulated(shape)
     raw = path / "raw"
     raw.mkdir(parents=True)
     _write_packets(raw / "packets.bin", simulation.network)
     _write_series(raw / "series.bin", simulation)
-    _write_requests(raw, simulation)
+    _write_requests(raw, simulation, named=named)
     _write_nodes(raw / "nodes.jsonl", simulation)
     description = _description(simulation) | shape.description
+    if not named:
+        description.pop("applications", None)
     (path / "run.json").write_text(json.dumps(description, indent=1))
     (path / "scenario.toml").write_text(_SCENARIO.format(**vars(shape)))
     resolved = {"name": "offload-simulated", "duration": f"{shape.duration:g} s", "workload": description["workload"]}
     (path / "scenario.resolved.json").write_text(json.dumps(resolved, indent=1))
     (path / "environment.json").write_text(json.dumps(_ENVIRONMENT, indent=1))
     return simulation
+
+
+def only(summary: Summary) -> ApplicationSummary:
+    """The application of a run that has one."""
+    (found,) = summary.applications
+    return found
 
 
 @functools.cache
@@ -472,11 +491,11 @@ def _write_series(path: Path, simulation: Simulation) -> None:
     path.write_bytes(series_format.MAGIC + together.tobytes())
 
 
-def _write_requests(raw: Path, simulation: Simulation) -> None:
+def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
     shape = simulation.shape
     end = (shape.duration + shape.drain) * 1e9
-    by_endpoint: dict[str, list[str]] = {}
-    service = []
+    files: dict[str, list[str]] = {f"{app}.edge-{i}.service": [] for i, app in enumerate(simulation.rates)}
+    server_of = dict(zip(simulation.rates, files, strict=True))
     for request in simulation.requests:
         stamps = {name: time + T0 for name, time in request.stamps.items() if time <= end}
         request.stamps = {name: time for name, time in request.stamps.items() if time <= end}
@@ -505,27 +524,32 @@ def _write_requests(raw: Path, simulation: Simulation) -> None:
             "status": status_of(request, shape),
             "tcp": {"cwnd": 10, "rtt_us": 41000, "retransmits": 0, "receive_window_limited_us": 0},
         }
-        by_endpoint.setdefault(request.endpoint, []).append(json.dumps(line))
+        files.setdefault(f"{request.app}.{request.endpoint}.requests", []).append(json.dumps(line))
         if "compute_end" in stamps:
             keys = ("received", "dequeued", "compute_start", "compute_end", "reply_sent")
             times = {f"{key}_ns": stamps.get(key) for key in keys}
             identity = {"request": request.request, "endpoint": request.endpoint}
-            service.append(json.dumps(identity | times | {"label": "class-417", "worker": 0}))
-    for endpoint, lines in by_endpoint.items():
-        (raw / f"{endpoint}.requests.jsonl").write_text("".join(line + "\n" for line in lines))
-    (raw / "edge-0.service.jsonl").write_text("".join(line + "\n" for line in service))
+            line = identity | times | {"label": "class-417", "worker": 0}
+            files[server_of[request.app]].append(json.dumps(line))
+    for name, lines in files.items():
+        file = name if named else name.partition(".")[2]
+        (raw / f"{file}.jsonl").write_text("".join(line + "\n" for line in lines))
 
 
 def _write_nodes(path: Path, simulation: Simulation) -> None:
     shape, random = simulation.shape, simulation.random
-    spans = [(r.stamps["dequeued"], r.stamps["compute_end"]) for r in simulation.requests if "compute_end" in r.stamps]
-    begin = np.array([low for low, _ in spans]) if spans else np.empty(0)
-    length = np.array([high - low for low, high in spans]) if spans else np.empty(0)
+    busy: dict[str, Any] = {}
+    for number, app in enumerate(simulation.rates):
+        served = [r.stamps for r in simulation.requests if r.app == app and "compute_end" in r.stamps]
+        spans = np.array([(each["dequeued"], each["compute_end"]) for each in served]).reshape(-1, 2)
+        busy[f"edge-{number}"] = spans
     lines = []
     for step in range(int((shape.duration + shape.drain) * 10)):
         time = step * 100 * MS
-        busy = int(length[begin < time].sum()) if len(begin) else 0
-        rows = [("edge-0", busy, 310e6 + 4e6 * np.sin(step / 40))]
+        rows = [
+            (edge, int(np.diff(spans[spans[:, 0] < time]).sum()), 310e6 + 4e6 * np.sin(step / 40))
+            for edge, spans in busy.items()
+        ]
         rows += [(f"endpoint-{i}", int(time * 0.07), 92e6 + 1e4 * step) for i in range(shape.endpoints)]
         for node, cpu, memory in rows:
             throttled = min(max(step - 300, 0), 40) if node == "edge-0" else 0
@@ -557,7 +581,25 @@ def _description(simulation: Simulation) -> dict[str, Any]:
             | {"description": text, "trace": trace}
         )
     nodes = [_node(f"endpoint-{i}", "endpoint", 1.0, i) for i in range(shape.endpoints)]
-    nodes.append(_node("edge-0", "edge", 2.0, 0))
+    nodes += [_node(f"edge-{i}", "edge", 2.0, i) for i in range(len(simulation.rates))]
+    workload = {
+        "kind": "image-classification",
+        "on": "edge",
+        "rate": f"{shape.rate:g} /s",
+        "arrivals": "periodic",
+        "timeout": f"{shape.timeout:g} s",
+        "drain": f"{shape.drain:g} s",
+        "model": None,
+    }
+    applications = [
+        replace(
+            describe(workload),
+            name=app,
+            clients=tuple(f"endpoint-{i}" for i in range(shape.endpoints)),
+            servers=(f"edge-{number}",),
+        )
+        for number, app in enumerate(simulation.rates)
+    ]
     return {
         "format": 1,
         "name": "offload-simulated",
@@ -570,15 +612,8 @@ def _description(simulation: Simulation) -> dict[str, Any]:
         "no_limits": False,
         "first_request_s": 1.9,
         "seed": shape.seed,
-        "workload": {
-            "kind": "image-classification",
-            "on": "edge",
-            "rate": f"{shape.rate:g} /s",
-            "arrivals": "periodic",
-            "timeout": f"{shape.timeout:g} s",
-            "drain": f"{shape.drain:g} s",
-            "model": None,
-        },
+        "workload": workload,
+        "applications": [asdict(each) for each in applications],
         "nodes": nodes,
         "directions": directions,
         "proof": [

@@ -92,5 +92,5 @@ def test_a_run_does_not_notice_that_the_clock_is_set(tmp_path: Path, stepping_cl
     (folder,) = (tmp_path / "runs").iterdir()
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "complete"
-    assert summary["residual"]["median_share"] < 0.01
-    assert summary["requests"]["ok"] == 24
+    assert summary["applications"][0]["residual"]["median_share"] < 0.01
+    assert summary["applications"][0]["requests"]["ok"] == 24

@@ -18,10 +18,10 @@ from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats
-from cellbed.report.terminal import show_comparison
+from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
 from cellbed.workloads.image_classification import describe
-from run_folder import PUBLISH, T0, Shape, Simulation, make_run, status_of
+from run_folder import PUBLISH, T0, Shape, Simulation, make_run, only, status_of
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_an_outage_shows_in_latency_queue_and_capacity_at_the_same_moment(simula
 def test_the_decomposition_adds_up_and_lies_at_its_percentile(simulated: tuple[Path, Simulation]) -> None:
     summary = Summary.read(simulated[0])
     requests = requests_of(simulated[0])
-    median, p90, p99 = summary.decompositions
+    median, p90, p99 = only(summary).decompositions
     for each in (median, p90):
         assert each.latency is not None
         assert each.residual is not None
@@ -103,7 +103,7 @@ def test_outages_are_found_and_met_by_the_slowest(simulated: tuple[Path, Simulat
     assert (outage.link, outage.endpoint) == ("mobile-0", "endpoint-0")
     assert outage.begin_s == pytest.approx(12, abs=0.05)
     assert outage.length_s == pytest.approx(2, abs=0.011)
-    p90 = Summary.read(path).decompositions[1]
+    p90 = only(Summary.read(path)).decompositions[1]
     assert p90.outages is None or p90.outages.requests <= p90.requests
     slowest = requests_of(path).sort("latency_s").tail(5)
     assert under_way(slowest, found) == UnderWay(5, 5, "uplink", outage.begin_s, outage.length_s)
@@ -115,7 +115,7 @@ def test_the_outage_that_is_named_covers_the_time_of_the_requests() -> None:
         Outage("mobile-1", "endpoint-1", "uplink", 10.0, 1.0),
         Outage("mobile-0", "endpoint-0", "downlink", 10.5, 2.0),
     ]
-    stamps = ("sent", "uplink_completed", "uplink_left", "compute_end", "downlink_completed", "downlink_left")
+    stamps = ("sent", "uplink_completed", "uplink_left", "downlink_entered", "downlink_completed", "downlink_left")
 
     def met(*rows: tuple[str, list[float | None]]) -> UnderWay | None:
         """rows: endpoint, and `stamps` in s; what follows the last one that is given did not happen."""
@@ -150,7 +150,7 @@ def test_waiting_for_the_receivers_window_is_the_receivers_and_a_slow_program_th
     collect(run)
     before = requests_of(run)
     slowest = before.sort("part_uplink_wait")["request"][-1]
-    path = run / "raw" / "endpoint-0.requests.jsonl"
+    path = run / "raw" / "workload.endpoint-0.requests.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         # The kernel's clock of the closed window has grown by 300 ms between this publish and the next one.
@@ -249,12 +249,44 @@ def test_the_run_counts_neither_the_kill_of_the_proof_nor_the_end_of_the_program
 def test_every_reply_finds_its_packets(tmp_path: Path, shape: Shape) -> None:
     simulation = make_run(tmp_path / "run", shape)
     summary = collect(tmp_path / "run")
-    assert summary.requests.total == len(simulation.requests)
-    assert summary.requests.without_parts == 0
-    assert summary.residual is not None
-    assert summary.residual.median_share < 0.01
+    assert only(summary).requests.total == len(simulation.requests)
+    assert only(summary).requests.without_parts == 0
+    assert only(summary).residual is not None
+    assert only(summary).residual.median_share < 0.01
     lowest = requests_of(tmp_path / "run").select(pl.col(part.column).min() for part in describe({}).spans).row(0)
     assert min(lowest) >= 0
+
+
+def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_path: Path) -> None:
+    both = make_run(tmp_path / "both", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2))
+    make_run(tmp_path / "again", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2, uplink=5))
+    make_run(tmp_path / "one", Shape(duration=12, outages=(), endpoints=2, rate=3), named=False)
+    summary = collect(tmp_path / "both")
+    assert [each.name for each in summary.applications] == ["workload", "other"]
+    rows = {(row["app"], row["endpoint"], row["request"]): row for row in requests_of(tmp_path / "both").to_dicts()}
+    assert len(rows) == len(both.requests) == 2 * 12 * (3 + 2)
+    for request in both.requests:
+        row = rows[request.app, request.endpoint, request.request]
+        assert row["latency_s"] == pytest.approx((request.stamps["reply"] - request.intended) / 1e9)
+        assert row["bytes_up"] == request.bytes_up
+    for each in summary.applications:
+        assert each.requests.without_parts == 0
+        assert each.residual is not None
+        assert each.residual.median_share < 0.01  # the packets of the other one would not fit between its stamps
+        assert len(each.endpoints) == 2
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show(tmp_path / "both", console)
+    text = console.export_text()
+    assert re.search(r"^other  image classification on edge$", text, re.MULTILINE)
+    assert text.count("Latency") == 2
+
+    comparison = compare([tmp_path / "both", tmp_path / "again", tmp_path / "one"])
+    assert [each.name for each in comparison.applications] == ["workload"]
+    assert "the application other is only in both, again" in comparison.notes
+    comparison = compare([tmp_path / "both", tmp_path / "again"])
+    assert [(each.name, each.paired) for each in comparison.applications] == [("workload", [True]), ("other", [True])]
+    show_comparison(comparison, console)
+    assert console.export_text().count("again minus both") == 2
 
 
 def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
@@ -262,13 +294,13 @@ def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
     simulation = make_run(tmp_path / "run", shape)
     summary = collect(tmp_path / "run")
     truth = [status_of(request, shape) for request in simulation.requests]
-    counts = summary.requests
+    counts = only(summary).requests
     found = {"ok": counts.ok, "late": counts.late, "timed-out": counts.timed_out, "lost": counts.lost}
     assert found == {status: truth.count(status) for status in found}
     assert counts.late > 0
     assert counts.timed_out > 0
     # A quarter got no reply: a P90 over the replies alone would be a lie.
-    p90 = summary.percentiles[1]
+    p90 = only(summary).percentiles[1]
     assert p90.value is None
     assert p90.note is not None
     assert "no reply" in p90.note
@@ -280,15 +312,21 @@ def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
 def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, Shape(duration=8, outages=(), description={"status": "running", "emulator": None}))
-    whole = collect(run).requests.total
-    for name in ("packets.bin", "series.bin", "endpoint-0.requests.jsonl", "edge-0.service.jsonl", "nodes.jsonl"):
+    whole = only(collect(run)).requests.total
+    for name in (
+        "packets.bin",
+        "series.bin",
+        "workload.endpoint-0.requests.jsonl",
+        "workload.edge-0.service.jsonl",
+        "nodes.jsonl",
+    ):
         path = run / "raw" / name
         content = path.read_bytes()
         path.write_bytes(content[: len(content) * 2 // 3 - 5])
     summary = collect(run)
     assert summary.status == "running"
-    assert 0 < summary.requests.total < whole
-    assert summary.residual is not None
+    assert 0 < only(summary).requests.total < whole
+    assert only(summary).residual is not None
 
 
 def test_an_interrupted_run_says_how_far_it_got(tmp_path: Path) -> None:
@@ -307,19 +345,19 @@ def test_a_run_killed_before_its_first_request_has_an_empty_summary(tmp_path: Pa
         path.unlink()
     (run / "raw" / "packets.bin").write_bytes(b"cellbed pa")
     summary = collect(run)
-    assert summary.requests.total == 0
-    assert all(not at.supported for at in summary.percentiles)
+    assert only(summary).requests.total == 0
+    assert all(not at.supported for at in only(summary).percentiles)
     assert "the run recorded no request" in summary.warnings
 
 
 def test_missing_stamps_leave_their_parts_unknown_and_are_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, Shape(duration=8, outages=()))
-    service = run / "raw" / "edge-0.service.jsonl"
+    service = run / "raw" / "workload.edge-0.service.jsonl"
     lines = service.read_text().splitlines(keepends=True)
     service.write_text("".join(lines[10:]))
     summary = collect(run)
-    assert summary.requests.without_parts == 10
+    assert only(summary).requests.without_parts == 10
     assert any("10 of" in warning and "lack a part" in warning for warning in summary.warnings)
     unknown = requests_of(run).filter(pl.col("residual_s").is_null())
     assert unknown["part_uplink_queue"].null_count() == 0
@@ -329,13 +367,13 @@ def test_missing_stamps_leave_their_parts_unknown_and_are_told(tmp_path: Path) -
 def test_replies_that_are_errors_are_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, Shape(duration=4, outages=()))
-    path = run / "raw" / "endpoint-0.requests.jsonl"
+    path = run / "raw" / "workload.endpoint-0.requests.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[3]["error"] = "not an image"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     summary = collect(run)
-    assert summary.requests.failed == 1
-    assert summary.reasons == {"not an image": 1}
+    assert only(summary).requests.failed == 1
+    assert only(summary).reasons == {"not an image": 1}
 
 
 def test_packets_that_prove_links_before_the_schedule_are_not_the_runs(tmp_path: Path) -> None:
@@ -380,7 +418,8 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     died = {"deaths": ["worker 0 of edge-0 was killed"]}
     make_run(tmp_path / "slow", Shape(duration=12, outages=(), uplink=6, seed=2, description=died))
     comparison = compare([tmp_path / "fast", tmp_path / "slow"])
-    median, p90, p99 = comparison.differences
+    (application,) = comparison.applications
+    median, p90, p99 = application.differences
     assert median.value is not None
     assert median.low is not None
     assert median.high is not None
@@ -396,7 +435,7 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert "repeat" in notes
     assert "seed" in notes
     assert comparison.warnings == ["slow was disturbed: worker 0 of edge-0 was killed"]
-    assert json.loads(comparison.json())["differences"][0]["value"] == median.value
+    assert json.loads(comparison.json())["applications"][0]["differences"][0]["value"] == median.value
 
 
 def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> None:
@@ -408,8 +447,8 @@ def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> Non
         make_run(tmp_path / name, shape)
     # The simulated programs draw their times from the same generator: the links' rates alone differ.
     together = compare([tmp_path / "eight", tmp_path / "seven", tmp_path / "other"])
-    assert together.paired == [True, False]
-    assert json.loads(together.json())["paired"] == {"seven": True, "other": False}
+    assert together.applications[0].paired == [True, False]
+    assert json.loads(together.json())["applications"][0]["paired"] == {"seven": True, "other": False}
     notes = " ".join(together.notes)
     assert "seven is paired with the first" in notes
     assert "other is not paired with the first" in notes
@@ -419,7 +458,7 @@ def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> Non
     text = console.export_text()
     # Intervals of single runs next to each other suggest a difference that only that of the difference shows.
     assert not re.search(r"m?s to \d", text[: text.index("minus")])
-    for summary in together.summaries:
+    for summary in together.applications[0].summaries:
         for row in (0, 1):
             assert formats.milliseconds(summary.decompositions[row].parts["uplink_queue"]) in text
 

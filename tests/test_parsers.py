@@ -278,7 +278,7 @@ def test_a_run_without_the_lateness_of_its_emulator_is_reported(run_folder: Path
 
 BYTES = st.binary(max_size=50) | JSON.map(lambda value: json.dumps(value).encode()) | st.just(b"[" * 100_000)
 FILES = ("run.json", "environment.json", "scenario.toml", "scenario.resolved.json", "summary.json", "raw/nodes.jsonl",
-         "raw/series.bin", "raw/packets.bin", "raw/endpoint-0.requests.jsonl")  # fmt: skip
+         "raw/series.bin", "raw/packets.bin", "raw/workload.endpoint-0.requests.jsonl")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)

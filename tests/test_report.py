@@ -20,7 +20,7 @@ from cellbed.report import chart_library, formats, html, origin, terminal
 from cellbed.report.chart_library import ASSETS, AssetError
 from cellbed.workloads.image_classification import describe
 from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span
-from run_folder import Shape, make_run
+from run_folder import Shape, make_run, only
 
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -114,14 +114,14 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: An
             factors = (1.0,) if " " in figure["text"] else (1.0, 1e-3)
             assert any(abs(stated[0] * f - value) <= max(stated[1] * f, 0.005 * value) for f in factors), figure
     shown = {figure["path"] for figure in figures}
-    assert "requests.total" in shown
-    for index, at in enumerate(summary["percentiles"]):
-        assert (f"percentiles.{index}.value" in shown) == (at["value"] is not None)
+    assert "applications.0.requests.total" in shown
+    for index, at in enumerate(summary["applications"][0]["percentiles"]):
+        assert (f"applications.0.percentiles.{index}.value" in shown) == (at["value"] is not None)
 
     inked = page.inked()
     assert len(inked) >= 9
     assert all(inked)
-    assert page.page.locator("svg#ecdf path.curve").get_attribute("d")
+    assert page.page.locator("svg#ecdf-0 path.curve").get_attribute("d")
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.page.set_viewport_size({"width": 400, "height": 800})
     page.page.reload()
@@ -183,7 +183,7 @@ def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path)
     assert red > 2 * max(green, blue)
     assert "<b>a warning</b>" in page.page.inner_text("#warnings")  # as text, not as markup
     assert "compute is real, labels are not" in page.page.inner_text(".caution")
-    assert "needs at least 36 requests" in page.page.inner_text("#tile-1")
+    assert "needs at least 36 requests" in page.page.inner_text("#tile-0-1")
 
 
 @needs_assets
@@ -210,7 +210,7 @@ def test_a_run_without_any_request_has_a_page_too(browser: Any, tmp_path: Path) 
     collect(run)
     page = Page(browser, html.write(run))
     assert page.said == []
-    assert "No decomposition" in page.page.inner_text("#decomposition")
+    assert "No decomposition" in page.page.inner_text("#application-0")
 
 
 @needs_assets
@@ -268,7 +268,7 @@ def test_the_page_says_what_its_data_are_where_one_looks(browser: Any, tmp_path:
     assert "simulated.up (synthetic)" in uplink
     assert "lost at random" in uplink
     assert not any("lost" in head or "dropped" in head for head in heads if head.startswith("Uplink queue"))
-    text = page.page.inner_text("#decomposition")
+    text = page.page.inner_text("#cautions")
     assert "The photographs are crops." in text
     assert "<i>more</i>" in text
     assert "compute is real, labels are not" in text
@@ -279,12 +279,12 @@ def test_bars_say_what_they_are_the_mean_of_and_which_outage_they_met(browser: A
     run = tmp_path / "run"
     make_run(run, Shape(duration=60, rate=7))
     summary = collect(run)
-    p99 = summary.decompositions[2]
+    p99 = only(summary).decompositions[2]
     page = Page(browser, html.write(run))
-    bar = page.page.inner_text("#bar-2")
+    bar = page.page.inner_text("#bar-0-2")
     assert f"Around the P99: mean of {p99.requests} requests" in bar
     assert "during the uplink outage of 2.00 s at 30.0 s." in bar
-    assert "outage" not in page.page.inner_text("#bar-0")
+    assert "outage" not in page.page.inner_text("#bar-0-0")
     assert "during the uplink outage of 2.00 s at 30.0 s." in printed(run)
 
 
@@ -383,7 +383,7 @@ def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
     assert "mobile-0.uplink (synthetic)" in text
     assert "core-edge-0.uplink (synthetic)" not in text
     assert [each.synthetic for each in summary.directions] == [True, True, False, False]
-    for at in summary.percentiles:
+    for at in only(summary).percentiles:
         assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
     assert "application: image classification on edge" in text.splitlines()[2]
     assert "traces: simulated (synthetic)" in text.splitlines()[3]
@@ -391,7 +391,7 @@ def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
     assert "at its own P99" in text
     for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not", "around the"):
         assert name in text
-    assert formats.milliseconds(summary.decompositions[2].parts["uplink_queue"]) in text
+    assert formats.milliseconds(only(summary).decompositions[2].parts["uplink_queue"]) in text
 
 
 ECHO = Description(
@@ -418,22 +418,22 @@ ECHO = Description(
 def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tmp_path: Path) -> None:
     known, same, other = (tmp_path / name for name in ("known", "same", "other"))
     shape = Shape(duration=10, outages=())
-    make_run(known, shape)
+    make_run(known, shape, named=False)
     as_now = describe(json.loads((known / "run.json").read_text())["workload"])
     for run, application in ((same, as_now), (other, ECHO)):
-        make_run(run, replace(shape, description={"applications": [asdict(application)], "workload": {"kind": "echo"}}))
+        make_run(run, replace(shape, description={"applications": [asdict(application)]}))
     of_known, of_same, of_other = (collect(run) for run in (known, same, other))
     # The description of the first is that of its kind, since its run.json contains none.
     assert replace(of_same, nodes=of_known.nodes) == of_known
-    assert list(of_other.decompositions[0].parts) == [span.name for span in ECHO.spans]
-    assert of_other.percentiles == of_known.percentiles
-    assert of_other.residual == of_known.residual  # no time is lost between other spans
+    assert list(only(of_other).decompositions[0].parts) == [span.name for span in ECHO.spans]
+    assert only(of_other).percentiles == only(of_known).percentiles
+    assert only(of_other).residual == only(of_known).residual  # no time is lost between other spans
     text = printed(other)
     for words in ("application: echo on edge", "Echoing", "packet: ", "note: echoes are not answers"):
         assert words in text
     assert "Inference" not in text
-    assert compare([known, same]).spans == as_now.spans
-    assert compare([known, other]).spans == ()
+    assert compare([known, same]).applications[0].spans == as_now.spans
+    assert compare([known, other]).applications[0].spans == ()
     broken = json.loads((other / "run.json").read_text())
     broken["applications"][0]["spans"][0]["end"] = "missing"
     (other / "run.json").write_text(json.dumps(broken))
@@ -445,7 +445,7 @@ def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(t
     here, ahead = tmp_path / "here", tmp_path / "ahead"
     for run in (here, ahead):
         make_run(run, Shape(duration=10, outages=()))
-    record, description = ahead / "raw" / "edge-0.service.jsonl", json.loads((ahead / "run.json").read_text())
+    record, description = ahead / "raw" / "workload.edge-0.service.jsonl", json.loads((ahead / "run.json").read_text())
     shifted = [json.loads(line) for line in record.read_text().splitlines()]
     for line in shifted:
         line |= {name: value + 10**9 for name, value in line.items() if name.endswith("_ns")}
@@ -455,9 +455,9 @@ def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(t
             node["clock"] = {"offset_ns": 10**9, "uncertainty_ns": 2_000_000}
     (ahead / "run.json").write_text(json.dumps(description))
     of_here, of_ahead = collect(here), collect(ahead)
-    assert of_ahead.decompositions == of_here.decompositions
-    assert of_here.uncertainty == {}
-    assert of_ahead.uncertainty == {"remote_stack": 0.002, "remote_reply": 0.002}
+    assert only(of_ahead).decompositions == only(of_here).decompositions
+    assert only(of_here).uncertainty == {}
+    assert only(of_ahead).uncertainty == {"remote_stack": 0.002, "remote_reply": 0.002}
     assert "Remote stack (± 2.00 ms)" in printed(ahead)
     assert "±" not in printed(here)
 
@@ -489,7 +489,7 @@ def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
     for name in made:
         (run / name).unlink()
     result = CliRunner().invoke(app, ["report", str(run), "--open", "no", "--json"])
-    assert json.loads(result.output)["requests"]["total"] == 28
+    assert json.loads(result.output)["applications"][0]["requests"]["total"] == 28
     assert made <= {path.name for path in run.iterdir()}
 
 

@@ -27,7 +27,7 @@ def report(
     \b
     Examples:
       cellbed report runs/offload-lte-20250101-120000
-      cellbed report runs/offload-lte-20250101-120000 --json | jq .percentiles
+      cellbed report runs/offload-lte-20250101-120000 --json | jq '.applications[].percentiles'
     """
     from cellbed.measure import collect
     from cellbed.report import html, terminal

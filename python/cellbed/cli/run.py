@@ -40,7 +40,7 @@ def run(
       cellbed run scenarios/offload-lte.toml
       cellbed run scenarios/offload-lte.toml --dry-run
       cellbed run scenarios/offload-lte.toml --meter
-      cellbed run my.toml --out /tmp/runs --json | jq .percentiles
+      cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
     from cellbed.testbed.cgroups import enter_delegated_scope
 

@@ -4,16 +4,17 @@ import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from cellbed.measure.run_folder import MeasureError, application_of, read_run
-from cellbed.measure.statistics import block_length, label, needed, quantile_differences
-from cellbed.measure.summary import QUANTILES, Summary, collect, latencies
-from cellbed.testbed.by_hand import manual_changes
-from cellbed.workloads.kind import Span
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run
+from cellbed.measure.statistics import Samples, block_length, label, needed, quantile_differences
+from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
+from cellbed.testbed.by_hand import manual_warning
+from cellbed.workloads.kind import Description, Span
 
 SEED = 1
 
@@ -45,34 +46,52 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Runs beside each other.
+class ApplicationComparison:
+    """An application that all runs have, by its name.
 
-    spans: the parts of their requests, none if those differ. differences: of each run but the first, all its
-    percentiles in order of runs; paired: per run but the first whether its requests are those of the first, one by one;
-    blocks: requests per block that was drawn, by run; warnings: limits of the comparison.
+    spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
+    without a reply) and blocks (requests per block that was drawn): by run. differences: of each run but the first, all
+    its percentiles in order of runs. paired: per run but the first whether its requests are those of the first, one by
+    one.
     """
 
-    names: list[str]
+    name: str
+    title: str
     spans: tuple[Span, ...]
-    summaries: list[Summary]
+    summaries: list[ApplicationSummary]
+    samples: list[Samples]
     differences: list[Difference]
     paired: list[bool]
     blocks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other; warnings: limits of the comparison."""
+
+    names: list[str]
+    summaries: list[Summary]
+    applications: list[ApplicationComparison]
     notes: list[str]
     warnings: list[str]
 
     def json(self) -> str:
         """For programs: the summaries in full, the differences and the notes."""
-        runs = [
-            {"run": name, "block_length": block, "summary": json.loads(summary.json())}
-            for name, summary, block in zip(self.names, self.summaries, self.blocks, strict=True)
-        ]
         return json.dumps(
             {
-                "runs": runs,
-                "differences": [asdict(each) for each in self.differences],
-                "paired": dict(zip(self.names[1:], self.paired, strict=True)),
+                "runs": [
+                    {"run": name, "summary": json.loads(summary.json())}
+                    for name, summary in zip(self.names, self.summaries, strict=True)
+                ],
+                "applications": [
+                    {
+                        "name": each.name,
+                        "differences": [asdict(difference) for difference in each.differences],
+                        "paired": dict(zip(self.names[1:], each.paired, strict=True)),
+                        "block_lengths": dict(zip(self.names, each.blocks, strict=True)),
+                    }
+                    for each in self.applications
+                ],
                 "notes": self.notes,
                 "warnings": self.warnings,
             },
@@ -81,7 +100,7 @@ class Comparison:
 
 
 def compare(runs: list[Path]) -> Comparison:
-    """Two or more runs, each against the first. Measures those that have no summary yet.
+    """Two or more runs, each against the first, application by application. Measures those that have no summary yet.
 
     Raises MeasureError for other folders, and for fewer than two.
     """
@@ -90,62 +109,88 @@ def compare(runs: list[Path]) -> Comparison:
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
     tables = [pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint") for run in runs]
-    samples = [latencies(table) for table in tables]
     names = _names(runs)
-    applications = [application_of(description) for description in descriptions]
-    spans = applications[0].spans if len({each.spans for each in applications}) == 1 else ()
-    paired = [
-        _are_paired(descriptions[0], tables[0], description, table)
-        for description, table in zip(descriptions[1:], tables[1:], strict=True)
-    ]
-    differences = []
-    for name, sample, pairs in zip(names[1:], samples[1:], paired, strict=True):
-        supported = [q for q in QUANTILES if min(len(sample), len(samples[0])) >= needed(q)]
-        found = (
-            dict(
-                zip(
-                    supported,
-                    quantile_differences(samples[0], sample, tuple(supported), SEED, paired=pairs),
-                    strict=True,
-                )
-            )
-            if supported
-            else {}
+    in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
+    shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
+    seeds = [description.get("seed") for description in descriptions]
+    applications = [
+        _compare_application(
+            name,
+            names,
+            [each[name] for each in in_runs],
+            [next(each for each in summary.applications if each.name == name) for summary in summaries],
+            [of(table, name) for table in tables],
+            [seed is not None and seed == seeds[0] for seed in seeds[1:]],
         )
-        differences += [_difference(name, q, found.get(q), min(len(sample), len(samples[0]))) for q in QUANTILES]
-    blocks = [block_length(each) for each in samples]
-    changed = [bool(manual_changes(run)) for run in runs]
+        for name in shared
+    ]
+    changed = [
+        f"{name}: {warning}"
+        for name, run, description in zip(names, runs, descriptions, strict=True)
+        if (warning := manual_warning(run, description.get("t0_ns")))
+    ]
     disturbed = [
         f"{name} was disturbed: {'; '.join(summary.disturbances)}"
         for name, summary in zip(names, summaries, strict=True)
         if summary.disturbances
     ]
-    notes = _notes(descriptions, names, changed) + [
-        f"{name} is {'paired with' if pairs else 'not paired with'} the first: "
-        + (
-            "it has the same seed and the same requests, which are resampled together"
-            if pairs
-            else "its seed or its requests are others"
-        )
-        for name, pairs in zip(names[1:], paired, strict=True)
+    notes = [AUTOCORRELATED, *_notes(descriptions, names), *_unmatched(in_runs, names, shared)]
+    for each in applications:
+        of_which = f"{each.name} of " if len(applications) > 1 else ""
+        notes += [
+            f"{of_which}{name} is {'paired with' if pairs else 'not paired with'} the first: "
+            + (
+                "it has the same seed and the same requests, which are resampled together"
+                if pairs
+                else "its seed or its requests are others"
+            )
+            for name, pairs in zip(names[1:], each.paired, strict=True)
+        ]
+    return Comparison(names, summaries, applications, notes, [*_repeated(runs), *changed, *disturbed])
+
+
+def _compare_application(
+    name: str,
+    names: list[str],
+    described: list[Description],
+    summaries: list[ApplicationSummary],
+    tables: list[pl.DataFrame],
+    same_seed: list[bool],
+) -> ApplicationComparison:
+    """One application of all runs; same_seed: per run but the first whether it has the seed of the first."""
+    samples = [latencies(table) for table in tables]
+    paired = [
+        same and _have_same_requests(described[0], tables[0], application, table)
+        for same, application, table in zip(same_seed, described[1:], tables[1:], strict=True)
     ]
-    return Comparison(names, spans, summaries, differences, paired, blocks, notes, [*_repeated(runs), *disturbed])
+    differences = []
+    for run, sample, pairs in zip(names[1:], samples[1:], paired, strict=True):
+        smaller = min(len(sample), len(samples[0]))
+        supported = tuple(q for q in QUANTILES if smaller >= needed(q))
+        values = quantile_differences(samples[0], sample, supported, SEED, paired=pairs) if supported else []
+        found = dict(zip(supported, values, strict=True))
+        differences += [_difference(run, q, found.get(q), smaller) for q in QUANTILES]
+    return ApplicationComparison(
+        name,
+        described[0].title,
+        described[0].spans if len({each.spans for each in described}) == 1 else (),
+        summaries,
+        samples,
+        differences,
+        paired,
+        [block_length(each) for each in samples],
+    )
 
 
-def _are_paired(
-    first_description: dict[str, Any], first: pl.DataFrame, description: dict[str, Any], other: pl.DataFrame
+def _have_same_requests(
+    first_application: Description, first: pl.DataFrame, application: Description, other: pl.DataFrame
 ) -> bool:
-    """Whether two runs have the same seed and the same requests, intended at the same times of the schedule."""
-    seed = description.get("seed")
-    application = application_of(first_description)
-    if application_of(description).same != application.same:
+    """Whether two runs have the same requests, intended at the same times of the schedule."""
+    if application.same != first_application.same:
         return False
     same = ("endpoint", "request", *application.same)
-    return (
-        seed is not None
-        and seed == first_description.get("seed")
-        and first.select(same).equals(other.select(same))
-        and bool(((first["intended_s"] - other["intended_s"]).abs() < 1e-6).all())
+    return first.select(same).equals(other.select(same)) and bool(
+        ((first["intended_s"] - other["intended_s"]).abs() < 1e-6).all()
     )
 
 
@@ -196,14 +241,15 @@ def _repeated(runs: list[Path]) -> list[str]:
     ]
 
 
-def _notes(descriptions: list[dict[str, Any]], names: list[str], changed: list[bool]) -> list[str]:
-    notes = [AUTOCORRELATED]
+def _unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: list[str]) -> list[str]:
+    """A note for each application that is not in all runs."""
+    found = {app: [name for name, each in zip(names, in_runs, strict=True) if app in each] for app in chain(*in_runs)}
+    return [f"the application {app} is only in {', '.join(of)}" for app, of in found.items() if app not in shared]
+
+
+def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
+    notes = []
     first = descriptions[0]
-    notes += [
-        f"{name} is not the run of its scenario: its links were changed by hand while it ran"
-        for name, by_hand in zip(names, changed, strict=True)
-        if by_hand
-    ]
     for name, other in zip(names[1:], descriptions[1:], strict=True):
         unlike = [
             words

@@ -72,7 +72,7 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
     return found
 
 
-_CROSSING = (("uplink", "sent", "uplink"), ("downlink", "compute_end", "downlink"))
+_CROSSING = (("uplink", "sent", "uplink"), ("downlink", "downlink_entered", "downlink"))
 """Per way the stamp from which a request or its reply may enter the link, and the prefix of the packets' stamps."""
 
 

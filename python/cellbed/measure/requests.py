@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
-from cellbed.measure.run_folder import MeasureError, application_of, read_lines
+from cellbed.measure.run_folder import MeasureError, applications_of, read_lines
 from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.workloads.kind import Span
+from cellbed.workloads.kind import Description, Span
 
 STATUSES = ("ok", "late", "timed-out", "lost")
 
@@ -40,39 +40,54 @@ _SERVICE = {"request": pl.Int64, "endpoint": pl.String}
 _CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TYPES = {"integer": pl.Int64, "text": pl.String}
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
+_NONE = Description("", "", (), {}, {}, name="")
 
 
 def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per request, by intended time, from the raw files under `run`; description: the content of
-    ``run.json``.
+    """One row per request of any application, by intended time, from the raw files under `run`; description: the
+    content of ``run.json``.
 
-    Columns: the stamps (``*_ns``, this machine's CLOCK_MONOTONIC), those that the application declares,
+    Columns: ``app``, the stamps (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare,
     ``intended_s`` (since the start of the schedule), ``latency_s`` (reply − intended; null without a reply),
-    ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null.
+    ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null, as is what only another
+    application declares.
     """
-    application = application_of(description)
+    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+    recorded = [(each, _recorded(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
+    ports = sorted({port for _, table in recorded for port in table["remote_port"].drop_nulls()})
+    packets = read_service_packets(run / "raw" / "packets.bin", ports)
+    streams = Streams(crossings(packets, description.get("directions") or [], ports))
+    t0 = description.get("t0_ns")
+    tables = [
+        _measured(application, _attach_packets(table, application, streams), t0) for application, table in recorded
+    ]
+    return pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
+
+
+def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
+    """What clients and servers of an application recorded, one row per request. ahead: ns by node."""
     client, server = (
         {name: _TYPES[kind] for name, kind in columns.items()}
         for columns in (application.client_columns, application.server_columns)
     )
-    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
-    prefix = f"{application.name}."
-    if not any((run / "raw").glob(f"{prefix}*.requests.jsonl")):
-        prefix = ""  # a run from before applications had names
-    requests = _read_all(run / "raw", prefix, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
-    service = _read_all(run / "raw", prefix, ".service.jsonl", _SERVICE | server, ahead)
+    requests = _read_all(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
+    service = _read_all(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
     if server:
         # A request may be served twice where the transport repeats it; the first service is the one that was
         # answered.
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
     joined = requests.join(service, on=["endpoint", "request"], how="left").sort("intended_ns", "endpoint", "request")
-    joined = _split_waiting(_attach_packets(joined, run, description))
-    t0 = description.get("t0_ns")
-    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("intended_ns").min()
+    return joined.select(pl.lit(application.name).alias("app"), pl.all())
+
+
+def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
+    """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
+    joined = _split_waiting(attached)
+    origin = pl.lit(t0_ns, pl.Int64) if t0_ns is not None else pl.col("intended_ns").min()
     # In whole nanoseconds, so that the residual is exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}
-    spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False)
+    spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False) if durations else pl.lit(None, pl.Int64)
     return joined.with_columns(
         intended_s=_seconds(pl.col("intended_ns") - origin),
         latency_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns")),
@@ -136,9 +151,11 @@ def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
     }
 
 
-def uncertainties(requests: pl.DataFrame, description: dict[str, Any]) -> dict[str, float]:
-    """By span, how far it may be wrong since its ends are stamped by different clocks, seconds; only where it may."""
-    application = application_of(description)
+def uncertainties(requests: pl.DataFrame, application: Description, description: dict[str, Any]) -> dict[str, float]:
+    """By span, how far it may be wrong since its ends are stamped by different clocks, seconds; only where it may.
+
+    requests: of this application; description: the content of ``run.json``.
+    """
     known, clients = clocks(description), set(requests["endpoint"].unique())
     client, server = (
         max((uncertain for node, (_, uncertain) in known.items() if (node in clients) == of_clients), default=0)
@@ -157,35 +174,40 @@ def uncertainties(requests: pl.DataFrame, description: dict[str, Any]) -> dict[s
     return found
 
 
-def _read_all(folder: Path, prefix: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
-    """The records of all nodes, their stamps by this machine's clock. ahead: ns by node."""
+def _read_all(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
+    """The records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
+
+    A file's name begins with its application; in a run from before there was only "workload", and it does not.
+    """
     tables = []
-    for path in sorted(folder.glob(f"{prefix}*{suffix}")):
+    for path in sorted(folder.glob(f"*{suffix}")):
+        *of, node = path.name.removesuffix(suffix).split(".")
+        if (of or ["workload"]) != [app]:
+            continue
         table = read_lines(path, schema)
-        if offset := ahead.get(path.name.removeprefix(prefix).removesuffix(suffix), 0):
+        if offset := ahead.get(node, 0):
             stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
             table = table.with_columns(pl.col(stamps) - offset)
         tables.append(table)
     return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
 
 
-def _attach_packets(requests: pl.DataFrame, run: Path, description: dict[str, Any]) -> pl.DataFrame:
+def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Adds, per way, when the request or reply entered its link, was completed, how long its completing
     packet queued and was delayed, and when it left."""
-    ports = requests["remote_port"].drop_nulls().unique().to_list()
-    packets = read_service_packets(run / "raw" / "packets.bin", ports)
-    passages = crossings(packets, description.get("directions") or [], ports)
-    streams = Streams(passages)
+    passages, servers = streams.crossings, application.servers
+    server_of = {client: servers[index % len(servers)] for index, client in enumerate(application.clients) if servers}
     first = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
     completing = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
     numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
         known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
         for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
+            node, peer = str(endpoint), server_of.get(str(endpoint))
             if way == "uplink":
-                connections = streams.leaving(str(endpoint), _port(local), _port(remote))
+                connections = streams.leaving(node, _port(local), _port(remote), peer)
             else:
-                connections = streams.arriving(str(endpoint), _port(remote), _port(local))
+                connections = streams.arriving(node, _port(remote), _port(local), peer)
             for connection, part in _by_connection(group, connections, moment):
                 rows = part["row"].to_numpy()
                 first[way][rows] = connection.entry(part[f"{way}_start"].to_numpy())

@@ -84,10 +84,10 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
         raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
 
 
-def application_of(description: dict[str, Any]) -> "Description":
-    """The application of a run; description: the content of ``run.json``. Raises MeasureError for a malformed one.
+def applications_of(description: dict[str, Any]) -> "list[Description]":
+    """The applications of a run; description: the content of ``run.json``. Raises MeasureError for malformed ones.
 
-    A run that was made before runs contained it has the present description of its kind.
+    A run that was made before runs contained them has one, with the present description of its kind.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -98,10 +98,10 @@ def application_of(description: dict[str, Any]) -> "Description":
         from cellbed.workloads.registry import workload
 
         table = description.get("workload") or {}
-        return workload(str(table.get("kind", "image-classification"))).describe(table)
+        return [workload(str(table.get("kind", "image-classification"))).describe(table)]
     try:
-        return TypeAdapter(Description).validate_python(found[0])
-    except (ValidationError, IndexError) as error:
+        return TypeAdapter(list[Description]).validate_python(found)
+    except ValidationError as error:
         first = str(error).splitlines()[0]
         raise MeasureError(f"run.json: applications: {first}; the file was damaged or edited") from None
 

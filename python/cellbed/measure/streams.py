@@ -53,8 +53,9 @@ class Streams:
 
     def __init__(self, crossings: Crossings) -> None:
         self.crossings = crossings
-        self._from: dict[tuple[str | None, int, int], list[Integers]] = defaultdict(list)
-        self._towards: dict[tuple[str | None, int, int], list[Integers]] = defaultdict(list)
+        # By node and ports: the node at the other end, and the packets.
+        self._from: dict[tuple[str | None, int, int], list[tuple[str | None, Integers]]] = defaultdict(list)
+        self._towards: dict[tuple[str | None, int, int], list[tuple[str | None, Integers]]] = defaultdict(list)
         if not len(crossings):
             return
         key = crossings.source.astype(np.uint64)
@@ -64,20 +65,30 @@ class Streams:
         for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
             one = rows[0]
             ports = int(crossings.source_port[one]), int(crossings.destination_port[one])
-            name = crossings.vertices
-            self._from[name.get(int(crossings.source[one])), *ports].append(rows)
-            self._towards[name.get(int(crossings.destination[one])), *ports].append(rows)
+            source, destination = (
+                crossings.vertices.get(int(vertex[one])) for vertex in (crossings.source, crossings.destination)
+            )
+            self._from[source, *ports].append((destination, rows))
+            self._towards[destination, *ports].append((source, rows))
 
-    def leaving(self, node: str, source_port: int, destination_port: int) -> list[Connection]:
-        """The connections that begin at `node` with these ports, in the order in which they opened."""
-        return self._connections(self._from.get((node, source_port, destination_port), []))
+    def leaving(self, node: str, source_port: int, destination_port: int, peer: str | None = None) -> list[Connection]:
+        """The connections that begin at `node` with these ports, in the order in which they opened.
 
-    def arriving(self, node: str, source_port: int, destination_port: int) -> list[Connection]:
-        """The connections that end at `node` with these ports, in the order in which they opened."""
-        return self._connections(self._towards.get((node, source_port, destination_port), []))
+        peer: the node at the other end, where it is known: the kernel may give one local port to several connections.
+        """
+        return self._connections(self._from.get((node, source_port, destination_port), []), peer)
 
-    def _connections(self, flows: list[Integers]) -> list[Connection]:
-        found = [connection for rows in flows for connection in _rebuild(self.crossings, rows)]
+    def arriving(self, node: str, source_port: int, destination_port: int, peer: str | None = None) -> list[Connection]:
+        """The connections that end at `node` with these ports, in the order in which they opened; peer: as above."""
+        return self._connections(self._towards.get((node, source_port, destination_port), []), peer)
+
+    def _connections(self, flows: list[tuple[str | None, Integers]], peer: str | None) -> list[Connection]:
+        found = [
+            connection
+            for other, rows in flows
+            if peer is None or other == peer
+            for connection in _rebuild(self.crossings, rows)
+        ]
         return sorted(found, key=lambda connection: connection.opened)
 
 

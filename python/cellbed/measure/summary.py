@@ -1,9 +1,9 @@
 """The summary of a run: from its raw files to four tables and ``summary.json``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -13,13 +13,14 @@ from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
-from cellbed.measure.outages import find_outages
+from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.requests import read_requests, uncertainties
-from cellbed.measure.run_folder import FORMAT, MeasureError, application_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
-from cellbed.workloads.kind import Measure
+from cellbed.workloads.kind import Description, Measure
 
+FORMAT: Final = 2
 QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -119,21 +120,16 @@ class NodeSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
+class ApplicationSummary:
+    """What one application of a run measured. Times in seconds.
 
-    duration_s: as planned, without the drain; measured_s: the part that was reached. reasons: requests that got no
-    reply, or an error, by the reason recorded, most frequent first. uncertainty: by part, how far it may be wrong since
-    nodes have different clocks; only where it may. disturbances: why the run is disturbed, in sentences; empty for one
-    that is not.
+    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. uncertainty: by part,
+    how far it may be wrong since nodes have different clocks; only where it may.
     """
 
-    format: int
     name: str
-    status: str
-    duration_s: float
-    measured_s: float
-    no_limits: bool
+    kind: str
+    title: str
     requests: Counts
     reasons: dict[str, int]
     fastest_s: float | None
@@ -142,13 +138,30 @@ class Summary:
     decompositions: list[Decomposition]
     residual: Residual | None
     endpoints: list[EndpointSummary]
+    measures: list[MeasureSummary]
+    uncertainty: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
+
+    duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
+    disturbed, in sentences; empty for one that is not.
+    """
+
+    format: Literal[2]
+    name: str
+    status: str
+    duration_s: float
+    measured_s: float
+    no_limits: bool
+    applications: list[ApplicationSummary]
     directions: list[DirectionSummary]
     nodes: list[NodeSummary]
     machine: Machine
     disturbances: list[str]
     warnings: list[str]
-    measures: list[MeasureSummary] = field(default_factory=list)
-    uncertainty: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -211,13 +224,14 @@ def summarise(
     warnings: list[str],
 ) -> Summary:
     """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has. Pure."""
-    samples = latencies(requests)
-    percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
     duration = (description.get("duration_ns") or 0) / 1e9
-    counts = _counts(requests)
-    residual = _residual(requests)
     outages = find_outages(description, links)
-    application = application_of(description)
+    described = applications_of(description)
+    applications = [_application(each, of(requests, each.name), description, outages) for each in described]
+    for each, application in zip(described, applications, strict=True):
+        if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
+            before = f"{each.name}: " if len(described) > 1 else ""
+            warnings = [*warnings, *(before + warning for warning in _warnings(application))]
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
@@ -225,21 +239,39 @@ def summarise(
         duration_s=duration,
         measured_s=_measured(description, duration, links, nodes, requests),
         no_limits=bool(description.get("no_limits")),
-        requests=counts,
+        applications=applications,
+        directions=_directions(description, links, duration),
+        nodes=_nodes(description, nodes, duration),
+        machine=machine(seconds, duration),
+        disturbances=judge(seconds, description),
+        warnings=[*map(str, description.get("warnings") or []), *warnings],
+    )
+
+
+def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
+    """The requests of an application, by its name."""
+    return requests.filter(pl.col("app") == application)
+
+
+def _application(
+    application: Description, requests: pl.DataFrame, description: dict[str, Any], outages: list[Outage]
+) -> ApplicationSummary:
+    samples = latencies(requests)
+    percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
+    return ApplicationSummary(
+        name=application.name,
+        kind=application.kind,
+        title=application.title,
+        requests=_counts(requests),
         reasons=_reasons(requests),
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
         percentiles=percentiles,
         decompositions=[decompose(requests, application.spans, at, outages) for at in percentiles],
-        residual=residual,
+        residual=_residual(requests),
         endpoints=_endpoints(requests),
-        directions=_directions(description, links, duration),
-        nodes=_nodes(description, nodes, duration),
-        machine=machine(seconds, duration),
-        disturbances=judge(seconds, description),
-        warnings=[*map(str, description.get("warnings") or []), *warnings, *_warnings(counts, residual)],
         measures=_measures(requests, application.measures),
-        uncertainty=uncertainties(requests, description),
+        uncertainty=uncertainties(requests, application, description),
     )
 
 
@@ -376,7 +408,8 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
     return sorted(found, key=lambda each: order.index(each.node) if each.node in order else len(order))
 
 
-def _warnings(counts: Counts, residual: Residual | None) -> list[str]:
+def _warnings(application: ApplicationSummary) -> list[str]:
+    counts, residual = application.requests, application.residual
     found = []
     if counts.total == 0:
         found.append("the run recorded no request")

@@ -5,12 +5,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.measure.run_folder import MeasureError, application_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import formats, origin, plot
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.workloads.kind import PLACES
+
+if TYPE_CHECKING:
+    from cellbed.measure.summary import ApplicationSummary
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -32,14 +35,15 @@ def render(run: Path) -> str:
     import jinja2
     import polars as pl
 
-    from cellbed.measure.summary import Summary, latencies
+    from cellbed.measure.statistics import label
+    from cellbed.measure.summary import QUANTILES, Summary, latencies, of
     from cellbed.report.drawings import bar, ecdf, survival
     from cellbed.report.timeline import timeline
 
     library = chart_library()
     description = read_run(run)
     summary = Summary.read(run)
-    application = application_of(description)
+    described = applications_of(description)
     try:
         requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -69,32 +73,38 @@ def render(run: Path) -> str:
     }
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())
-    samples = latencies(requests)
     charts = timeline(description, requests, links, nodes)
-    columns = shown_decompositions(content["decompositions"])
+    applications = [
+        {
+            "key": f"applications.{index}",
+            "description": application,
+            "summary": content["applications"][index],
+            "columns": [(row, bar(each.decompositions[row], application.spans)) for row in shown_decompositions(each)],
+            "causes": [origin.cause(at) for at in each.decompositions],
+            "shades": plot.shades(application.spans),
+            "ecdf": ecdf(samples := latencies(of(requests, each.name)), each.percentiles),
+            "survival": survival(samples, each.percentiles),
+        }
+        for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
+    ]
     return environment.get_template("page.html").render(
         run=description,
         folder=run.resolve().name,
         traces=origin.traces(description),
         transport=origin.transport(description),
         played=[origin.played(direction) for direction in description.get("directions") or []],
-        application=application,
-        cautions=origin.cautions(description, application),
+        applications=applications,
+        cautions=origin.cautions(description, described),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
             for proof in description.get("proof") or []
         ],
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
-        columns=[(index, bar(summary.decompositions[index], application.spans)) for index in columns],
-        causes={index: origin.cause(summary.decompositions[index]) for index in columns},
-        labels=[at.label for at in summary.percentiles],
+        labels=[label(quantile) for quantile in QUANTILES],
         places=PLACES,
-        shades=plot.shades(application.spans),
         colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
         | {place: plot.of_place(place) for place in PLACES},
-        ecdf=ecdf(samples, summary.percentiles),
-        survival=survival(samples, summary.percentiles),
         scenario=_read_text(run / "scenario.toml"),
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
@@ -106,9 +116,9 @@ def render(run: Path) -> str:
     )
 
 
-def shown_decompositions(decompositions: list[dict[str, Any]]) -> list[int]:
+def shown_decompositions(application: "ApplicationSummary") -> list[int]:
     """Which to show beside each other: the median, and the highest percentile that has parts."""
-    having = [index for index, each in enumerate(decompositions) if each["parts"]]
+    having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
 
 

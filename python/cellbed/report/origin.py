@@ -1,6 +1,7 @@
 """Where a run's figures come from, in words: its traces, notes and proofs, and the outage that slow requests share."""
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.report.formats import duration
@@ -45,11 +46,12 @@ def transport(description: dict[str, Any]) -> str | None:
     return f"TCP {control['name']}" + ("" if control.get("asked") else ", the default of this machine")
 
 
-def cautions(description: dict[str, Any], application: Description) -> list[Caution]:
-    """What a reader must know of the run's data: the application's cautions, and notes that only ``run.json`` has."""
-    known = {each.text for each in application.cautions}
+def cautions(description: dict[str, Any], applications: Sequence[Description]) -> list[Caution]:
+    """What a reader must know of the run's data: the applications' cautions, and notes that only ``run.json`` has."""
+    declared = dict.fromkeys(caution for each in applications for caution in each.cautions)
+    known = {each.text for each in declared}
     notes = [str(note) for note in description.get("notes") or []]
-    return [*application.cautions, *(Caution(note) for note in notes if note not in known)]
+    return [*declared, *(Caution(note) for note in notes if note not in known)]
 
 
 def state(proof: dict[str, Any]) -> State:

@@ -10,18 +10,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.measure.run_folder import application_of, read_run
+from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.report import formats, origin
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cellbed.measure.comparison import Comparison, Difference
+    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
-    from cellbed.measure.summary import Summary
-    from cellbed.workloads.kind import Span
+    from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.workloads.kind import Description, Span
 
 LINE = 400
 """Width in characters outside of a terminal: in a pipe or a file a row is a line of any length."""
@@ -34,30 +34,10 @@ def show(run: Path, console: Console | None = None) -> None:
     console = console or _console()
     summary = Summary.read(run)
     description = read_run(run)
-    application = application_of(description)
+    described = applications_of(description)
     _headline(summary, description, console)
-    console.print()
-    console.print(_latency(summary))
-    decompositions = _decompositions(summary, application.spans)
-    if decompositions is not None:
-        console.print()
-        console.print(decompositions)
-        for at, each in _shown(summary):
-            if words := origin.cause(each):
-                console.print(f"[bold]around the {at.label}[/]: {words}")
-    if summary.residual is not None:
-        share, at_p99 = summary.residual.median_share, summary.residual.p99_share
-        words = f"residual {formats.share(share)} of the latency at the median"
-        if at_p99 is not None:
-            words += f", {formats.share(at_p99)} at its own P99"
-        console.print(Text(words, style="dim"))
-    for measure in summary.measures:
-        least, median, most = (
-            (formats.size if measure.unit == "B" else formats.duration)(value)
-            for value in (measure.least, measure.median, measure.most)
-        )
-        words = f"{measure.label}: {median} at the median, from {least} to {most}"
-        console.print(Text(words, style="dim"))
+    for each, application in zip(summary.applications, described, strict=True):
+        _application(each, application, console, alone=len(described) == 1)
     for table in (_links(summary), _nodes(summary)):
         if table is not None:
             console.print()
@@ -65,7 +45,7 @@ def show(run: Path, console: Console | None = None) -> None:
     console.print()
     if words := formats.machine(asdict(summary.machine)):
         console.print(Text(f"machine: {words}", style="dim"))
-    for caution in origin.cautions(description, application):
+    for caution in origin.cautions(description, described):
         console.print(Text(f"note: {caution.text}", style="dim"))
     for warning in summary.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
@@ -80,14 +60,14 @@ def _console() -> Console:
 
 
 def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
-    counts = summary.requests
     status = (
         f"[{'green' if summary.status == 'complete' and not summary.disturbances else 'bold yellow'}]"
         f"{escape(formats.outcome(summary.status, bool(summary.disturbances)))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
-    console.print(f"[dim]application:[/] {escape(application_of(description).title)}")
+    titles = ", ".join(each.title for each in summary.applications)
+    console.print(f"[dim]application{'s' if len(summary.applications) > 1 else ''}:[/] {escape(titles)}")
     if traces := origin.traces(description):
         console.print(f"[dim]traces:[/] {escape(traces)}")
     if transport := origin.transport(description):
@@ -96,15 +76,45 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         console.print("[bold red]--no-limits: CPU and memory of the nodes were not limited[/]")
     for disturbance in summary.disturbances:
         console.print(Text(f"disturbed: {disturbance}", style="bold red"))
+
+
+def _application(summary: "ApplicationSummary", application: "Description", console: Console, *, alone: bool) -> None:
+    """Its requests, their latency and its parts. alone: it is the run's only one, which needs no heading."""
+    if not alone:
+        console.print(f"\n[bold]{escape(summary.name)}[/]  {escape(summary.title)}")
+    counts = summary.requests
+    if not (application.spans or counts.total):
+        return
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
     for count, name in ((counts.late, "late"), (counts.timed_out, "timed out"), (counts.lost, "lost")):
         words.append(f"[red]{count} {name}[/]" if count else f"{count} {name}")
     console.print(" · ".join(words))
     for reason, count in summary.reasons.items():
         console.print(Text(f"  {count} × {reason}", style="red"))
+    console.print()
+    console.print(_latency(summary))
+    decompositions = _decompositions(summary, application.spans)
+    if decompositions is not None:
+        console.print()
+        console.print(decompositions)
+        for at, each in _shown(summary):
+            if cause := origin.cause(each):
+                console.print(f"[bold]around the {at.label}[/]: {cause}")
+    if summary.residual is not None:
+        share, at_p99 = summary.residual.median_share, summary.residual.p99_share
+        residual = f"residual {formats.share(share)} of the latency at the median"
+        if at_p99 is not None:
+            residual += f", {formats.share(at_p99)} at its own P99"
+        console.print(Text(residual, style="dim"))
+    for measure in summary.measures:
+        least, median, most = (
+            (formats.size if measure.unit == "B" else formats.duration)(value)
+            for value in (measure.least, measure.median, measure.most)
+        )
+        console.print(Text(f"{measure.label}: {median} at the median, from {least} to {most}", style="dim"))
 
 
-def _latency(summary: "Summary") -> Table:
+def _latency(summary: "ApplicationSummary") -> Table:
     table = _table("latency", "value", "95 % interval", "")
     for at in summary.percentiles:
         table.add_row(at.label, *_percentile(at), Text((at.note or "").removeprefix("refused: "), style="dim"))
@@ -120,7 +130,7 @@ def _percentile(at: "Percentile") -> tuple[str, str]:
     return value, f"{formats.duration(at.low)} to {formats.duration(at.high) if at.high is not None else '∞'}"
 
 
-def _decompositions(summary: "Summary", spans: "Sequence[Span]") -> Table | None:
+def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> Table | None:
     """Median and the highest percentile that has parts, beside each other."""
     having = _shown(summary)
     if not having:
@@ -129,7 +139,7 @@ def _decompositions(summary: "Summary", spans: "Sequence[Span]") -> Table | None
     return _parts(spans, columns, summary.uncertainty)
 
 
-def _compared_parts(comparison: "Comparison") -> Table | None:
+def _compared_parts(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
     """The parts of all runs around the median and around the highest percentile of which all runs have them."""
     having = [
         row
@@ -142,7 +152,7 @@ def _compared_parts(comparison: "Comparison") -> Table | None:
             [
                 (f"{name}\n{summary.percentiles[row].label}, ms", summary.decompositions[row])
                 for row in sorted({having[0], having[-1]})
-                for name, summary in zip(comparison.names, comparison.summaries, strict=True)
+                for name, summary in zip(names, comparison.summaries, strict=True)
             ],
             {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()},
         )
@@ -181,7 +191,7 @@ def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", 
     return table
 
 
-def _shown(summary: "Summary") -> list[tuple["Percentile", "Decomposition"]]:
+def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposition"]]:
     """The median and the highest percentile that has parts."""
     having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
     return having if len(having) < 2 else [having[0], having[-1]]
@@ -261,10 +271,7 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     console = console or _console()
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
-    table = _table("")
-    for name in comparison.names:
-        table.add_column(Text(name), justify="right", overflow="fold")
-    summaries = comparison.summaries
+    table, summaries = _beside(comparison.names), comparison.summaries
     table.add_row(
         "status",
         *(
@@ -274,6 +281,21 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     )
     table.add_row("measured", *(formats.reached(summary.measured_s, summary.duration_s) for summary in summaries))
     table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
+    if len(comparison.applications) == 1:
+        _compared(comparison.applications[0], comparison.names, table, console)
+    else:
+        console.print(table)
+        for each in comparison.applications:
+            console.print(f"\n[bold]{escape(each.name)}[/]  {escape(each.title)}")
+            _compared(each, comparison.names, _beside(comparison.names), console)
+    console.print()
+    for note in comparison.notes:
+        console.print(Text(f"note: {note}", style="dim"))
+
+
+def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Table, console: Console) -> None:
+    """One application of all runs: counts and percentiles in `table`, parts and differences."""
+    summaries = comparison.summaries
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
     for name, words in (("late", "late"), ("timed_out", "timed out"), ("lost", "lost")):
@@ -281,20 +303,24 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     for row, at in enumerate(summaries[0].percentiles):
         table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
     console.print(table)
-    if (parts := _compared_parts(comparison)) is not None:
+    if (parts := _compared_parts(comparison, names)) is not None:
         console.print()
         console.print(parts)
     found = iter(comparison.differences)
-    for name in comparison.names[1:]:
+    for name in names[1:]:
         differences = _table("difference", "value", "95 % interval", "")
         for each in islice(found, len(summaries[0].percentiles)):
             differences.add_row(each.label, *_difference(each))
         console.print()
-        console.print(Text(f"{name} minus {comparison.names[0]}", style="bold"))
+        console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)
-    console.print()
-    for note in comparison.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+
+
+def _beside(names: "list[str]") -> Table:
+    table = _table("")
+    for name in names:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    return table
 
 
 def _difference(each: "Difference") -> tuple[str, str, Text]:

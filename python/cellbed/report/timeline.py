@@ -21,7 +21,8 @@ MOST_SAMPLES = 3_000
 def timeline(
     description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame
 ) -> dict[str, Any]:
-    """Data of the charts, JSON-able: ``links`` (one per last-mile link, with its endpoint's requests) and ``nodes``.
+    """Data of the charts, JSON-able: ``links`` (one per last-mile link, with the requests of its endpoint by
+    application) and ``nodes``.
 
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
@@ -40,7 +41,12 @@ def timeline(
             {
                 "name": link,
                 "endpoint": endpoint,
-                "requests": _requests(requests.filter(pl.col("endpoint") == endpoint), len(drawn)),
+                "requests": [
+                    {"app": app} | _requests(of_app, len(drawn))
+                    for (app,), of_app in requests.filter(pl.col("endpoint") == endpoint).group_by(
+                        "app", maintain_order=True
+                    )
+                ],
                 "directions": [
                     _direction(direction, links.filter(pl.col("direction") == direction["name"]), most_bins)
                     for direction in description.get("directions") or []

@@ -95,13 +95,13 @@ class Description:
     """What measuring and reporting know of an application; ``run.json`` has it, so that they need not know the kind.
 
     title: of the application in reports. spans: in the order in which a request spends its time, from its intended
-    time to its reply. client_columns, server_columns: what the records of client (``<name>.<node>.requests.jsonl``)
-    and server (``<name>.<node>.service.jsonl``) have beyond the columns of every kind
-    (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock, and the
-    first of the server is when the request reached it. same: columns in which requests of paired runs agree. name: of
-    the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the number
-    of servers. start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with
-    the schedule).
+    time to its reply; none for an application without requests. client_columns, server_columns: what the records of
+    client (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) have beyond the columns of
+    every kind (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock,
+    and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
+    name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
+    number of servers. start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``:
+    with the schedule).
     """
 
     kind: str

@@ -97,10 +97,11 @@
 
   // ---- latency
 
+  const alone = new Set(data.links.flatMap((each) => each.requests.map((requests) => requests.app))).size < 2;
   const SHAPES = ["in time", "late", "timed out", "lost"];
 
-  function latencyChart(parent, logarithmic) {
-    const { number, time, latency, status } = link.requests;
+  function latencyChart(parent, requests, logarithmic) {
+    const { app, number, time, latency, status } = requests;
     const answered = latency.filter((value) => value != null);
     const top = Math.max(...answered, 1), bottom = Math.min(...answered, top);
     const missing = status.some((_, i) => latency[i] == null);
@@ -185,7 +186,7 @@
     if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
     if (missing) keys.push(['class="cross"', "no reply"]);
     add(parent, {
-      title: `Latency of each request, by its intended time`, keys, height: 250,
+      title: `Latency of each request${alone ? "" : ` of ${app}`}, by its intended time`, keys, height: alone ? 250 : 170,
       label: `latency, ${inSeconds ? "s" : "ms"}`,
       series: [{ paths: () => null, points: { show: false } }],
       scale: logarithmic ? { distr: 3, range: () => range } : { range: () => range },
@@ -383,12 +384,14 @@
     place.textContent = "";
     if (nodePlace) nodePlace.textContent = "";
     if (link) {
-      latencyChart(place, document.getElementById("scale").value === "log");
+      const logarithmic = document.getElementById("scale").value === "log";
+      for (const requests of link.requests) latencyChart(place, requests, logarithmic);
       link.directions.forEach((direction, i) => {
         rateChart(place, direction);
         queueChart(place, direction, i === link.directions.length - 1);
       });
-      const drawn = link.requests.number.length, total = link.requests.total;
+      const sum = (count) => link.requests.reduce((all, each) => all + count(each), 0);
+      const drawn = sum((each) => each.number.length), total = sum((each) => each.total);
       const ms = link.directions.length ? link.directions[0].bin * 1e3 : 10;
       document.getElementById("legend").textContent =
         `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. Shaded: ${link.gaps.length ? "no capacity for at least 0.3 s." : "nothing; no outage of at least 0.3 s."}` +
