@@ -186,6 +186,7 @@ memory = "512 MiB"
 class = "edge"
 cpus = 1.0
 memory = "512 MiB"
+aliases = ["db.shop.svc"]
 
 [nodes.far]
 class = "edge"
@@ -231,3 +232,4 @@ stop = "20 s"
     hosts = plan.hosts_file().splitlines()
     assert f"{plan.node('near-0').ipv4} near" in hosts
     assert f"{plan.node('near-0').ipv4} two" in hosts
+    assert f"{plan.node('near-0').ipv4} db.shop.svc" in hosts

@@ -204,6 +204,12 @@ MISTAKES = {
         ("'my own'", '"cubic"'),
     ),
     "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
+    "alias is another node": Mistake(
+        "[nodes.edge]", '[nodes.edge]\naliases = ["endpoint-0"]', 11, "nodes.edge.aliases[0]", ("another node's name",)
+    ),
+    "alias is no host name": Mistake(
+        "[nodes.edge]", '[nodes.edge]\naliases = ["a b"]', 11, "nodes.edge.aliases[0]", ("'a b'",)
+    ),
     "table is a value": Mistake(
         "[nodes.edge]\ncpus = 2.0\nmemory", "[nodes]\nedge", 11, "nodes.edge", ("not a table",)
     ),

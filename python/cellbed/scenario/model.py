@@ -143,9 +143,13 @@ class Scenario(Table):
 
     def _node_misfits(self) -> Iterator[tuple[Path, str]]:
         names = {f"{name}-{index}": name for name, group in self.nodes.items() for index in range(group.count)}
+        taken = {**names, **dict.fromkeys(["tower", "localhost"], ""), **{name: name for name in self.nodes}}
         for name, group in self.nodes.items():
             if name in names or name == "tower":
                 yield ("nodes", name), "a node has this name already: choose another one"
+            for index, alias in enumerate(group.aliases):
+                if taken.setdefault(alias, name) != name:
+                    yield ("nodes", name, "aliases", index), f"'{alias}' is another node's name: choose another one"
             wrong, right = ("core", "link") if group.node_class == "endpoint" else ("link", "core")
             if getattr(group, wrong) is not None:
                 text = f"not for nodes of class {group.node_class}: write '{right}' instead, or remove this key"

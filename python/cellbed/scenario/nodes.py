@@ -19,6 +19,7 @@ NodeClass = Literal["endpoint", "edge", "cloud"]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 """Of a node group or an application: part of names of files, hosts and control groups."""
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 
 AnyMobileLink = Annotated[
     Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
@@ -57,6 +58,9 @@ class NodeGroup(Table):
     )
     stagger: Offset = Field(
         written("0 s"), description="Each further endpoint of the group starts this much later in its traces."
+    )
+    aliases: list[HostName] = Field(
+        [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]
     )
     backend: AnyBackend = Field(written({"kind": "namespace"}), description="Kind of the nodes.")
 

@@ -255,10 +255,11 @@ class Plan:
         return [node for node in self.nodes if node.group == group]
 
     def hosts_file(self) -> str:
-        """``/etc/hosts`` as the nodes see it: every node by name, and the first node of a group and of an application's
-        servers by that name."""
+        """``/etc/hosts`` as the nodes see it: every node by name; the first node of a group by its name and aliases,
+        the first of an application's servers by that of the application."""
         names: dict[str, Node] = {node.name: node for node in self.nodes}
-        for name, group in [*((it, it) for it in self.scenario.nodes), *self._servers()]:
+        groups = [(name, it) for it, group in self.scenario.nodes.items() for name in (it, *group.aliases)]
+        for name, group in [*groups, *self._servers()]:
             names.setdefault(name, self.of_group(group)[0])
         lines = ["127.0.0.1 localhost", "::1 localhost"]
         for name, node in names.items():
