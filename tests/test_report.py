@@ -160,6 +160,40 @@ def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) 
 
 
 @needs_assets
+def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=3, rate=2, endpoints=18, outages=(), drain=2))
+    path = run / "raw" / "workload.endpoint-17.requests.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line |= {"reply_ns": line["reply_ns"] + 10**9}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    collect(run)
+    page = Page(browser, html.write(run))
+    assert page.said == []
+    rows = page.page.locator("#application-0 tbody tr:visible:has-text('endpoint-')")
+    assert rows.count() == 8
+    assert rows.first.inner_text().startswith("endpoint-17")
+    page.page.click("button.more:has-text('10 more endpoints')")
+    assert rows.count() == 18
+    for section, more in (("losses", 30), ("nodes", 11), ("scenario", 30)):
+        visible = page.page.locator(f"#{section} tbody tr:visible")
+        assert visible.count() == 8
+        page.page.click(f"#{section} button.more:has-text('{more} more')")
+        assert visible.count() == 8 + more
+    small = page.page.locator("#multiples button")
+    assert small.count() == 16
+    assert "endpoint-17" in small.first.inner_text()
+    small.nth(2).click()
+    assert small.nth(2).get_attribute("aria-pressed") == "true"
+    assert page.page.locator("#link").input_value() == "2"
+    assert page.said == []
+    text = printed(run)
+    assert [text.count(f"and {more} more") for more in (10, 30, 11)] == [1, 1, 1]
+    assert "endpoint-17" in text[text.index("no reply") :].splitlines()[1]
+
+
+@needs_assets
 def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path) -> None:
     notes = {
         "status": "interrupted",

@@ -1,8 +1,11 @@
 """Numbers as a reader wants them: three significant digits, a space, a unit."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cellbed.measure.summary import ApplicationSummary
 
 NOTHING = "–"
 
@@ -50,6 +53,13 @@ def outcome(status: str, disturbed: bool = False) -> str:
     """The status of a run in words; one that was killed could not say so itself and is still ``running``."""
     words = "did not end" if status == "running" else status
     return f"{words}, disturbed" if disturbed else words
+
+
+def titles(applications: "Sequence[ApplicationSummary]") -> str:
+    """``"image classification on edge"``; with their names where there are several."""
+    if len(applications) == 1:
+        return applications[0].title
+    return ", ".join(f"{each.name} ({each.title})" for each in applications)
 
 
 def machine(figures: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import formats, origin, plot
+from cellbed.report import formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.workloads.kind import PLACES
 
@@ -84,6 +84,7 @@ def render(run: Path) -> str:
             "shades": plot.shades(application.spans),
             "ecdf": ecdf(samples := latencies(of(requests, each.name)), each.percentiles),
             "survival": survival(samples, each.percentiles),
+            "order": ranking.endpoints(each.endpoints),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
@@ -93,12 +94,15 @@ def render(run: Path) -> str:
         traces=origin.traces(description),
         transport=origin.transport(description),
         played=[origin.played(direction) for direction in description.get("directions") or []],
+        titles=formats.titles(summary.applications),
         applications=applications,
         cautions=origin.cautions(description, described),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
-            for proof in description.get("proof") or []
+            for proof in ranking.proofs(description.get("proof") or [])
         ],
+        order={"directions": ranking.directions(summary.directions), "nodes": ranking.nodes(summary.nodes)},
+        shown=ranking.shown,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
         labels=[label(quantile) for quantile in QUANTILES],

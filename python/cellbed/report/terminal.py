@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.run_folder import applications_of, read_run
-from cellbed.report import formats, origin
+from cellbed.report import formats, origin, ranking
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference
     from cellbed.measure.decomposition import Decomposition
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cellbed.measure.summary import ApplicationSummary, Summary
     from cellbed.workloads.kind import Description, Span
 
+Row = TypeVar("Row")
 LINE = 400
 """Width in characters outside of a terminal: in a pipe or a file a row is a line of any length."""
 
@@ -66,8 +67,8 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
-    titles = ", ".join(each.title for each in summary.applications)
-    console.print(f"[dim]application{'s' if len(summary.applications) > 1 else ''}:[/] {escape(titles)}")
+    plural = "s" if len(summary.applications) > 1 else ""
+    console.print(f"[dim]application{plural}:[/] {escape(formats.titles(summary.applications))}")
     if traces := origin.traces(description):
         console.print(f"[dim]traces:[/] {escape(traces)}")
     if transport := origin.transport(description):
@@ -112,6 +113,9 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
             for value in (measure.least, measure.median, measure.most)
         )
         console.print(Text(f"{measure.label}: {median} at the median, from {least} to {most}", style="dim"))
+    if len(summary.endpoints) > 1:
+        console.print()
+        console.print(_endpoints(summary))
 
 
 def _latency(summary: "ApplicationSummary") -> Table:
@@ -197,6 +201,24 @@ def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposi
     return having if len(having) < 2 else [having[0], having[-1]]
 
 
+def _endpoints(summary: "ApplicationSummary") -> Table:
+    table = _table("endpoint", "requests", "no reply", *(at.label for at in summary.percentiles))
+    for each in _first(table, summary.endpoints, ranking.endpoints(summary.endpoints)):
+        missing = each.counts.timed_out + each.counts.lost
+        table.add_row(
+            each.endpoint, str(each.counts.total), _alarming(missing), *(_percentile(at)[0] for at in each.percentiles)
+        )
+    return table
+
+
+def _first(table: Table, rows: "Sequence[Row]", order: list[int]) -> "Iterator[Row]":
+    """The rows that come first; after them `table` has a line on the others."""
+    for row in order[: ranking.shown(len(rows))]:
+        yield rows[row]
+    if more := len(rows) - ranking.shown(len(rows)):
+        table.add_row(Text(f"and {more} more", style="dim"))
+
+
 def _links(summary: "Summary") -> Table | None:
     if not summary.directions:
         return None
@@ -211,7 +233,7 @@ def _links(summary: "Summary") -> Table | None:
         "lost",
         *(words for _, words in extras),
     )
-    for each in summary.directions:
+    for each in _first(table, summary.directions, ranking.directions(summary.directions)):
         gap = formats.NOTHING
         if each.longest_gap_s:
             gap = f"{formats.duration(each.longest_gap_s)} at {formats.duration(each.longest_gap_at_s)}"
@@ -242,7 +264,7 @@ def _nodes(summary: "Summary") -> Table | None:
     if not summary.nodes:
         return None
     table = _table("node", "CPU\nmean", "CPU\npeak", "\nthrottled", "memory\npeak", "killed for\nmemory")
-    for each in summary.nodes:
+    for each in _first(table, summary.nodes, ranking.nodes(summary.nodes)):
         table.add_row(
             each.node,
             formats.number(each.cpu_cores_mean),

@@ -27,6 +27,9 @@ def timeline(
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
     mobile = list(last_miles(description).items())
+    if len(mobile) > MOST_LINKS:
+        slowness = _slowness(requests)
+        mobile.sort(key=lambda each: slowness.get(each[1], 0.0), reverse=True)
     outages = find_outages(description, links)
     drawn = mobile[:MOST_LINKS]
     most_bins = int(np.clip(BIN_BUDGET // max(1, 2 * len(drawn)), FEWEST_BINS, MOST_BINS))
@@ -62,9 +65,23 @@ def timeline(
         ],
         "left_out": len(mobile) - len(drawn),
         "nodes": [
-            _node(node, during.filter(pl.col("node") == node["name"])) for node in description.get("nodes") or []
-        ][: 2 * MOST_LINKS],
+            _node(node, during.filter(pl.col("node") == node["name"])) for node in _drawn_nodes(description, drawn)
+        ],
     }
+
+
+def _drawn_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The endpoints of the links that are drawn, and as many of the other nodes."""
+    endpoints = {endpoint for _, endpoint in drawn}
+    nodes = description.get("nodes") or []
+    others = [node["name"] for node in nodes if node.get("class") != "endpoint"][:MOST_LINKS]
+    return [node for node in nodes if node["name"] in endpoints or node["name"] in others]
+
+
+def _slowness(requests: pl.DataFrame) -> dict[str, float]:
+    """By endpoint, the latency that a tenth of its requests exceed; infinite where these got no reply."""
+    slow = pl.col("latency_s").fill_null(float("inf")).quantile(0.9, "higher")
+    return dict(requests.group_by("endpoint").agg(slow).iter_rows())
 
 
 def _end(table: pl.DataFrame, column: str) -> float:

@@ -6,11 +6,13 @@
   const sync = uPlot.sync("time");
   const font = "12px " + getComputedStyle(document.body).fontFamily;
   const POINTS = 300; // bins drawn over the width of a chart
+  const NODES = 6; // of which charts are drawn; of more, the endpoint of the chosen link and those that are no endpoints
   const whole = { min: data.span[0], max: Math.max(data.span[1], data.span[0] + 1) };
   let span = whole;
   let charts = []; // {plot, fill(min, max) → columns or null}
   let busy = false;
 
+  const duration = (ms) => ms >= 1000 ? `${digits(ms / 1e3)} s` : `${digits(ms)} ms`;
   const digits = (value) => value == null ? "–" : Number(value.toPrecision(3)).toLocaleString("en");
 
   // ---- what every chart has in common
@@ -397,11 +399,62 @@
         `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. Shaded: ${link.gaps.length ? "no capacity for at least 0.3 s." : "nothing; no outage of at least 0.3 s."}` +
         (drawn < total ? ` ${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} requests are drawn, the slowest and the fastest of each moment among them; all are in requests.parquet.` : "");
     }
-    if (nodePlace) data.nodes.forEach((node, i) => { if (node.time.length) nodeCharts(nodePlace, node, i === data.nodes.length - 1); });
+    if (nodePlace) {
+      const ends = link ? [link.endpoint] : [];
+      const near = data.nodes.length <= NODES ? data.nodes
+        : data.nodes.filter((node) => ends.includes(node.name) || node.class !== "endpoint").slice(0, NODES);
+      near.forEach((node, i) => { if (node.time.length) nodeCharts(nodePlace, node, i === near.length - 1); });
+    }
+    markChosen();
+  }
+
+  // Every link drawn small, with one scale for all: which one is worth a look.
+  function multiples() {
+    const place = document.getElementById("multiples");
+    if (!place) return;
+    const every = data.links.flatMap((each) => each.requests.flatMap((requests) => requests.latency));
+    const top = every.reduce((most, value) => Math.max(most, value ?? 0), 1), bottom = every.reduce((least, value) => Math.min(least, value ?? least), top);
+    const decades = Math.log10(top / bottom) || 1;
+    data.links.forEach((each, i) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.innerHTML = '<span class="muted"></span><b></b><canvas></canvas>';
+      const answered = each.requests.flatMap((requests) => requests.latency.filter((value) => value != null));
+      const missing = each.requests.reduce((n, requests) => n + requests.latency.filter((value) => value == null).length, 0);
+      button.querySelector("b").textContent = each.endpoint;
+      button.querySelector(".muted").textContent = answered.length ? `up to ${duration(Math.max(...answered))}${missing ? `, ${missing} ✗` : ""}` : `${missing} ✗`;
+      button.addEventListener("click", () => choose(i));
+      place.append(button);
+      const canvas = button.querySelector("canvas"), ratio = devicePixelRatio || 1;
+      const width = canvas.width = Math.round(canvas.clientWidth * ratio), height = canvas.height = Math.round(canvas.clientHeight * ratio);
+      const ctx = canvas.getContext("2d");
+      const x = (time) => (time - whole.min) / (whole.max - whole.min) * width;
+      const y = (value) => height - 3 * ratio - Math.log10(value / bottom) / decades * (height - 10 * ratio);
+      for (const gap of each.gaps) {
+        ctx.fillStyle = gap.way === "uplink" ? "rgba(179,38,30,0.14)" : "rgba(179,38,30,0.07)";
+        ctx.fillRect(x(gap.begin), 0, Math.max(1, x(gap.end) - x(gap.begin)), height);
+      }
+      for (const requests of each.requests) requests.time.forEach((time, n) => {
+        const lost = requests.latency[n] == null;
+        ctx.fillStyle = lost ? colours.alarm : colours.ink;
+        ctx.fillRect(x(time) - ratio * 0.75, lost ? 0 : y(requests.latency[n]) - ratio * 0.75, ratio * 1.5, (lost ? 4 : 1.5) * ratio);
+      });
+    });
+  }
+
+  const markChosen = () => document.querySelectorAll("#multiples button").forEach((button, i) => button.setAttribute("aria-pressed", data.links[i] === link));
+
+  function choose(i) {
+    link = data.links[i];
+    if (chooser) chooser.value = i;
+    build();
   }
 
   const chooser = document.getElementById("link");
-  if (chooser) chooser.addEventListener("change", () => { link = data.links[Number(chooser.value)]; build(); });
+  if (chooser) chooser.addEventListener("change", () => choose(Number(chooser.value)));
+  for (const button of document.querySelectorAll("button.more")) {
+    button.addEventListener("click", () => { button.previousElementSibling.querySelector("tbody.rest").hidden = false; button.remove(); });
+  }
   document.getElementById("scale").addEventListener("change", build);
   document.getElementById("reset").addEventListener("click", () => show(whole));
   let width = innerWidth;
@@ -413,6 +466,7 @@
   addEventListener("beforeprint", () => {
     for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
   });
+  multiples();
   build();
   document.documentElement.dataset.ready = "yes";
 })();

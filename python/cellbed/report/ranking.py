@@ -1,0 +1,61 @@
+"""Which rows of a long table come first, so that a run of many nodes can be read; the rest is folded.
+
+Rows are indices of the summary's lists. A list of up to ``SHOWN`` + 2 rows keeps its order and is shown whole.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cellbed.report import origin
+
+if TYPE_CHECKING:
+    from cellbed.measure.statistics import Percentile
+    from cellbed.measure.summary import DirectionSummary, EndpointSummary, NodeSummary
+
+SHOWN = 8
+Row = TypeVar("Row")
+
+
+def shown(rows: int) -> int:
+    """How many of so many rows are shown before the fold."""
+    return rows if rows <= SHOWN + 2 else SHOWN
+
+
+def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
+    """Those with the slowest requests first: by the highest percentile that all of them support."""
+    common = [
+        at
+        for at in range(len(rows[0].percentiles) if rows else 0)
+        if all(row.percentiles[at].supported for row in rows)
+    ]
+    highest = common[-1] if common else 0
+    return _worst(rows, lambda row: (_slowness(row.percentiles[highest]), row.counts.timed_out + row.counts.lost))
+
+
+def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
+    """Those that dropped most packets first, then those with the longest gap, then the highest queue."""
+    return _worst(
+        rows, lambda row: (row.dropped_queue + row.dropped_loss, row.longest_gap_s or 0.0, row.queue_peak_bytes)
+    )
+
+
+def nodes(rows: "Sequence[NodeSummary]") -> list[int]:
+    """Those that were killed for memory, then throttled longest, then used most CPU first."""
+    return _worst(rows, lambda row: (row.oom_kills or 0, row.throttled_s or 0.0, row.cpu_cores_mean or 0.0))
+
+
+def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that do not hold first."""
+    return [rows[index] for index in _worst(rows, lambda row: (origin.state(row) != "holds",))]
+
+
+def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> list[int]:
+    order = list(range(len(rows)))
+    return (
+        order if shown(len(rows)) == len(rows) else sorted(order, key=lambda index: badness(rows[index]), reverse=True)
+    )
+
+
+def _slowness(at: "Percentile") -> float:
+    """A percentile that falls among requests without a reply is slower than any other."""
+    return at.value if at.value is not None else float("inf") if at.supported else 0.0
