@@ -1,7 +1,7 @@
 """The emulator's packet log: reading it, and one row per packet out of one record per packet and direction."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cellbed.measure.run_folder import MeasureError
 
 MAGIC = b"cellbed packets1"
-TCP = 6
+TCP, UDP = 6, 17
 LARGEST = 8 << 30
 """Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
@@ -93,13 +93,12 @@ def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """TCP packets that crossed the network, one entry each, in the order in which they entered it. Times in
-    ns.
+    """Packets that crossed the network, one entry each, in the order in which they entered it. Times in ns.
 
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
     service included; delayed: in the delay stages of all its directions; left: when the emulator really
-    handed it over at the end of its path; delivered: it came to that end. source, destination: vertex
-    numbers.
+    handed it over at the end of its path; delivered: it came to that end; dropped: it did not, by the path model's
+    decision. source, destination: vertex numbers. sequence: of TCP, else 0.
     """
 
     entered: Integers
@@ -107,6 +106,7 @@ class Crossings:
     delayed: Integers
     left: Integers
     delivered: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
     source: NDArray[np.uint16]
     destination: NDArray[np.uint16]
     source_port: NDArray[np.uint16]
@@ -132,12 +132,18 @@ def _first_copies(hops: NDArray[Any]) -> NDArray[Any]:
     return hops[np.sort(order[np.r_[True, ~again]])]
 
 
-def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports: Collection[int]) -> Crossings:
-    """One row per TCP packet to or from one of `service_ports`.
+def crossings(
+    log: NDArray[Any],
+    directions: list[dict[str, Any]],
+    service_ports: Collection[int] | None = None,
+    nodes: Sequence[str] = (),
+) -> Crossings:
+    """One row per packet of `log`; with `service_ports` only of the TCP packets to or from one of them.
 
-    directions: as in ``run.json`` (``index``, ``from``, ``to``).
+    directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in their order; a node
+    that is not among them is known only if it sends packets.
     """
-    hops = _first_copies(np.asarray(log[_is_of_service(log, service_ports)]))
+    hops = _first_copies(np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)]))
     # A packet's records come in the order of its hops, because each is written when the packet leaves that
     # hop: a stable sort by packet keeps it.
     hops = hops[np.argsort(hops["packet"], kind="stable")]
@@ -151,6 +157,7 @@ def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports
     # Vertices are numbers in the log and names in run.json; a packet's first direction begins at its source.
     pairs = np.unique(head["source_vertex"].astype(np.int64) << 16 | head["direction"])
     vertices = {int(pair >> 16): begins[int(pair & 0xFFFF)] for pair in pairs if int(pair & 0xFFFF) in begins}
+    vertices |= dict(enumerate(nodes))
     number = {name: vertex for vertex, name in vertices.items()}
     end_of = np.full(1 + max(ends, default=0), -1, np.int64)
     for direction, name in ends.items():
@@ -168,6 +175,7 @@ def crossings(log: NDArray[Any], directions: list[dict[str, Any]], service_ports
         delayed=total("departed", "released")[order],
         left=tail["observed"][order].astype(np.int64),
         delivered=delivered[order],
+        dropped=(tail["drop"] != 0)[order],
         source=head["source_vertex"][order],
         destination=head["destination_vertex"][order],
         source_port=head["source_port"][order],

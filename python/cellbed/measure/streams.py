@@ -102,7 +102,7 @@ def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
     connections = []
     begin = 0
     while begin < len(rows):
-        end = _next_open(position, payload, begin)
+        end = next_open(position, payload, begin)
         # A connection of which the log missed the SYN has no known byte 0.
         if payload[begin] == 0:
             offset = position[begin:end] - position[begin] - 1
@@ -111,7 +111,7 @@ def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
     return connections
 
 
-def _next_open(position: Integers, payload: Integers, begin: int) -> int:
+def next_open(position: Integers, payload: Integers, begin: int) -> int:
     """Index of the next SYN after the one at `begin`, or the length.
 
     The log has no flags. What carries no payload has the number of the next new byte, give or take one (FIN,
@@ -138,11 +138,7 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
         nothing = np.empty(0, np.int64)
         return Connection(opened, nothing, nothing, nothing)
 
-    # Pieces of each packet: mostly one, more if a retransmission was segmented differently.
-    lowest, highest = np.searchsorted(bounds, start), np.searchsorted(bounds, stop)
-    count = highest - lowest
-    packet = np.repeat(np.arange(len(rows)), count)
-    piece = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(lowest, count)
+    packet, piece = cut(bounds, start, stop)
 
     # Assigning in reverse order leaves the first one of each piece.
     first = np.full(pieces, NEVER, np.int64)
@@ -158,3 +154,14 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
     rank = np.maximum.accumulate(rank) if bounds[0] == 0 else np.full(pieces, len(arrivals))
     completing = np.r_[arrivals, NEVER][rank]
     return Connection(opened, bounds, first, completing)
+
+
+def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:
+    """The pieces between `bounds` that each packet, with the bytes from `start` to `stop`, carries: (packet, piece).
+
+    Mostly one for each packet; more if a retransmission was segmented differently.
+    """
+    lowest, highest = np.searchsorted(bounds, start), np.searchsorted(bounds, stop)
+    count = highest - lowest
+    packet = np.repeat(np.arange(len(start)), count)
+    return packet, np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(lowest, count)

@@ -1,0 +1,443 @@
+"""Connections: what the packet log shows of every TCP connection and UDP flow, whatever program used it.
+
+The time of a connection, from its first packet to its last byte, is divided into parts that add up. At each moment
+there is either data on the way to one end, or the connection waits for one end to send. So the log alone shows how long
+a client waited for a server, and a server for its client, without any change to either. Packets of new data in one
+way, without a pause and without data the other way, are a *burst*. It is under way from the entry of its first packet
+until all its bytes have arrived; of this time the queueing and the delay of the packet that completed it are parts. The
+rest is transport: sending one packet after the other, the congestion window, retransmissions. What follows until the
+next burst belongs to the end that sends it; but where the same end sends on, first the time until an acknowledgement
+can have reached it is transport. Where a burst begins before the one of the other way is complete, the earlier one
+counts up to there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
+from cellbed.measure.streams import NEVER, cut, next_open
+
+WAYS = ("to_server", "to_client")
+PARTS = (
+    "connect",
+    "client",
+    *(f"{WAYS[0]}_{what}" for what in ("transport", "queue", "delay")),
+    "server",
+    *(f"{WAYS[1]}_{what}" for what in ("transport", "queue", "delay")),
+)
+"""Where the time of a connection passes: the handshake, waiting for the client to send, data under way to the server,
+and the same the other way. Columns ``part_<name>``, seconds."""
+
+_GROUP = 1 << 21
+"""Records that are analysed at a time, more if one connection has more: that takes about 0.7 GB."""
+_LINE = 1 << 40
+"""Bytes of a stream: streams lie behind each other on one line of offsets."""
+
+SCHEMA: dict[str, Any] = {
+    "app": pl.String,
+    "protocol": pl.String,
+    "client": pl.String,
+    "client_port": pl.Int64,
+    "server": pl.String,
+    "server_port": pl.Int64,
+    "opened_ns": pl.Int64,
+    "opened_s": pl.Float64,
+    "connect_s": pl.Float64,
+    **{f"{way}_{which}_s": pl.Float64 for way in WAYS for which in ("first", "last")},
+    "exchanges": pl.Int64,
+    **{f"part_{name}": pl.Float64 for name in PARTS},
+    **{
+        f"{way}_{name}": kind
+        for way in WAYS
+        for name, kind in (
+            ("bytes", pl.Int64),
+            ("packets", pl.Int64),
+            ("dropped", pl.Int64),
+            ("retransmitted", pl.Int64),
+            ("queue_s", pl.Float64),
+            ("queue_max_s", pl.Float64),
+            ("delay_s", pl.Float64),
+        )
+    },
+}
+
+
+def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
+    """One row per TCP connection and UDP flow that sent a packet since the start of the schedule, by the time at which
+    it opened; description: the content of ``run.json``. The columns are those of :data:`SCHEMA`.
+
+    app: the application that it belongs to, null if unknown. client: the node that sent the first packet. opened_ns:
+    when this packet entered the network, by this machine's monotonic clock; opened_s: since the start of the schedule.
+    connect_s: from there until the server's answer to the SYN was handed to the client; null without one, and of UDP.
+    to_server, to_client: the two ways; of each: first_s, last_s: from opened until the first byte, and until all bytes,
+    were handed to the receiver; bytes: of payload handed over, each once; packets: sent; dropped: of these, by the path
+    model; retransmitted: those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of
+    delivered packets in bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client
+    began to send after the server had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without
+    data connect_s.
+    """
+    t0 = description.get("t0_ns")
+    if t0 is None:
+        return pl.DataFrame(schema=SCHEMA)
+    directions = description.get("directions") or []
+    nodes = [str(node["name"]) for node in description.get("nodes") or []]
+    tables = [pl.DataFrame(schema=SCHEMA)]
+    for records in _groups(run / "raw" / "packets.bin", t0):
+        for protocol, analyse in ((TCP, _tcp), (UDP, _udp)):
+            of = records[records["protocol"] == protocol]
+            if len(of):
+                tables.append(analyse(crossings(of, directions, nodes=nodes)))
+    found = pl.concat(tables, how="diagonal")
+    opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
+    return (
+        found.with_columns(opened_s=opened, app=_applications(found, description))
+        .select(list(SCHEMA))
+        .sort("opened_ns", "client", "client_port")
+    )
+
+
+def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
+    """The records of all connections with a packet at `since` or later, all of a connection at once."""
+    log = read_packets(path)
+    counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
+    for begin in range(0, len(log), PART):
+        part = np.asarray(log[begin : begin + PART])
+        part = part[_has_ports(part)]
+        keys = _key(part)
+        counted.append(np.stack(np.unique(keys, return_counts=True), axis=1).astype(np.uint64))
+        alive.append(np.unique(keys[part["arrived"] >= since]))
+    living = np.unique(np.concatenate(alive))
+    pairs = np.concatenate(counted)
+    pairs = pairs[np.isin(pairs[:, 0], living)]
+    total = np.zeros(len(living), np.int64)
+    np.add.at(total, np.searchsorted(living, pairs[:, 0]), pairs[:, 1].astype(np.int64))
+    group = np.cumsum(total) // _GROUP
+    for number in np.unique(group):
+        keys = living[group == number]
+        kept = [np.empty(0, RECORD)]
+        for begin in range(0, len(log), PART):
+            part = np.asarray(log[begin : begin + PART])
+            part = part[_has_ports(part)]
+            kept.append(part[np.isin(_key(part), keys)])
+        yield np.concatenate(kept)
+
+
+def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (records["protocol"] == TCP) | (records["protocol"] == UDP)
+    return found
+
+
+def _key(packets: NDArray[Any] | Crossings) -> NDArray[np.uint64]:
+    """One number for both ends of each packet, the same in both ways."""
+    if isinstance(packets, Crossings):
+        fields = [packets.source, packets.source_port, packets.destination, packets.destination_port]
+    else:
+        fields = [packets[f"{end}_{what}"] for end in ("source", "destination") for what in ("vertex", "port")]
+    wide = [field.astype(np.uint64) for field in fields]
+    one, other = wide[0] << np.uint64(16) | wide[1], wide[2] << np.uint64(16) | wide[3]
+    found: NDArray[np.uint64] = np.minimum(one, other) << np.uint64(32) | np.maximum(one, other)
+    return found
+
+
+def _tcp(packets: Crossings) -> pl.DataFrame:
+    packets, connection, way = _told_apart(packets)
+    stream = connection * 2 + way
+    order = np.argsort(stream, kind="stable")
+    begins = np.empty(len(order), np.bool_)
+    begins[order] = np.r_[True, np.diff(stream[order]) != 0]
+    # The first packet of a way is a SYN, whose number is that of byte 0 minus one.
+    has_syn = np.zeros(stream.max() + 1, np.int64)
+    has_syn[stream[begins]] = packets.payload[begins] == 0
+    start = _position(stream, packets.sequence, order) - has_syn[stream]
+    end = start + packets.payload
+    data = (packets.payload > 0) & (start >= 0)
+
+    reach = np.empty(len(order), np.int64)  # of the packets before
+    reach[order] = np.r_[0, _running_max(stream[order], np.where(data, end, 0)[order])[:-1]]
+    reach[begins] = 0
+    again = (data & (start < reach)) | (~begins & (packets.payload == 0) & (start == -1))
+    completing = _completing(packets, stream, start, data)
+    complete = completing != NEVER
+    table = _table(packets, connection, way).with_columns(
+        start=start,
+        end=pl.Series(end).set(pl.Series(~complete), None),
+        at=pl.Series(packets.left[completing]).set(pl.Series(~complete), None),
+        again=again,
+    )
+    answer = (pl.col("way") == 1) & (pl.col("start") == -1) & pl.col("delivered")
+    went_on = (pl.col("way") == 0) & (pl.col("start") >= 0)
+    connected = table.group_by("connection").agg(
+        pl.col("left").filter(answer).min(), pl.col("entered").filter(went_on).min()
+    )
+    found = (
+        _by_way(packets, table, pl.col("end").max(), pl.col("again").sum())
+        # The answer came before what the client sent after it.
+        .join(
+            connected.drop_nulls().select("connection", connected_ns=pl.min_horizontal("left", "entered")),
+            on="connection",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(protocol=pl.lit("tcp"), connect_s=_seconds(pl.col("connected_ns") - pl.col("opened_ns")))
+    )
+    new = np.flatnonzero(data & (end > reach) & complete)
+    return found.join(
+        _parts(found, packets, connection, way, new, completing[new]),
+        on="connection",
+        how="left",
+        maintain_order="left",
+    )
+
+
+def _udp(packets: Crossings) -> pl.DataFrame:
+    key = _key(packets)
+    order = np.argsort(key, kind="stable")
+    packets, key = _take(packets, order), key[order]
+    first = np.r_[True, key[1:] != key[:-1]]
+    connection = np.cumsum(first) - 1
+    at = pl.when("delivered").then("left")
+    table = _table(packets, connection, _way(packets, first)).with_columns(at=at)
+    found = _by_way(packets, table, pl.col("payload").filter("delivered").sum(), pl.lit(None, pl.Int64))
+    return found.with_columns(protocol=pl.lit("udp"))
+
+
+def _told_apart(packets: Crossings) -> tuple[Crossings, Integers, Integers]:
+    """TCP packets by connection and entry; for each the number of its connection and its way."""
+    key = _key(packets)
+    order = np.argsort(key, kind="stable")  # stable: by entry
+    packets, key = _take(packets, order), key[order]
+    opens = np.r_[True, key[1:] != key[:-1]]
+    way = _way(packets, opens)
+    pair = np.cumsum(opens) - 1
+    # Of pairs of ports that were used again, the client's packets without payload that have an odd number.
+    mine = np.flatnonzero(way == 0)
+    position = _position(pair[mine], packets.sequence[mine], np.arange(len(mine)))
+    payload = packets.payload[mine]
+    reach = np.r_[0, _running_max(pair[mine], position + payload)[:-1]]
+    odd = (payload == 0) & (np.abs(position - reach) > 1) & ~opens[mine]
+    for each in np.unique(pair[mine][odd]):
+        low, high = np.searchsorted(pair[mine], [each, each + 1])
+        begin = 0
+        while (begin := next_open(position[low:high], payload[low:high], begin)) < high - low:
+            opens[mine[low + begin]] = True
+    return packets, np.cumsum(opens) - 1, way
+
+
+def _way(packets: Crossings, first: NDArray[np.bool_]) -> Integers:
+    """0 for packets from the node and port that sent the first of its connection, else 1. first: where one begins."""
+    source = packets.source.astype(np.int64) << 16 | packets.source_port
+    its_first: Integers = source[np.flatnonzero(first)][np.cumsum(first) - 1]
+    found: Integers = (source != its_first).astype(np.int64)
+    return found
+
+
+def _position(stream: Integers, sequence: NDArray[np.uint32], order: Integers) -> Integers:
+    """Sequence numbers without wrap-around, from the first of each stream. order: that sorts by stream and entry."""
+    # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-around.
+    step = np.diff(sequence[order], prepend=np.uint32(0)).astype(np.int32).astype(np.int64)
+    begins = np.flatnonzero(np.diff(stream[order], prepend=-1))
+    step[begins] = 0
+    total = np.cumsum(step)
+    found = np.empty(len(order), np.int64)
+    found[order] = total - np.repeat(total[begins], np.diff(np.r_[begins, len(order)]))
+    return found
+
+
+def _running_max(group: Integers, value: Integers) -> Integers:
+    """The largest value of the group so far; `group` ascends."""
+    return np.maximum.accumulate(group * _LINE + value) - group * _LINE
+
+
+def _completing(packets: Crossings, stream: Integers, start: Integers, data: NDArray[np.bool_]) -> Integers:
+    """For each packet with `data` the packet whose delivery completed its stream up to its end; else NEVER."""
+    found = np.full(len(data), NEVER, np.int64)
+    rows = np.flatnonzero(data)
+    if not len(rows):
+        return found
+    begin = stream[rows] * _LINE + start[rows]
+    end = begin + packets.payload[rows]
+    bounds = np.sort(np.r_[begin, end])  # np.unique takes ten times as long
+    bounds = bounds[np.r_[True, bounds[1:] != bounds[:-1]]]
+    packet, piece = cut(bounds, begin, end)
+    arrivals = np.flatnonzero(packets.delivered[rows])
+    arrivals = arrivals[np.argsort(packets.left[rows[arrivals]], kind="stable")]
+    never = len(arrivals)
+    rank_of = np.full(len(rows), never, np.int64)
+    rank_of[arrivals] = np.arange(never)
+    rank = np.full(len(bounds) - 1, never, np.int64)
+    np.minimum.at(rank, piece, rank_of[packet])
+    # A stream of which byte 0 is missing is never complete.
+    its = bounds[:-1] // _LINE
+    headless = np.r_[True, its[1:] != its[:-1]] & (bounds[:-1] % _LINE != 0)
+    rank[headless] = never
+    found[rows] = np.r_[rows[arrivals], NEVER][_running_max(its, rank)[np.searchsorted(bounds, end) - 1]]
+    return found
+
+
+def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFrame:
+    names = ("entered", "left", "queued", "delayed", "delivered", "dropped", "payload")
+    return pl.DataFrame({"connection": connection, "way": way} | {name: getattr(packets, name) for name in names})
+
+
+def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
+    """One row per connection: its ends, when it opened, and the figures of both ways."""
+    first = np.flatnonzero(np.diff(table["connection"].to_numpy(), prepend=-1))
+    most = max(packets.source.max(), packets.destination.max())
+    names = np.array([packets.vertices.get(vertex, f"vertex-{vertex}") for vertex in range(int(most) + 1)], object)
+    found = pl.DataFrame(
+        {
+            "connection": table["connection"].to_numpy()[first],
+            "opened_ns": packets.entered[first],
+            "client": names[packets.source[first]],
+            "client_port": packets.source_port[first].astype(np.int64),
+            "server": names[packets.destination[first]],
+            "server_port": packets.destination_port[first].astype(np.int64),
+        },
+        schema_overrides={"client": pl.String, "server": pl.String},
+    )
+    delivered = pl.col("delivered")
+    for number, name in enumerate(WAYS):
+        figures = (
+            table.filter(way=number)
+            .group_by("connection")
+            .agg(
+                carried.cast(pl.Int64).alias(f"{name}_bytes"),
+                pl.col("at").min().alias(f"{name}_first_s"),
+                pl.col("at").max().alias(f"{name}_last_s"),
+                pl.len().cast(pl.Int64).alias(f"{name}_packets"),
+                pl.col("dropped").sum().cast(pl.Int64).alias(f"{name}_dropped"),
+                again.cast(pl.Int64).alias(f"{name}_retransmitted"),
+                _seconds(pl.col("queued").filter(delivered).mean()).alias(f"{name}_queue_s"),
+                _seconds(pl.col("queued").filter(delivered).max()).alias(f"{name}_queue_max_s"),
+                _seconds(pl.col("delayed").filter(delivered).mean()).alias(f"{name}_delay_s"),
+            )
+        )
+        counts = [f"{name}_{what}" for what in ("bytes", "packets", "dropped")]
+        since_opened = (_seconds(pl.col(f"{name}_{which}_s") - pl.col("opened_ns")) for which in ("first", "last"))
+        found = (
+            found.join(figures, on="connection", how="left", maintain_order="left")
+            .with_columns(pl.col(counts).fill_null(0))
+            .with_columns(*since_opened)
+        )
+    return found
+
+
+def _parts(
+    found: pl.DataFrame, packets: Crossings, connection: Integers, way: Integers, new: Integers, completing: Integers
+) -> pl.DataFrame:
+    """The parts of each connection. new: packets with new bytes that arrived; completing: that completed each's."""
+    entered, complete = packets.entered[new], packets.left[completing]
+    stream = connection[new] * 2 + way[new]
+    begins = np.r_[True, (stream[1:] != stream[:-1]) | (entered[1:] > complete[:-1])] if len(new) else new == NEVER
+    head = np.flatnonzero(begins)
+    tail = np.r_[head[1:], len(new)][: len(head)] - 1
+    of_burst = connection[new[head]]
+    first = np.r_[True, of_burst[1:] != of_burst[:-1]] if len(head) else head == NEVER
+
+    begin, until = entered[head], complete[tail]
+    by_time = np.argsort(until, kind="stable")
+    rank = np.empty(len(head), np.int64)
+    rank[by_time] = np.arange(len(head))
+    so_far = until[by_time][_running_max(np.cumsum(first), rank)]
+    following = np.r_[begin[1:], 0][: len(head)]
+    following = np.where(np.r_[first[1:], True][: len(head)], so_far, following)
+    under_way = np.minimum(until, following) - begin
+    # The other way was still under way.
+    other = np.minimum(so_far, following) - np.minimum(until, following)
+    waiting = following - np.minimum(so_far, following)
+    its_way = way[new[head]]
+    same_next = np.r_[stream[head][1:] == stream[head][:-1], False][: len(head)]
+    acknowledged = np.where(same_next, _acknowledged(packets, connection, way, of_burst, its_way, until), 0)
+    on_acknowledgement = np.where(same_next, np.clip(acknowledged - so_far, 0, waiting), 0)
+    queue = np.minimum(packets.queued[completing[tail]], under_way)
+    delay = np.minimum(packets.delayed[completing[tail]], under_way - queue)
+
+    total = {name: np.zeros(len(found), np.int64) for name in PARTS}
+
+    def add(name: str, rows: Any, value: Integers) -> None:
+        np.add.at(total[name], of_burst[rows], value[rows])
+
+    for number, (name, sender) in enumerate(zip(WAYS, ("client", "server"), strict=True)):
+        mine, theirs = its_way == number, its_way != number
+        add(f"{name}_queue", mine, queue)
+        add(f"{name}_delay", mine, delay)
+        add(f"{name}_transport", mine, under_way - queue - delay + on_acknowledgement)
+        add(f"{name}_transport", theirs, other)
+        before = np.r_[0, (waiting - on_acknowledgement)[:-1]][: len(head)]
+        add(sender, mine & ~first, before)
+    opened = found["opened_ns"].to_numpy()
+    connected = found["connected_ns"].fill_null(found["opened_ns"]).to_numpy()
+    begun = np.minimum(connected[of_burst], begin)
+    connect = connected - opened
+    connect[of_burst[first]] = (begun - opened[of_burst])[first]
+    for number, sender in enumerate(("client", "server")):
+        add(sender, first & (its_way == number), begin - begun)
+    exchanges = np.zeros(len(found), np.int64)
+    np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(head)])], 1)
+    has_parts = np.zeros(len(found), np.bool_)
+    has_parts[of_burst] = True
+    has_parts |= found["connected_ns"].is_not_null().to_numpy()
+    total["connect"] = connect
+    return pl.DataFrame(
+        {"connection": found["connection"], "exchanges": exchanges}
+        | {f"part_{name}": pl.Series(value / 1e9).set(pl.Series(~has_parts), None) for name, value in total.items()}
+    )
+
+
+def _acknowledged(
+    packets: Crossings, connection: Integers, way: Integers, of_burst: Integers, its_way: Integers, until: Integers
+) -> Integers:
+    """When the first packet that the receiver of a burst sent after its end was handed to its sender; 0: never."""
+    answers = pl.DataFrame(
+        {"stream": connection * 2 + 1 - way, "entered": packets.entered, "left": packets.left}
+    ).filter(pl.Series(packets.delivered))
+    bursts = pl.DataFrame({"stream": of_burst * 2 + its_way, "until": until}).with_row_index("row")
+    joined = bursts.sort("until").join_asof(
+        answers.sort("entered"),
+        left_on="until",
+        right_on="entered",
+        by="stream",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    return joined.sort("row")["left"].fill_null(0).to_numpy()
+
+
+def _take(packets: Crossings, rows: Integers) -> Crossings:
+    fields: dict[str, Any] = {}
+    for name in Crossings.__slots__:
+        value = getattr(packets, name)
+        fields[name] = value[rows] if isinstance(value, np.ndarray) else value
+    return Crossings(**fields)
+
+
+def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
+    return nanoseconds.cast(pl.Float64) / 1e9
+
+
+def _applications(found: pl.DataFrame, description: dict[str, Any]) -> pl.Series:
+    """The application of each connection: whose server it goes to at a port that the application declares, else whose
+    server and client it joins, else whose server it goes to; of several none."""
+    applications = description.get("applications") or []
+    pairs = found.select("client", "server", "server_port").unique()
+    names = []
+    for client, server, port in pairs.iter_rows():
+        fitting: dict[int, set[str]] = {}
+        for app in applications:
+            clients, servers, ports = (app.get(key) or () for key in ("clients", "servers", "ports"))
+            if server in servers:
+                rank = 0 if port in ports else 1 if client in clients else 3
+            elif server in clients and client in servers:
+                rank = 2
+            else:
+                continue
+            fitting.setdefault(rank, set()).add(str(app["name"]))
+        best = fitting[min(fitting)] if fitting else set()
+        names.append(best.pop() if len(best) == 1 else None)
+    named = pairs.with_columns(app=pl.Series(names, dtype=pl.String))
+    return found.select(pairs.columns).join(named, on=pairs.columns, how="left", maintain_order="left")["app"]

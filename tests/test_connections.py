@@ -1,0 +1,290 @@
+"""Connections out of the packet log: their times, parts and counts, and the applications they belong to."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from cellbed.measure import connections as module
+from cellbed.measure.connections import PARTS, SCHEMA, read_connections
+from cellbed.measure.packets import MAGIC, RECORD
+from run_folder import Shape, make_run
+
+MS = 1_000_000
+DIRECTIONS = [
+    {"index": 0, "from": "phone-0", "to": "tower"},
+    {"index": 1, "from": "tower", "to": "phone-0"},
+    {"index": 2, "from": "tower", "to": "edge-0"},
+    {"index": 3, "from": "edge-0", "to": "tower"},
+]
+NODES = [{"name": "phone-0"}, {"name": "edge-0"}]
+
+
+class Log:
+    """A packet log written by hand, times in ms: phone-0 is vertex 0, edge-0 vertex 1; each way delays for 10 ms."""
+
+    def __init__(self, port: int = 40_000, protocol: int = 6) -> None:
+        self.ports, self.protocol = (port, 80), protocol
+        self.records: list[tuple[int, ...]] = []
+
+    def up(self, at: float, sequence: int, payload: int, *, queue: float = 0, drop: int = 0) -> None:
+        self._pass((0, 2), (0, 1), self.ports, at, sequence, payload, queue, drop)
+
+    def down(self, at: float, sequence: int, payload: int, *, queue: float = 0, drop: int = 0) -> None:
+        self._pass((3, 1), (1, 0), self.ports[::-1], at, sequence, payload, queue, drop)
+
+    def _pass(self, path: Any, ends: Any, ports: Any, at: float, sequence: int, payload: int, *rest: Any) -> None:
+        (queue, drop), now = rest, round(at * MS)
+        packet = len(self.records)
+        for direction, wait, delay in zip(path, (queue, 0), (4, 6), strict=True):
+            released = now + round(wait * MS)
+            departed = released if drop else released + delay * MS
+            tcp = (*ports, sequence % 2**32, payload, *ends)
+            times = (now, released, departed, departed)
+            self.records.append((packet, *times, direction, drop, self.protocol, payload + 52, *tcp))
+            if drop:
+                return
+            now = departed
+
+
+def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFrame:
+    records = []
+    for number, log in enumerate(logs):
+        records += [(record[0] + 100_000 * number, *record[1:]) for record in log.records]
+    whole = np.array(records, RECORD) if records else np.empty(0, RECORD)
+    (folder / "raw").mkdir(exist_ok=True)
+    (folder / "raw" / "packets.bin").write_bytes(MAGIC + whole[np.argsort(whole["departed"], kind="stable")].tobytes())
+    return read_connections(folder, {"t0_ns": t0, "directions": DIRECTIONS, "nodes": NODES, **description})
+
+
+def parts(row: dict[str, Any]) -> dict[str, float]:
+    """Those that are not zero, ms."""
+    return {name: round(row[f"part_{name}"] * 1e3, 6) for name in PARTS if row[f"part_{name}"]}
+
+
+def fetch(log: Log | None = None, at: float = 0) -> Log:
+    """A handshake, a request of 100 bytes, 5 ms of thought, a reply of two segments, the second queues for 3 ms."""
+    log = log or Log()
+    log.up(at, 1000, 0)
+    log.down(at + 10, 500, 0, queue=1)
+    log.up(at + 21, 1001, 0)
+    log.up(at + 23, 1001, 100, queue=2)
+    log.down(at + 35, 501, 0)
+    log.down(at + 40, 501, 1000)
+    log.down(at + 41, 1501, 1000, queue=3)
+    log.up(at + 54, 1101, 0)
+    return log
+
+
+def test_a_fetch_is_divided_into_handshake_request_server_and_reply(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, fetch()).to_dicts()
+    assert (row["client"], row["client_port"], row["server"], row["server_port"]) == ("phone-0", 40_000, "edge-0", 80)
+    assert row["protocol"] == "tcp"
+    times = ("connect", "to_server_first", "to_server_last", "to_client_first", "to_client_last")
+    assert [row[f"{name}_s"] for name in times] == pytest.approx([0.021, 0.035, 0.035, 0.050, 0.054])
+    assert parts(row) == {
+        "connect": 21,
+        "client": 2,
+        "to_server_queue": 2,
+        "to_server_delay": 10,
+        "server": 5,
+        "to_client_transport": 1,
+        "to_client_queue": 3,
+        "to_client_delay": 10,
+    }
+    assert (row["to_server_bytes"], row["to_client_bytes"], row["exchanges"]) == (100, 2000, 1)
+    assert (row["to_server_packets"], row["to_client_packets"]) == (4, 4)
+    assert row["to_client_queue_s"] == pytest.approx(0.001)
+    assert row["to_client_queue_max_s"] == pytest.approx(0.003)
+    assert row["to_client_delay_s"] == pytest.approx(0.010)
+
+
+def test_a_second_request_waits_for_its_client(tmp_path: Path) -> None:
+    log = fetch()
+    log.up(154, 1101, 100)
+    log.down(170, 2501, 100)
+    (row,) = read(tmp_path, log).to_dicts()
+    assert row["exchanges"] == 2
+    assert parts(row)["client"] == 2 + 100
+    assert parts(row)["server"] == 5 + 6
+
+
+def test_an_end_that_pauses_between_two_pieces_is_waited_for_once_an_acknowledgement_has_come(tmp_path: Path) -> None:
+    log = fetch()
+    log.down(264, 2501, 100)  # the acknowledgement of what was complete at 54 came at 64
+    (row,) = read(tmp_path, log).to_dicts()
+    assert parts(row)["server"] == 5 + 200
+    assert parts(row)["to_client_transport"] == 1 + 10
+    assert row["exchanges"] == 1
+
+
+def test_a_retransmission_is_transport_and_counts_once(tmp_path: Path) -> None:
+    log = Log()
+    log.up(0, 2**32 - 50, 0, drop=2)
+    log.up(1000, 2**32 - 50, 0)
+    log.down(1010, 7, 0)
+    for at, sequence, drop in ((1020, -49, 1), (1021, 51, 0), (1300, -49, 0)):
+        log.up(at, sequence, 100, drop=drop)
+    log.down(1311, 8, 0)
+    (row,) = read(tmp_path, log).to_dicts()
+    assert (row["to_server_dropped"], row["to_server_retransmitted"], row["to_server_bytes"]) == (2, 2, 200)
+    assert parts(row) == {"connect": 1020, "to_server_transport": 280, "to_server_delay": 10}
+
+
+def test_both_ways_at_once_count_every_moment_once(tmp_path: Path) -> None:
+    log = fetch()
+    log.up(60, 1101, 100, queue=100)  # complete at 170
+    log.down(80, 2501, 100)  # at 90
+    (row,) = read(tmp_path, log).to_dicts()
+    assert sum(parts(row).values()) == pytest.approx(170)
+    assert parts(row)["to_server_transport"] == 80
+
+
+def test_a_server_that_speaks_first_is_waited_for(tmp_path: Path) -> None:
+    log = Log()
+    log.up(0, 1000, 0)
+    log.down(10, 500, 0)
+    log.up(20, 1001, 0)
+    log.down(50, 501, 30)
+    (row,) = read(tmp_path, log).to_dicts()
+    assert parts(row) == {"connect": 20, "server": 30, "to_client_delay": 10}
+    assert row["to_server_bytes"] == row["exchanges"] == 0
+
+
+def test_refused_and_unanswered_connections_have_no_parts(tmp_path: Path) -> None:
+    refused, silent = Log(40_000), Log(40_001)
+    refused.up(0, 1000, 0)
+    refused.down(10, 0, 0)  # RST
+    silent.up(1, 1000, 0)
+    silent.up(1001, 1000, 0)
+    found = read(tmp_path, refused, silent)
+    assert found["connect_s"].to_list() == found["part_connect"].to_list() == [None, None]
+    assert found["to_server_retransmitted"].to_list() == [0, 1]
+
+
+def test_ports_that_are_used_again_are_another_connection(tmp_path: Path) -> None:
+    log = fetch()
+    again = fetch(at=500)
+    for record in again.records:
+        shifted = list(record)
+        shifted[0] += 1000
+        shifted[11] = (shifted[11] + 70_000_000) % 2**32
+        log.records.append(tuple(shifted))
+    found = read(tmp_path, log)
+    assert found["opened_s"].to_list() == [0, 0.5]
+    one, two = found.to_dicts()
+    assert parts(one) == parts(two)
+    assert one["to_client_bytes"] == two["to_client_bytes"] == 2000
+
+
+def test_udp_counts_packets_and_loss(tmp_path: Path) -> None:
+    log = Log(protocol=17)
+    for index in range(5):
+        log.up(10 * index, 0, 200, queue=index, drop=1 if index == 3 else 0)
+    (row,) = read(tmp_path, log).to_dicts()  # its receiver sends nothing
+    assert (row["protocol"], row["client"], row["server"]) == ("udp", "phone-0", "edge-0")
+    assert (row["to_server_packets"], row["to_server_dropped"], row["to_server_bytes"]) == (5, 1, 800)
+    assert row["to_server_retransmitted"] is row["connect_s"] is row["part_client"] is None
+    assert row["to_server_queue_s"] == pytest.approx((0 + 1 + 2 + 4) / 4e3)
+    assert row["to_server_last_s"] == pytest.approx(0.054)
+
+
+def test_only_connections_that_live_in_the_schedule_are_listed(tmp_path: Path) -> None:
+    kept = fetch(Log(40_001))
+    kept.up(900, 1101, 0)
+    found = read(tmp_path, fetch(), kept, t0=500 * MS)
+    assert found["client_port"].to_list() == [40_001]
+    assert found["opened_s"].to_list() == [-0.5]
+
+
+def test_a_log_without_packets_and_a_run_without_a_start_have_none(tmp_path: Path) -> None:
+    assert read(tmp_path).schema == pl.Schema(SCHEMA)
+    assert read_connections(tmp_path, {}).schema == pl.Schema(SCHEMA)
+
+
+def test_groups_of_connections_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [fetch(Log(40_000 + index), at=index) for index in range(20)]
+    whole = read(tmp_path, *logs)
+    monkeypatch.setattr(module, "_GROUP", 40)
+    monkeypatch.setattr(module, "PART", 7)
+    assert_frame_equal(read(tmp_path, *logs), whole)
+    assert len(whole) == 20
+
+
+@pytest.mark.parametrize(
+    ("applications", "expected"),
+    [
+        ([{"name": "web", "clients": ["phone-0"], "servers": ["edge-0"]}], "web"),
+        ([{"name": "other", "clients": ["cloud-0"], "servers": ["cloud-1"]}], None),
+        ([{"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]}] * 2, "a"),
+        (
+            [
+                {"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]},
+                {"name": "b", "clients": ["phone-0"], "servers": ["edge-0"], "ports": [80]},
+            ],
+            "b",
+        ),
+        (
+            [
+                {"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]},
+                {"name": "b", "clients": ["phone-0"], "servers": ["edge-0"]},
+            ],
+            None,
+        ),
+        ([{"name": "database", "clients": [], "servers": ["edge-0"]}], "database"),
+    ],
+)
+def test_the_application_follows_from_nodes_and_ports(
+    tmp_path: Path, applications: Sequence[Any], expected: str | None
+) -> None:
+    assert read(tmp_path, fetch(), applications=list(applications))["app"].to_list() == [expected]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.floats(0, 0.1), st.sampled_from([3.0, 8.0, 40.0]), st.integers(0, 2**32 - 1), st.booleans(), st.integers(1, 999)
+)
+def test_parts_add_up_and_counts_agree_with_what_a_simulated_tcp_did(
+    loss: float, uplink: float, first_sequence: int, same_port: bool, seed: int
+) -> None:
+    import tempfile
+
+    shape = Shape(
+        duration=4,
+        rate=5,
+        endpoints=2,
+        uplink=uplink,
+        outages=((1.5, 0.5),),
+        loss=loss,
+        first_sequence=first_sequence,
+        reconnect_at=2.0,
+        same_port=same_port,
+        drain=3.0,
+        seed=seed,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        simulation = make_run(run, shape)
+        found = read_connections(run, json.loads((run / "run.json").read_text()))
+    last = pl.max_horizontal("to_server_last_s", "to_client_last_s")
+    total = pl.sum_horizontal(f"part_{name}" for name in PARTS)
+    checked = found.filter(pl.col("to_server_last_s").is_not_null()).select(error=(total - last).abs())
+    assert (checked["error"] < 1e-8).all()
+    assert found.select(pl.min_horizontal(f"part_{name}" for name in PARTS).fill_null(0) >= 0).to_series().all()
+    sent = [record for record in simulation.network.records if record[5] in _first_hops(simulation)]
+    assert found.select(pl.sum("to_server_packets", "to_client_packets")).sum_horizontal().item() == len(sent)
+    dropped = sum(record[6] != 0 for record in simulation.network.records)
+    assert found.select(pl.sum("to_server_dropped", "to_client_dropped")).sum_horizontal().item() == dropped
+    payload = sum(record[12] for record in sent)
+    assert payload >= found.select(pl.sum("to_server_bytes", "to_client_bytes")).sum_horizontal().item()
+
+
+def _first_hops(simulation: Any) -> set[int]:
+    return {i for i, name in enumerate(simulation.network.names) if name[3] != "tower"}
