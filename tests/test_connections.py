@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from cellbed.measure import connections as module
-from cellbed.measure.connections import PARTS, SCHEMA, read_connections
+from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.workloads.kind import Description
 from run_folder import Shape, make_run
 
 MS = 1_000_000
@@ -218,33 +220,54 @@ def test_groups_of_connections_give_the_same(tmp_path: Path, monkeypatch: pytest
     assert len(whole) == 20
 
 
+def application(name: str, clients: Sequence[str], servers: Sequence[str], ports: Sequence[int] = ()) -> dict[str, Any]:
+    described = Description("program", name, (), {}, {}, (), (), (), name, tuple(clients), tuple(servers))
+    return asdict(described) | {"ports": list(ports)}
+
+
 @pytest.mark.parametrize(
     ("applications", "expected"),
     [
-        ([{"name": "web", "clients": ["phone-0"], "servers": ["edge-0"]}], "web"),
-        ([{"name": "other", "clients": ["cloud-0"], "servers": ["cloud-1"]}], None),
-        ([{"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]}] * 2, "a"),
-        (
-            [
-                {"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]},
-                {"name": "b", "clients": ["phone-0"], "servers": ["edge-0"], "ports": [80]},
-            ],
-            "b",
-        ),
-        (
-            [
-                {"name": "a", "clients": ["phone-0"], "servers": ["edge-0"]},
-                {"name": "b", "clients": ["phone-0"], "servers": ["edge-0"]},
-            ],
-            None,
-        ),
-        ([{"name": "database", "clients": [], "servers": ["edge-0"]}], "database"),
+        ([application("web", ["phone-0"], ["edge-0"])], "web"),
+        ([application("other", ["cloud-0"], ["cloud-1"])], None),
+        ([application("push", ["edge-0"], ["phone-0"])], "push"),
+        ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"], [80])], "b"),
+        ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"])], None),
+        ([application("database", [], ["edge-0"]), application("web", ["cloud-0"], ["cloud-1"])], "database"),
+        ([application("before", [], [])], "before"),
     ],
 )
 def test_the_application_follows_from_nodes_and_ports(
-    tmp_path: Path, applications: Sequence[Any], expected: str | None
+    tmp_path: Path, applications: list[Any], expected: str | None
 ) -> None:
-    assert read(tmp_path, fetch(), applications=list(applications))["app"].to_list() == [expected]
+    assert read(tmp_path, fetch(), applications=applications)["app"].to_list() == [expected]
+
+
+def test_many_connections_are_summed_by_peer(tmp_path: Path) -> None:
+    logs = [fetch(Log(40_000 + index), at=10 * index) for index in range(5)]
+    found = read(tmp_path, *logs, applications=[application("web", ["phone-0"], ["edge-0"])])
+    (peer,) = summarise_connections(found)
+    assert (peer.app, peer.server, peer.port, peer.connections, peer.clients) == ("web", "edge-0", 80, 5, 1)
+    assert peer.connect_s == pytest.approx(0.021)
+    assert peer.first_byte_s == pytest.approx(0.050)
+    assert peer.parts["server"] == pytest.approx(0.005)
+    assert peer.exchange_s == pytest.approx(0.031)
+    assert peer.to_client.bytes == 10_000
+    assert peer.to_client.queue_s == pytest.approx(0.001)
+
+
+def test_peers_with_few_bytes_are_summed_together(tmp_path: Path) -> None:
+    logs = []
+    for index in range(15):
+        log = fetch(Log(40_000 + index))
+        log.records = [
+            tuple(7000 + index if at in (9, 10) and value == 80 else value for at, value in enumerate(record))
+            for record in log.records
+        ]
+        logs.append(log)
+    peers = summarise_connections(read(tmp_path, *logs))
+    assert [peer.port for peer in peers] == [*range(7000, 7010), None]
+    assert (peers[-1].server, peers[-1].connections) == (None, 5)
 
 
 @settings(max_examples=15, deadline=None)

@@ -72,6 +72,17 @@ def as_number(text: str) -> tuple[float, float] | None:
     return float(match[1].replace(",", "").replace("−", "-")) * factor, rounding
 
 
+PROGRAM = Description(
+    "program",
+    "mosquitto_pub",
+    (),
+    {},
+    {},
+    name="publishers",
+    clients=("endpoint-0",),
+    servers=("edge-0",),
+    ports=(1883,),
+)
 SHAPES = {
     "outage": Shape(duration=60, rate=7),
     "losses": Shape(
@@ -86,6 +97,9 @@ SHAPES = {
     ),
     "three endpoints": Shape(duration=10, rate=4, endpoints=3, outages=((4.0, 1.0),)),
     "few requests": Shape(duration=3, rate=1, outages=()),
+    "program": Shape(
+        duration=10, rate=4, outages=(), loss=0.01, description={"applications": [asdict(PROGRAM)], "warnings": ["odd"]}
+    ),
 }
 LONG = ("losses", "three endpoints")
 
@@ -114,6 +128,11 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(browser: An
             factors = (1.0,) if " " in figure["text"] else (1.0, 1e-3)
             assert any(abs(stated[0] * f - value) <= max(stated[1] * f, 0.005 * value) for f in factors), figure
     shown = {figure["path"] for figure in figures}
+    assert ("connections.0.to_server.bytes" in shown) == (name == "program")
+    if name == "program":
+        assert "edge-0 port 1883" in page.page.inner_text("section.connections")
+        assert "Handshake" in page.page.inner_text("section.connections table.parts")
+        return
     assert "applications.0.requests.total" in shown
     for index, at in enumerate(summary["applications"][0]["percentiles"]):
         assert (f"applications.0.percentiles.{index}.value" in shown) == (at["value"] is not None)
@@ -475,6 +494,20 @@ def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tm
         collect(other)
 
 
+def test_a_program_without_requests_is_reported_by_its_connections(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, replace(SHAPES["program"], endpoints=2))
+    (peer,) = [each for each in collect(run).connections if each.app == "publishers"]
+    text = printed(run)
+    assert "application: mosquitto_pub" in text
+    assert "of publishers" in text
+    assert "edge-0 port 1883" in text
+    assert formats.size(peer.to_server.bytes) in text
+    for words in ("Handshake", "Queue and service", "Server", formats.milliseconds(peer.parts["server"])):
+        assert words in text
+    assert "requests" not in text
+
+
 def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(tmp_path: Path) -> None:
     here, ahead = tmp_path / "here", tmp_path / "ahead"
     for run in (here, ahead):
@@ -518,7 +551,7 @@ def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(run), "--open", "no"])
     assert result.exit_code == 0, result.output
     assert str(run / "report.html") in result.output.splitlines()
-    made = {"requests.parquet", "links.parquet", "nodes.parquet", "summary.json", "report.html"}
+    made = {"requests.parquet", "links.parquet", "nodes.parquet", "connections.parquet", "summary.json", "report.html"}
     assert made <= {path.name for path in run.iterdir()}
     for name in made:
         (run / name).unlink()

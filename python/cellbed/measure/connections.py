@@ -12,6 +12,7 @@ counts up to there.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
+from cellbed.measure.run_folder import applications_of
 from cellbed.measure.streams import NEVER, cut, next_open
 
 WAYS = ("to_server", "to_client")
@@ -423,21 +425,129 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
 def _applications(found: pl.DataFrame, description: dict[str, Any]) -> pl.Series:
     """The application of each connection: whose server it goes to at a port that the application declares, else whose
     server and client it joins, else whose server it goes to; of several none."""
-    applications = description.get("applications") or []
+    applications = applications_of(description)
     pairs = found.select("client", "server", "server_port").unique()
     names = []
     for client, server, port in pairs.iter_rows():
         fitting: dict[int, set[str]] = {}
         for app in applications:
-            clients, servers, ports = (app.get(key) or () for key in ("clients", "servers", "ports"))
-            if server in servers:
-                rank = 0 if port in ports else 1 if client in clients else 3
-            elif server in clients and client in servers:
-                rank = 2
+            if server in app.servers:
+                rank = 0 if port in app.ports else 1 if client in app.clients else 3
+            elif (server in app.clients and client in app.servers) or not (app.clients or app.servers):
+                rank = 2  # the latter: a run from before applications listed their nodes
             else:
                 continue
-            fitting.setdefault(rank, set()).add(str(app["name"]))
+            fitting.setdefault(rank, set()).add(app.name)
         best = fitting[min(fitting)] if fitting else set()
         names.append(best.pop() if len(best) == 1 else None)
     named = pairs.with_columns(app=pl.Series(names, dtype=pl.String))
     return found.select(pairs.columns).join(named, on=pairs.columns, how="left", maintain_order="left")["app"]
+
+
+MOST_PEERS = 10
+"""Peers of an application that are summarised each; those with fewer bytes are summarised together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaySummary:
+    """One way of all connections to a peer. Times: means over packets, seconds; ``None`` without a packet."""
+
+    bytes: int
+    packets: int
+    dropped: int
+    retransmitted: int | None
+    queue_s: float | None
+    queue_max_s: float | None
+    delay_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSummary:
+    """The connections of an application to one port of one node (``None``: to several).
+
+    app: ``None`` if unknown. unanswered: TCP connections without an answer to their SYN. connect_s, first_byte_s:
+    medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their mean time
+    under way and at the server. parts: means over the connections that have them, seconds, by the names in
+    :data:`PARTS`.
+    """
+
+    app: str | None
+    protocol: str
+    server: str | None
+    port: int | None
+    clients: int
+    connections: int
+    unanswered: int
+    connect_s: float | None
+    first_byte_s: float | None
+    exchanges: int
+    exchange_s: float | None
+    parts: dict[str, float]
+    to_server: WaySummary
+    to_client: WaySummary
+
+
+def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
+    """The table of `read_connections` by application and peer, those with most bytes first. Pure."""
+    peer = ["app", "protocol", "server", "server_port"]
+    ranked = (
+        connections.group_by(peer)
+        .agg(volume=pl.col("to_server_bytes").sum() + pl.col("to_client_bytes").sum())
+        .sort("volume", *peer, descending=[True, *(False for _ in peer)])
+        .with_columns(rank=pl.int_range(pl.len()).over("app"))
+        .with_columns(rank=pl.when(pl.col("rank") < MOST_PEERS).then("rank"))
+    )
+    of_peer = connections.join(ranked, on=peer, how="left", nulls_equal=True)
+    found = []
+    for (app, protocol, rank), group in of_peer.group_by("app", "protocol", "rank"):
+        one = group.row(0, named=True) if rank is not None else {"server": None, "server_port": None}
+        names = (None if app is None else str(app), str(protocol), one["server"], one["server_port"])
+        found.append(_peer(names, group))
+
+    def place(each: PeerSummary) -> tuple[bool, int, str, int]:
+        return each.port is None, -each.to_server.bytes - each.to_client.bytes, each.server or "", each.port or 0
+
+    return sorted(found, key=place)
+
+
+def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataFrame) -> PeerSummary:
+    means = group.select(pl.col(f"part_{name}").mean().alias(name) for name in PARTS).row(0, named=True)
+    exchanges = int(group["exchanges"].sum())
+    waited = group.select(pl.col(f"part_{name}").sum() for name in PARTS if name not in ("connect", "client"))
+    return PeerSummary(
+        *names,
+        clients=group["client"].n_unique(),
+        connections=len(group),
+        unanswered=group["connect_s"].null_count() if names[1] == "tcp" else 0,
+        connect_s=_number(group["connect_s"].median()),
+        first_byte_s=_number(group["to_client_first_s"].median()),
+        exchanges=exchanges,
+        exchange_s=sum(waited.row(0)) / exchanges if exchanges else None,
+        parts={name: value for name, value in means.items() if value is not None},
+        to_server=_way_summary(group, WAYS[0]),
+        to_client=_way_summary(group, WAYS[1]),
+    )
+
+
+def _way_summary(group: pl.DataFrame, way: str) -> WaySummary:
+    of = group.select(pl.col(f"^{way}_.*$").name.map(lambda name: name.removeprefix(f"{way}_")))
+    again = of["retransmitted"]
+    known = of.drop_nulls("queue_s")
+    weights = (known["packets"] - known["dropped"]).to_numpy()  # a mean of packets, not of connections
+    queue, delay = (
+        float(np.average(known[name].to_numpy(), weights=weights)) if len(known) else None
+        for name in ("queue_s", "delay_s")
+    )
+    return WaySummary(
+        bytes=int(of["bytes"].sum()),
+        packets=int(of["packets"].sum()),
+        dropped=int(of["dropped"].sum()),
+        retransmitted=int(again.sum()) if again.null_count() < len(again) else None,
+        queue_s=queue,
+        queue_max_s=_number(of["queue_max_s"].max()),
+        delay_s=delay,
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

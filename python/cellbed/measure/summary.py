@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from cellbed.measure.connections import PeerSummary, read_connections, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.links import BIN_NS, gaps, read_links
@@ -157,6 +158,7 @@ class Summary:
     measured_s: float
     no_limits: bool
     applications: list[ApplicationSummary]
+    connections: list[PeerSummary]
     directions: list[DirectionSummary]
     nodes: list[NodeSummary]
     machine: Machine
@@ -188,7 +190,7 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
-    ``disturbance.parquet`` and ``summary.json``.
+    ``connections.parquet``, ``disturbance.parquet`` and ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -197,12 +199,13 @@ def collect(run: Path) -> Summary:
     requests = read_requests(run, description)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
+    connections = read_connections(run, description)
     seconds = read_seconds(run, description)
-    tables = {"requests": requests, "links": links, "nodes": nodes, "disturbance": seconds}
+    tables = {"requests": requests, "links": links, "nodes": nodes, "connections": connections, "disturbance": seconds}
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
     by_hand = manual_warning(run, description.get("t0_ns"))
-    summary = summarise(description, requests, links, nodes, seconds, [by_hand] if by_hand else [])
+    summary = summarise(description, requests, links, nodes, connections, seconds, [by_hand] if by_hand else [])
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
 
@@ -220,6 +223,7 @@ def summarise(
     requests: pl.DataFrame,
     links: pl.DataFrame,
     nodes: pl.DataFrame,
+    connections: pl.DataFrame,
     seconds: pl.DataFrame,
     warnings: list[str],
 ) -> Summary:
@@ -240,6 +244,7 @@ def summarise(
         measured_s=_measured(description, duration, links, nodes, requests),
         no_limits=bool(description.get("no_limits")),
         applications=applications,
+        connections=summarise_connections(connections),
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
         machine=machine(seconds, duration),

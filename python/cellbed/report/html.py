@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import formats, origin, plot, ranking
+from cellbed.report import connections, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.workloads.kind import PLACES
 
@@ -71,6 +71,7 @@ def render(run: Path) -> str:
             "machine",
         ]
     }
+    environment.filters["peer"] = lambda number: summary.connections[number]
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())
     charts = timeline(description, requests, links, nodes)
@@ -96,6 +97,12 @@ def render(run: Path) -> str:
         played=[origin.played(direction) for direction in description.get("directions") or []],
         titles=formats.titles(summary.applications),
         applications=applications,
+        connections=list(connections.sections(described, summary.connections)),
+        peers=summary.connections,
+        peer_name=connections.name,
+        connection_parts=connections.PARTS,
+        connection_share=connections.share,
+        most_columns=connections.MOST_COLUMNS,
         cautions=origin.cautions(description, described),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}

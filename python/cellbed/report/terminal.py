@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.run_folder import applications_of, read_run
-from cellbed.report import formats, origin, ranking
+from cellbed.report import connections, formats, origin, ranking
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ def show(run: Path, console: Console | None = None) -> None:
     _headline(summary, description, console)
     for each, application in zip(summary.applications, described, strict=True):
         _application(each, application, console, alone=len(described) == 1)
+    for heading, numbers in connections.sections(described, summary.connections):
+        for each_table in connections.tables(heading, [summary.connections[number] for number in numbers]):
+            console.print()
+            console.print(each_table)
     for table in (_links(summary), _nodes(summary)):
         if table is not None:
             console.print()

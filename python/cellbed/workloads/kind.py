@@ -101,7 +101,7 @@ class Description:
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers. start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``:
-    with the schedule).
+    with the schedule). ports: at which its servers listen, where known.
     """
 
     kind: str
@@ -117,6 +117,7 @@ class Description:
     servers: tuple[str, ...] = ()
     start_ns: int = 0
     stop_ns: int | None = None
+    ports: tuple[int, ...] = ()
 
 
 class Node(Protocol):

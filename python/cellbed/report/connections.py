@@ -1,0 +1,108 @@
+"""Connections of programs in reports: by server and port, and where their time passed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from cellbed.report import formats
+
+if TYPE_CHECKING:
+    from cellbed.measure.connections import PeerSummary
+    from cellbed.workloads.kind import Description
+
+# fmt: off
+PARTS = (
+    ("connect", "network", "Handshake", "SYN enters the network → the answer is handed to the client"),
+    ("client", "client", "Client", "the connection waits for the client to send"),
+    ("to_server_transport", "to server", "Transport",
+     "first packet → packet that completes what was sent: windows, acknowledgements, retransmissions"),
+    ("to_server_queue", "to server", "Queue and service", "completing packet in the bottleneck queues"),
+    ("to_server_delay", "to server", "Base and core delay", "completing packet in the delay stages"),
+    ("server", "server", "Server", "the connection waits for the server to send"),
+    ("to_client_transport", "to client", "Transport", "as to the server"),
+    ("to_client_queue", "to client", "Queue and service", "as to the server"),
+    ("to_client_delay", "to client", "Base and core delay", "as to the server"),
+)
+# fmt: on
+"""The parts of a connection's time: name, where, label, meaning."""
+MOST_COLUMNS = 3
+"""Peers whose parts are shown beside each other."""
+
+
+def sections(
+    applications: "Sequence[Description]", peers: "Sequence[PeerSummary]"
+) -> "Iterator[tuple[str, list[int]]]":
+    """What to show: a heading, and the numbers of its peers; of applications whose requests are known nothing."""
+    for name in (*(each.name for each in applications if not each.spans), None):
+        if found := [index for index, peer in enumerate(peers) if peer.app == name]:
+            yield f"Connections of {name}" if name else "Connections of no application", found
+
+
+def name(peer: "PeerSummary") -> str:
+    """``"edge-0 port 80"``, ``"edge-0 port 53 (UDP)"``; of several peers together ``"others"``."""
+    where = "others" if peer.server is None else f"{peer.server} port {peer.port}"
+    return where if peer.protocol == "tcp" else f"{where} ({peer.protocol.upper()})"
+
+
+def tables(heading: str, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
+    """The section of the terminal: figures of each peer, and the parts of those with most bytes."""
+    columns: dict[str, Callable[[PeerSummary], str | Text]] = {
+        "number": lambda peer: formats.number(peer.connections),
+        "un-\nanswered": lambda peer: Text(formats.number(peer.unanswered), style="red" if peer.unanswered else ""),
+        "sent": lambda peer: formats.size(peer.to_server.bytes),
+        "received": lambda peer: formats.size(peer.to_client.bytes),
+        "hand-\nshake": lambda peer: formats.duration(peer.connect_s),
+        "first\nbyte": lambda peer: formats.duration(peer.first_byte_s),
+        "ex-\nchanges": lambda peer: formats.number(peer.exchanges) if peer.protocol == "tcp" else formats.NOTHING,
+        "each\ntook": lambda peer: formats.duration(peer.exchange_s),
+        "\ndropped": lambda peer: formats.number(peer.to_server.dropped + peer.to_client.dropped),
+        "sent\nagain": _again,
+    }
+    figures = _table(heading.lower().replace(" of ", "\nof ", 1))
+    for column in columns:
+        figures.add_column(column, justify="right")
+    for peer in peers:
+        figures.add_row(name(peer), *(cell(peer) for cell in columns.values()))
+    yield figures
+    if shown := with_parts(peers):
+        parts = _table("where", "part")
+        for index in shown:
+            parts.add_column(f"{name(peers[index])}\nmean, ms", justify="right")
+            parts.add_column("share\n", justify="right", style="dim")
+        before = ""
+        for part, place, label, _ in PARTS:
+            cells = [
+                Text(words, style="bold" if share(peers[index], part) >= 0.2 else "")
+                for index in shown
+                for words in (
+                    formats.milliseconds(peers[index].parts[part]),
+                    formats.share(share(peers[index], part)),
+                )
+            ]
+            parts.add_row(place if place != before else "", label, *cells)
+            before = place
+        yield parts
+
+
+def _again(peer: "PeerSummary") -> str:
+    counts = [way.retransmitted for way in (peer.to_server, peer.to_client) if way.retransmitted is not None]
+    return formats.number(sum(counts) if counts else None)
+
+
+def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
+    """Which of the peers are shown with their parts."""
+    return [index for index, peer in enumerate(peers) if peer.parts][:MOST_COLUMNS]
+
+
+def share(peer: "PeerSummary", part: str) -> float:
+    """The share of a part in the time of a peer's connections."""
+    return peer.parts[part] / (sum(peer.parts.values()) or 1.0)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=True)
+    return table
