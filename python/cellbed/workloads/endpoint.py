@@ -6,7 +6,7 @@ Run as ``python -m cellbed.workloads.endpoint --config FILE.json``; :class:`Sett
 import random
 import time
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Endpoint(Generator):
     def wake_ns(self) -> int | None:
         return self._connection.wake_ns
 
-    def drive(self, readable: Container[object], writable: Container[object]) -> None:
+    def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
         self._connection.drive(readable, writable)
 
     def close(self) -> None:

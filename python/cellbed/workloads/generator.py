@@ -8,7 +8,7 @@ import gc
 import select
 import time
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ class Generator:
         """When :meth:`drive` has something to do without any descriptor being ready, or None."""
         return None
 
-    def drive(self, readable: Container[object], writable: Container[object]) -> None:
+    def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
         """Do what is due. The arguments are what the wait returned."""
         raise NotImplementedError
 

@@ -91,7 +91,7 @@ class PacketSocket(CountingSocket):
     def send(self, buffer: bytes | bytearray | memoryview) -> int:
         count = super().send(buffer)
         if self.uplink.between_packets:
-            self.accepted_ns, self.accepted_full_ns = time.monotonic_ns(), self._full_ns
+            self.accepted_ns, self.accepted_full_ns = time.monotonic_ns(), self.refused_ns
         self.uplink.feed(memoryview(buffer)[:count])
         return count
 

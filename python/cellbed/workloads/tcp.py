@@ -35,7 +35,8 @@ def begin_connecting(host: str, port: int) -> socket.socket:
 class CountingSocket:
     """A connected TCP socket that counts the bytes that pass.
 
-    sent, received: bytes so far, which is the offset of the next byte in its stream.
+    sent, received: bytes so far, which is the offset of the next byte in its stream. refused_ns: :meth:`full_ns` at the
+    newest send.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -43,7 +44,7 @@ class CountingSocket:
         self.sent = self.received = 0
         self.local_port: int = connected.getsockname()[1]
         self.remote_port: int = connected.getpeername()[1]
-        self._full_ns = 0
+        self.refused_ns = 0
         self._full_since: int | None = None
 
     def recv(self, buffer_size: int) -> bytes:
@@ -53,7 +54,7 @@ class CountingSocket:
 
     def send(self, buffer: bytes | bytearray | memoryview) -> int:
         begin = time.monotonic_ns()
-        self._full_ns = self.full_ns(begin)
+        self.refused_ns = self.full_ns(begin)
         self._full_since = begin
         count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
         self._full_since = begin if count < len(buffer) else None
@@ -62,7 +63,7 @@ class CountingSocket:
 
     def full_ns(self, now: int) -> int:
         """For how long TCP's send buffer has refused bytes of the program by `now`, since the connection opened."""
-        return self._full_ns + (0 if self._full_since is None else now - self._full_since)
+        return self.refused_ns + (0 if self._full_since is None else now - self._full_since)
 
     def close(self) -> None:
         self.tcp.close()

@@ -1,0 +1,532 @@
+"""Client connections of HTTP/1.1 and HTTP/2 that know which bytes of their TCP connection each message was.
+
+The protocols are h11's and h2's, which do no I/O; the sockets under them are ours and count.
+"""
+
+import http
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+import h11
+
+from cellbed.workloads.ledger import Ledger, Request
+from cellbed.workloads.tcp import CountingSocket, begin_connecting, tcp_info
+
+REQUEST_HEADER = "Cellbed-Request"
+"""Names the request, ``endpoint/number``, so that a service can report spans of it (docs/reference/spans.md)."""
+
+_READ = 1 << 18
+_OUT = 1 << 18
+"""Bytes of bodies that HTTP/2 frames in advance of the socket."""
+_HEADERS, _GOAWAY = 0x1, 0x7  # types of frames (RFC 9113, §6)
+_FRAME_HEADER = 9
+_LARGEST_FRAME = 1 << 14
+_FIRST_STREAMS = 100
+"""Streams that are opened before the server has sent its limit; none should be lower (RFC 9113, §6.5.2)."""
+_MOST_TRIES = 5
+"""How often a request is sent that servers refuse unseen."""
+_STREAM_WINDOW, _CONNECTION_WINDOW = 6 << 20, 15 << 20
+"""Windows of HTTP/2's flow control for replies; those of Chromium. Its defaults of 64 KiB limit the rate to 64 KiB per
+round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What all requests of a load have in common. target: path and query; headers: without Host and Content-Length."""
+
+    method: str
+    authority: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Exchange(Request):
+    """A request and its reply. opening_ns: when its connection began to open, for a request that waited for this; else
+    as sent_ns. order: number among the requests of its connection, from 0. code: status of the reply. tries: how often
+    it was sent; the stamps are those of the last time."""
+
+    opening_ns: int | None = None
+    order: int | None = None
+    code: int | None = None
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class _Reply:
+    """The reply to `request` so far. start: offset of its first byte."""
+
+    request: Exchange
+    start: int | None = None
+    code: int = 0
+    payload: int = 0
+
+
+class Connection:
+    """A connection that opens in the background; base of both versions.
+
+    Each round of the event loop calls :meth:`write` when it is writable and :meth:`read` when it is readable. Finished
+    and failed requests go to the ledger. trouble: why it could not be opened. returned: requests that the server
+    refused without having seen them, to be sent elsewhere. spare: connections that are opened in advance while all
+    others are busy.
+    """
+
+    spare = 0
+
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
+        """Begin to open it. Errors: ``OSError`` where that fails at once."""
+        self.begun_ns = self.used_ns = time.monotonic_ns()
+        self._opening: socket.socket | None = begin_connecting(*address)
+        self._socket: CountingSocket | None = None
+        self._fresh = False
+        self._out = bytearray()
+        self._queued = 0  # offset of the next byte that is appended to it
+        self._unaccepted: deque[tuple[Exchange, int, int]] = deque()  # its offset, and how long TCP had been full
+        self._taken = 0
+        self.message = message
+        self.ledger = ledger
+        self.closed = False
+        self.trouble = ""
+        self.returned: list[Exchange] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether it has been established."""
+        return self._socket is not None and not self.closed
+
+    @property
+    def room(self) -> int:
+        """How many requests more it takes now."""
+        raise NotImplementedError
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        raise NotImplementedError
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether to watch it for writing."""
+        return self._opening is not None or bool(self._out)
+
+    def fileno(self) -> int:
+        return (self._opening or self._connected).fileno()
+
+    @property
+    def _connected(self) -> CountingSocket:
+        assert self._socket is not None
+        return self._socket
+
+    def take(self, request: Exchange) -> None:
+        """Send a request; only with room."""
+        connected = self._connected
+        request.local_port, request.remote_port = connected.local_port, connected.remote_port
+        request.order, self._taken = self._taken, self._taken + 1
+        request.tries += 1
+        request.tcp = tcp_info(connected.tcp)
+        assert request.started_ns is not None
+        self.used_ns = request.sent_ns = time.monotonic_ns()
+        request.opening_ns = max(request.started_ns, self.begun_ns) if self._fresh else request.sent_ns
+        self._unaccepted.append((request, self._queued, connected.full_ns(request.sent_ns)))
+        self.send(request)
+        self.flush()
+
+    def settle(self) -> None:
+        """Requests that are sent from now on have not waited for the connection to open."""
+        self._fresh = False
+
+    def write(self) -> None:
+        """Finish opening, or send what is queued."""
+        if self._opening is None:
+            self.flush()
+            return
+        code = self._opening.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code == 0:
+            try:
+                self._socket = CountingSocket(self._opening)
+            except OSError as error:  # it was reset already
+                code = error.errno or 0
+        if code != 0:
+            self.fail(f"cannot connect: {os.strerror(code)}")
+            return
+        self._opening = None
+        self._fresh = True
+        self.opened()
+        self.flush()
+
+    def read(self) -> None:
+        """Read what has arrived."""
+        try:
+            data = self._connected.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.fail(f"the connection broke: {error.strerror}")
+            return
+        self.received(data)
+        if not self.closed:
+            self.flush()
+
+    def append(self, data: bytes) -> None:
+        """Queue bytes for the socket."""
+        self._out += data
+        self._queued += len(data)
+
+    @property
+    def queued(self) -> int:
+        """Offset in the uplink's stream of the next byte that is queued."""
+        return self._queued
+
+    def flush(self) -> None:
+        """Give the kernel what it takes."""
+        connected = self._connected
+        while self._out:
+            try:
+                count = connected.send(self._out)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.fail(f"the connection broke: {error.strerror}")
+                return
+            now = time.monotonic_ns()
+            while self._unaccepted and self._unaccepted[0][1] < connected.sent:
+                request, _, full_before = self._unaccepted.popleft()
+                request.accepted_ns, request.buffer_full_ns = now, connected.refused_ns - full_before
+            complete = count == len(self._out)
+            del self._out[:count]
+            if not complete:
+                return
+            self.refill()
+
+    def fail(self, reason: str) -> None:
+        """The connection cannot continue: what is under way is lost for this reason."""
+        if not self.open:
+            self.trouble = reason
+        for request in self.under_way():
+            self.ledger.lose(request.request, reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close it at once."""
+        if not self.closed:
+            self.closed = True
+            (self._opening or self._connected).close()
+
+    def finish(self, reply: _Reply, end: int) -> None:
+        """A reply is complete at this offset of the downlink's stream."""
+        request = reply.request
+        request.code = reply.code
+        assert reply.start is not None
+        self.ledger.reply(
+            request.request,
+            time.monotonic_ns(),
+            error=_failure(reply.code),
+            start=reply.start,
+            end=end,
+            payload=reply.payload,
+        )
+
+    def opened(self) -> None:
+        """Queue what a new connection sends first."""
+
+    def send(self, request: Exchange) -> None:
+        """Queue a request, with its range of bytes."""
+        raise NotImplementedError
+
+    def refill(self) -> None:
+        """All queued bytes are with the kernel: queue more, if there is more."""
+
+    def received(self, data: bytes) -> None:
+        """Process the next bytes of the downlink's stream; none at its end."""
+        raise NotImplementedError
+
+    def under_way(self) -> list[Exchange]:
+        """The requests that have no reply yet."""
+        raise NotImplementedError
+
+
+class Http1(Connection):
+    """HTTP/1.1 (RFC 9112) with keep-alive: one request at a time, without pipelining.
+
+    A request is the bytes from its request line to the end of its body, a reply those from its status line to the end
+    of its body; interim replies (1xx) come before it.
+    """
+
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
+        super().__init__(address, message, ledger)
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 16)
+        self._reply: _Reply | None = None
+
+    @property
+    def room(self) -> int:
+        return 1 if self.open and self._reply is None else 0
+
+    @property
+    def idle(self) -> bool:
+        return self._reply is None
+
+    def under_way(self) -> list[Exchange]:
+        return [self._reply.request] if self._reply is not None else []
+
+    def send(self, request: Exchange) -> None:
+        message = self.message
+        headers = [("Host", message.authority), *message.headers]
+        if message.body or message.method in ("POST", "PUT", "PATCH"):
+            headers.append(("Content-Length", str(len(message.body))))
+        headers.append((REQUEST_HEADER, f"{request.endpoint}/{request.request}"))
+        request.uplink_start = self.queued
+        send = self._protocol.send
+        self.append(send(h11.Request(method=message.method, target=message.target, headers=headers)) or b"")
+        if message.body:
+            self.append(send(h11.Data(data=message.body)) or b"")
+        send(h11.EndOfMessage())
+        request.uplink_end = self.queued
+        self._reply = _Reply(request, self._connected.received)
+
+    def received(self, data: bytes) -> None:
+        if self._reply is None:  # the end of an idle connection, or a server that gives notice of it
+            self.close()
+            return
+        begun = self._connected.received > (self._reply.start or 0)
+        try:
+            self._protocol.receive_data(data)
+            while self._reply is not None:
+                event = self._protocol.next_event()
+                if event is h11.NEED_DATA:
+                    return
+                self._process(self._reply, event)
+        except h11.RemoteProtocolError as error:
+            where = "in the middle of" if begun else "before"
+            self.fail(f"the server closed the connection {where} the reply" if not data else _malformed(error))
+
+    def _process(self, reply: _Reply, event: Any) -> None:
+        match event:
+            case h11.InformationalResponse():
+                reply.start = self._position
+            case h11.Response():
+                reply.code = event.status_code
+            case h11.Data():
+                reply.payload += len(event.data)
+            case h11.EndOfMessage():
+                end = self._position
+                self._reply = None
+                self.finish(reply, end)
+                reusable = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+                if reusable and not self._out and end == self._connected.received:
+                    self._protocol.start_next_cycle()
+                else:
+                    self.close()
+            case _:
+                raise h11.RemoteProtocolError("the server changed the protocol")
+
+    @property
+    def _position(self) -> int:
+        """Offset of the first byte that has not been processed."""
+        return self._connected.received - len(self._protocol.trailing_data[0])
+
+
+class Http2(Connection):
+    """HTTP/2 (RFC 9113) with prior knowledge: requests share the connection as streams.
+
+    A request is the bytes from its HEADERS frame to the frame that ends its stream, a reply likewise. In between there
+    may be frames of other streams: the range is what the stream had to wait for, too. Bodies are sent in the order of
+    their requests, as far as the server's windows allow.
+    """
+
+    spare = 1
+
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
+        super().__init__(address, message, ledger)
+        codes = h2.settings.SettingCodes
+        self._protocol = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self._protocol.local_settings = h2.settings.Settings(
+            client=True, initial_values={codes.ENABLE_PUSH: 0, codes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW}
+        )
+        self._replies: dict[int, _Reply] = {}
+        self._bodies: dict[int, int] = {}  # bytes sent of those that are not complete, by stream, in order
+        self._in = bytearray()
+        self._configured = self._ending = False
+
+    @property
+    def room(self) -> int:
+        if not self.open or self._ending:
+            return 0
+        most = self._protocol.remote_settings.max_concurrent_streams if self._configured else _FIRST_STREAMS
+        return max(0, most - len(self._replies))
+
+    @property
+    def idle(self) -> bool:
+        return not self._replies
+
+    def under_way(self) -> list[Exchange]:
+        return [reply.request for reply in self._replies.values()]
+
+    def opened(self) -> None:
+        self._protocol.initiate_connection()
+        self._protocol.increment_flow_control_window(_CONNECTION_WINDOW - (1 << 16) + 1)
+        self._frame_out()
+
+    def send(self, request: Exchange) -> None:
+        message = self.message
+        headers = [
+            (":method", message.method),
+            (":scheme", "http"),
+            (":authority", message.authority),
+            (":path", message.target),
+            *((name.lower(), value) for name, value in message.headers),
+        ]
+        if message.body:
+            headers.append(("content-length", str(len(message.body))))
+        headers.append((REQUEST_HEADER.lower(), f"{request.endpoint}/{request.request}"))
+        stream = self._protocol.get_next_available_stream_id()
+        request.uplink_start = self.queued
+        self._protocol.send_headers(stream, headers, end_stream=not message.body)
+        self._frame_out()
+        self._replies[stream] = _Reply(request)
+        if message.body:
+            self._bodies[stream] = 0
+            self.refill()
+        else:
+            request.uplink_end = self.queued
+
+    def refill(self) -> None:
+        body = self.message.body
+        for stream in list(self._bodies):
+            while (begin := self._bodies[stream]) < len(body):
+                window = self._protocol.local_flow_control_window(stream)
+                count = min(window, self._protocol.max_outbound_frame_size, len(body) - begin)
+                if count <= 0 or len(self._out) >= _OUT:
+                    break
+                self._bodies[stream] = end = begin + count
+                self._protocol.send_data(stream, body[begin:end], end_stream=end == len(body))
+                self._frame_out()
+            else:
+                self._replies[stream].request.uplink_end = self.queued
+                del self._bodies[stream]
+
+    def received(self, data: bytes) -> None:
+        if not data:
+            if self._replies:
+                self.fail("the server closed the connection before the reply")
+            self.close()
+            return
+        self._in += data
+        position = self._connected.received - len(self._in)
+        while len(self._in) >= _FRAME_HEADER and not self.closed:
+            length = int.from_bytes(self._in[:3])
+            if length > _LARGEST_FRAME:
+                self.fail("malformed reply: not HTTP/2; does the server speak it without TLS?")
+                return
+            size = _FRAME_HEADER + length
+            if len(self._in) < size:
+                return
+            frame = bytes(self._in[:size])
+            del self._in[:size]
+            try:
+                self._process(frame, position, position + size)
+            except h2.exceptions.ProtocolError as error:
+                self.fail(_malformed(error))
+            position += size
+
+    def _process(self, frame: bytes, begin: int, end: int) -> None:
+        kind, stream = frame[3], int.from_bytes(frame[5:9]) & 0x7FFFFFFF
+        if kind == _GOAWAY and len(frame) >= _FRAME_HEADER + 8:
+            # h2 would refuse the rest of the streams that the server still answers.
+            self._end_after(int.from_bytes(frame[9:13]) & 0x7FFFFFFF, int.from_bytes(frame[13:17]))
+            return
+        found = self._replies.get(stream)
+        if kind == _HEADERS and found is not None and found.start is None:
+            found.start = begin
+        for event in self._protocol.receive_data(frame):
+            reply = self._replies.get(getattr(event, "stream_id", None) or 0)
+            match event:
+                case h2.events.RemoteSettingsChanged():
+                    self._configured = True
+                case h2.events.DataReceived():
+                    self._protocol.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id or 0)
+                    if reply is not None:
+                        reply.payload += len(event.data or b"")
+                case h2.events.InformationalResponseReceived() if reply is not None:
+                    reply.start = None
+                case h2.events.ResponseReceived() if reply is not None:
+                    reply.code = _status(event.headers or ())
+                case h2.events.StreamEnded() if reply is not None:
+                    self.finish(self._replies.pop(stream), end)
+                    if self._bodies.pop(stream, None) is not None:
+                        self._protocol.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
+                case h2.events.StreamReset() if reply is not None:
+                    reason = f"the server reset the stream: {_name(event.error_code)}"
+                    refused = event.error_code == h2.errors.ErrorCodes.REFUSED_STREAM
+                    (self._return if refused else self._lose)(stream, reason)
+        self._frame_out()
+        self.refill()
+        if self._ending and not self._replies:
+            self.close()
+
+    def _end_after(self, last: int, code: int) -> None:
+        """GOAWAY: the server answers streams up to `last`, and takes no new ones."""
+        self._ending = True
+        for stream in [stream for stream in self._replies if stream > last]:
+            self._return(stream, f"the server ended the connection: {_name(code)}")
+        if not self._replies:
+            self.close()
+
+    def _lose(self, stream: int, reason: str) -> None:
+        self.ledger.lose(self._replies.pop(stream).request.request, reason)
+        self._bodies.pop(stream, None)
+
+    def _return(self, stream: int, reason: str) -> None:
+        """The server has not processed the request (RFC 9113, §8.7): another connection may carry it."""
+        request = self._replies[stream].request
+        if request.tries >= _MOST_TRIES:
+            self._lose(stream, reason)
+            return
+        del self._replies[stream]
+        self._bodies.pop(stream, None)
+        self._unaccepted = deque(each for each in self._unaccepted if each[0] is not request)
+        request.sent_ns = request.accepted_ns = request.buffer_full_ns = None
+        request.uplink_start = request.uplink_end = None
+        self.returned.append(request)
+
+    def _frame_out(self) -> None:
+        self.append(self._protocol.data_to_send())
+
+
+VERSIONS: dict[str, type[Connection]] = {"1.1": Http1, "2": Http2}
+
+
+def _status(headers: Iterable[tuple[Any, Any]]) -> int:
+    return int(next(value for name, value in headers if name == ":status"))
+
+
+def _failure(code: int) -> str | None:
+    """What a status reports instead of a result."""
+    if code < 400:
+        return None
+    try:
+        return f"HTTP status {code} {http.HTTPStatus(code).phrase}"
+    except ValueError:
+        return f"HTTP status {code}"
+
+
+def _malformed(error: Exception) -> str:
+    return f"malformed reply: {str(error).splitlines()[0][:100] if str(error) else type(error).__name__}"
+
+
+def _name(code: Any) -> str:
+    try:
+        return h2.errors.ErrorCodes(int(code)).name
+    except (TypeError, ValueError):
+        return f"error {code}"

@@ -1,0 +1,155 @@
+"""The load generator of an HTTP server: one endpoint that sends requests over a few connections.
+
+Run as ``python -m cellbed.workloads.http_load --config FILE.json``; :class:`Settings` describes the file.
+"""
+
+import random
+import socket
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cellbed import prctl
+from cellbed.workloads import generator, lifecycle
+from cellbed.workloads.generator import Generator
+from cellbed.workloads.http_connection import VERSIONS, Connection, Exchange, Message
+from cellbed.workloads.ledger import Request
+from cellbed.workloads.lifecycle import WorkloadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(generator.Settings):
+    """The configuration of an HTTP load.
+
+    host: name or address; authority: as the URL has it. connections: at most at a time. body: text; body_file: its
+    content instead; body_size: so many random bytes instead.
+    """
+
+    version: str
+    host: str
+    port: int
+    authority: str
+    target: str
+    method: str
+    headers: dict[str, str]
+    connections: int
+    body: str = ""
+    body_file: str | None = None
+    body_size: int = 0
+
+
+class HttpLoad(Generator):
+    """One endpoint with its connections. A request waits for a free one, and opens one where fewer are open than
+    allowed."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._settings = settings
+        self._kind = VERSIONS[settings.version]
+        self._message = _message(settings)
+        self._address = (settings.host, settings.port)
+        self._connections: list[Connection] = []
+        self._waiting: deque[Exchange] = deque()
+
+    def get_ready(self) -> None:
+        try:
+            found = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
+        self._address = (str(found[0][4][0]), self._settings.port)
+
+    def create(self, number: int, intended_ns: int) -> Exchange:
+        return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body))
+
+    def issue(self, request: Request) -> None:
+        assert isinstance(request, Exchange)
+        self.ledger.add(request)
+        self._waiting.append(request)
+        self._dispatch()
+
+    @property
+    def readers(self) -> Sequence[Any]:
+        return [each for each in self._connections if each.open]
+
+    @property
+    def writers(self) -> Sequence[Any]:
+        return [each for each in self._connections if each.wants_write]
+
+    def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
+        for each in writable:
+            if isinstance(each, Connection):
+                each.write()
+        for each in readable:
+            if isinstance(each, Connection) and not each.closed:
+                each.read()
+        self._dispatch()
+
+    def close(self) -> None:
+        for each in self._connections:
+            each.close()
+
+    def _dispatch(self) -> None:
+        """Send what waits over connections with room, and open more connections where none is idle."""
+        for each in self._connections:
+            while each.returned:
+                self._waiting.appendleft(each.returned.pop())
+        for each in [each for each in self._connections if each.closed]:
+            self._connections.remove(each)
+            if each.trouble:
+                self._lose_oldest(each.trouble)
+        while self._waiting:
+            if self.ledger.find(self._waiting[0].request) is None:  # given up
+                self._waiting.popleft()
+            elif free := [each for each in self._connections if each.room]:
+                # The one with most room, and of these that was used last: the others can close.
+                max(free, key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
+            else:
+                break
+        opening = 0
+        for each in self._connections:
+            each.settle()
+            opening += not each.open
+        wanted = len(self._waiting)
+        if self._connections and not any(each.idle for each in self._connections):
+            wanted = max(wanted, self._kind.spare)
+        while opening < wanted and len(self._connections) < self._settings.connections:
+            try:
+                self._connections.append(self._kind(self._address, self._message, self.ledger))
+                opening += 1
+            except OSError as error:
+                self._lose_oldest(f"cannot connect: {error.strerror}")
+                wanted = len(self._waiting)
+
+    def _lose_oldest(self, reason: str) -> None:
+        if self._waiting:
+            self.ledger.lose(self._waiting.popleft().request, reason)
+
+
+def _message(settings: Settings) -> Message:
+    if settings.body_file is not None:
+        try:
+            body = Path(settings.body_file).read_bytes()
+        except OSError as error:
+            raise WorkloadError(f"{settings.body_file}: cannot be read: {error.strerror}") from error
+    elif settings.body_size:
+        body = random.Random(f"{settings.seed}/body").randbytes(settings.body_size)
+    else:
+        body = settings.body.encode()
+    headers = {"User-Agent": "cellbed", "Accept": "*/*"}
+    given = {name.lower() for name in settings.headers}
+    kept = {name: value for name, value in headers.items() if name.lower() not in given}
+    return Message(
+        settings.method, settings.authority, settings.target, (*kept.items(), *settings.headers.items()), body
+    )
+
+
+def main(config: dict[str, Any]) -> None:
+    """Run a load with the configuration of :class:`Settings`."""
+    prctl.wake_precisely()
+    HttpLoad(Settings(**config)).run()
+
+
+if __name__ == "__main__":
+    lifecycle.run(main)
