@@ -1,14 +1,11 @@
 """The image-classification workload with its real parts on loopback: Mosquitto, service, endpoints."""
 
-import contextlib
 import itertools
 import json
 import os
 import queue
-import select
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -28,6 +25,7 @@ from cellbed.workloads import image_classification
 from cellbed.workloads.broker import find_mosquitto
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.mqtt import request_properties
+from workload_program import PATIENCE, Program
 
 needs_mosquitto = pytest.mark.skipif(
     find_mosquitto() is None, reason="Mosquitto is not installed: sudo apt install mosquitto"
@@ -36,7 +34,6 @@ needs_mosquitto = pytest.mark.skipif(
 LOOPBACK = IPv4Address("127.0.0.1")
 MS = 1_000_000
 SECOND = 1_000_000_000
-PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 STAMPS = (
     "intended_ns",
     "started_ns",
@@ -56,55 +53,6 @@ class Node:
     node_class: str
     cpus: float
     ipv4: IPv4Address = LOOPBACK
-
-
-class Program:
-    """A running process of the workload."""
-
-    def __init__(self, process: Process, log: Path) -> None:
-        self.name = process.name
-        self.log = log
-        with log.open("wb") as errors:
-            self.popen = subprocess.Popen(
-                process.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, **process.env},
-                bufsize=0,
-            )
-
-    def say(self, **line: int) -> None:
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(json.dumps(line).encode() + b"\n")
-
-    def await_event(self, name: str) -> dict[str, Any]:
-        """The next event of this name."""
-        assert self.popen.stdout is not None
-        deadline = time.monotonic() + PATIENCE
-        line = b""
-        while select.select([self.popen.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            byte = self.popen.stdout.read(1)
-            assert byte, f"{self.name} ended: {self.log.read_text()}"
-            if byte != b"\n":
-                line += byte
-                continue
-            event = json.loads(line)
-            line = b""
-            if event["event"] == name:
-                return event
-        raise AssertionError(f"{self.name}: no {name}: {self.log.read_text()}")
-
-    def stop(self) -> int:
-        """Close its standard input; its exit status."""
-        assert self.popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.popen.stdin.close()
-        try:
-            return self.popen.wait(PATIENCE)
-        finally:
-            self.popen.kill()
-            self.popen.wait()
 
 
 @dataclass

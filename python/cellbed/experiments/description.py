@@ -124,15 +124,18 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
 
 def deployments(plan: Plan) -> list[Deployment]:
     """The applications of the scenario on the nodes of the plan."""
+    servers = {name: plan.of_group(each.server) for name, each in plan.scenario.applications.items()}
+    addresses = {name: str(nodes[0].ipv4) for name, nodes in servers.items() if nodes}
     return [
         Deployment(
             name=name,
             table=table,
             number=number,
             clients=plan.of_group(table.client),
-            servers=plan.of_group(table.server),
+            servers=servers[name],
             start_ns=table.start,
             stop_ns=table.stop or plan.scenario.duration,
+            addresses=addresses,
         )
         for number, (name, table) in enumerate(plan.scenario.applications.items())
     ]

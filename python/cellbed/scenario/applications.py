@@ -1,22 +1,29 @@
 """The applications of a scenario: a table of each kind, all of them one tagged union by ``kind``."""
 
 import pathlib
+import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from cellbed.near_names import did_you_mean
-from cellbed.scenario.fields import FILE, quantity
+from cellbed.scenario.fields import BODY_FILE, FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, FREQUENCY
+from cellbed.units import DURATION, FREQUENCY, SIZE
 
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 Moment = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,4000}[!-~])?$")]
 Groups = Mapping[str, NodeGroup]
+
+_OWN_HEADERS = ("content-length", "transfer-encoding", "cellbed-request")
+_HTTP1_HEADERS = ("connection", "keep-alive", "proxy-connection", "te", "upgrade")
 
 
 class Application(Table):
@@ -28,6 +35,10 @@ class Application(Table):
     server: Name | None = Field(None, description="Node group of the servers.", examples=["edge"])
     start: Moment = Field(written("0 s"), description="When its load starts, from the start of the workload.")
     stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
+
+    def templates(self) -> Iterator[tuple[str, str]]:
+        """The texts in which names are filled in (:mod:`cellbed.scenario.templates`): (key, text)."""
+        yield from ()
 
     def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
@@ -66,20 +77,16 @@ def group_misfits(key: str, name: str, groups: Groups) -> Iterator[tuple[str, st
         )
 
 
-class ImageClassification(Application):
-    """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
+_RATE_UNLESS_CLOSED: dict[str, Any] = {
+    "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
+    "then": {"properties": {"rate": False}},
+    "else": {"required": ["rate"]},
+}
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
-            "then": {"properties": {"rate": False}},
-            "else": {"required": ["rate"]},
-            "anyOf": [{"required": ["server"]}, {"required": ["on"]}],
-        }
-    )
 
-    kind: Literal["image-classification"]
-    on: Name | None = Field(None, description="The same as 'server'.", examples=["edge"])
+class Load(Application):
+    """An application with requests: when they are sent, and how long their replies may take."""
+
     arrivals: Literal["periodic", "poisson", "closed"] = Field(
         "periodic",
         description="Open loop with fixed intervals or as a Poisson process; closed loop: a request follows a reply.",
@@ -87,6 +94,30 @@ class ImageClassification(Application):
     rate: Rate | None = Field(None, description="Requests per second of each endpoint.", examples=["8 /s"])
     timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
     drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+        """As of :class:`Application`."""
+        yield from super().misfits(groups, duration)
+        if self.arrivals == "closed" and self.rate is not None:
+            yield "rate", "a closed loop has no rate: remove this key"
+        if self.arrivals != "closed" and self.rate is None:
+            yield "rate", f'missing: {self.arrivals} arrivals need one; write rate = "8 /s"'
+
+    def __str__(self) -> str:
+        """The application in a line."""
+        rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
+        return f"{self.kind} on {self.server}, {self.arrivals}{rate}"  # type: ignore[attr-defined]
+
+
+class ImageClassification(Load):
+    """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
+
+    model_config = ConfigDict(
+        json_schema_extra={**_RATE_UNLESS_CLOSED, "anyOf": [{"required": ["server"]}, {"required": ["on"]}]}
+    )
+
+    kind: Literal["image-classification"]
+    on: Name | None = Field(None, description="The same as 'server'.", examples=["edge"])
     model: Annotated[pathlib.Path, FILE] | None = Field(
         None, description="ONNX model to run. Default: MobileNetV2 with seeded weights."
     )
@@ -116,16 +147,81 @@ class ImageClassification(Application):
                 yield "on", "the same as 'server': remove one of the two"
         elif self.server is None:
             yield "server", 'missing: write the node group that runs the service, server = "edge"'
-        if self.arrivals == "closed" and self.rate is not None:
-            yield "rate", "a closed loop has no rate: remove this key"
-        if self.arrivals != "closed" and self.rate is None:
-            yield "rate", f'missing: {self.arrivals} arrivals need one; write rate = "8 /s"'
-
-    def __str__(self) -> str:
-        """The application in a line."""
-        rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
-        return f"{self.kind} on {self.server}, {self.arrivals}{rate}"
 
 
-AnyApplication = ImageClassification
-"""With a second kind: ``Annotated[ImageClassification | Other, Field(discriminator="kind")]``."""
+class Http(Load):
+    """Requests to any HTTP server over HTTP/1.1 or HTTP/2, without TLS."""
+
+    model_config = ConfigDict(json_schema_extra=_RATE_UNLESS_CLOSED)
+
+    kind: Literal["http"]
+    url: Annotated[str, Field(max_length=4096)] = Field(
+        description="URL of the requests; names in braces are filled in.",
+        examples=["http://{server.address}:8080/"],
+    )
+    method: str = Field("GET", pattern="^[A-Z]{1,16}$", description="Method of the requests.", examples=["POST"])
+    headers: dict[HeaderName, HeaderValue] = Field(
+        {}, description="Header fields of the requests.", examples=[{"Accept": "text/html"}]
+    )
+    body: str = Field("", max_length=1 << 20, description="Body of the requests, as text.", examples=["hello"])
+    body_file: Annotated[pathlib.Path, BODY_FILE] | None = Field(None, description="File with the body.")
+    body_size: Annotated[int, quantity(SIZE, "0 B", "64 MiB")] = Field(
+        written("0 B"), description="Length of a body of random bytes.", examples=["100 KiB"]
+    )
+    version: Literal["1.1", "2"] = Field("1.1", description="Version of HTTP; 2 with prior knowledge.")
+    connections: int | None = Field(
+        None,
+        ge=1,
+        le=500,
+        description="Connections of each endpoint at a time. Default: 6 with HTTP/1.1, 1 with HTTP/2.",
+        examples=[6],
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_sound(cls, url: str) -> str:
+        if wrong := _url_problem(url):
+            raise refusal(wrong)
+        return url
+
+    def templates(self) -> Iterator[tuple[str, str]]:
+        """As of :class:`Application`."""
+        yield "url", self.url
+        yield "body", self.body
+        for value in self.headers.values():
+            yield "headers", value
+
+    def completed(self, groups: Groups) -> Self:
+        """As of :class:`Application`."""
+        connections = self.connections or (6 if self.version == "1.1" else 1)
+        return super().completed(groups).model_copy(update={"connections": connections})
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+        """As of :class:`Application`."""
+        yield from super().misfits(groups, duration)
+        given = [key for key in ("body", "body_file", "body_size") if getattr(self, key)]
+        for key in given[1:]:
+            yield key, f"the body is given by '{given[0]}': remove one of the two"
+        if self.method == "CONNECT":
+            yield "method", "the reply to CONNECT is a tunnel, not a message: write another method"
+        for name in self.headers:
+            if name.lower() in _OWN_HEADERS or (self.version == "2" and name.lower() in _HTTP1_HEADERS):
+                yield "headers", f"'{name}' is set by cellbed: remove it"
+
+
+def _url_problem(url: str) -> str | None:
+    if url.startswith("https:"):
+        return "https is not supported: write http:// and a port at which the server uses no TLS"
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "a URL has ASCII characters only and no spaces: write other characters percent-encoded"
+    filled = re.sub(r"\{[^{}]*\}", "1", url)
+    try:
+        parts = urlsplit(filled)
+        if parts.scheme == "http" and parts.hostname and parts.port != 0 and not parts.fragment and "@" not in filled:
+            return None
+    except ValueError:
+        pass
+    return f"{plainly(url)} is not the URL of a request: write one such as 'http://{{server.address}}:8080/path'"
+
+
+AnyApplication = Annotated[ImageClassification | Http, Field(discriminator="kind")]

@@ -221,17 +221,15 @@ QUEUE_LIMIT = TextField(
 )
 
 
-def _read_file(text: str, folder: Path) -> Path:
-    path = find_file(text, folder)
-    if path is None:
-        why = obstacle(text, folder, "model file")
-        raise UnitError(f"{why}: write a path relative to the scenario file")
-    return path
+def _file(what: str, example: str) -> TextField:
+    def read(text: str, folder: Path) -> Path:
+        path = find_file(text, folder)
+        if path is None:
+            raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the scenario file")
+        return path
+
+    return TextField(read, str, {"minLength": 1, "examples": [example]}, lambda _number: "the path of a file")
 
 
-FILE = TextField(
-    _read_file,
-    str,
-    {"minLength": 1, "examples": ["model.onnx"]},
-    lambda _number: "the path of a file",
-)
+FILE = _file("model file", "model.onnx")
+BODY_FILE = _file("file", "body.json")

@@ -15,6 +15,7 @@ from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.templates import problem
 from cellbed.units import DURATION
 
 RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
@@ -133,6 +134,9 @@ class Scenario(Table):
         for name, application in self.applications.items():
             where: Path = ("workload",) if self.workload is not None else ("apps", name)
             found += [((*where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
+            for key, text in application.templates():
+                if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
+                    found.append(((*where, key), wrong))
         reported: set[tuple[Path, str]] = set()
         for path, link in self.mobile_links():
             # A group's link has the mistakes of those keys that it has from [links.mobile].

@@ -1,7 +1,7 @@
 """What a kind of workload declares: its programs, the spans of its requests, its measures, and cautions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -138,7 +138,8 @@ class Deployment:
     """An application on the nodes of a run.
 
     name: of the application; table: of the scenario; number: counts the applications of the run from 0. clients,
-    servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload.
+    servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
+    the first server of each application that has one.
     """
 
     name: str
@@ -148,10 +149,24 @@ class Deployment:
     servers: Sequence[Node]
     start_ns: int
     stop_ns: int
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def file(self, raw: Path, node: Node, name: str) -> Path:
         """The path of a file of this application and a node."""
         return (raw / f"{self.name}.{node.name}.{name}").absolute()
+
+    def values(self, node: Node, client: Node | None, server: Node | None, seed: int) -> dict[str, str]:
+        """What the names in a text of the scenario stand for (:mod:`cellbed.scenario.templates`) on `node`, one of the
+        pair of client and server."""
+        return {
+            **{f"{name}.address": address for name, address in self.addresses.items()},
+            "server.address": str(server.ipv4) if server is not None else "",
+            "client.address": str(client.ipv4) if client is not None else "",
+            "node.name": node.name,
+            "node.address": str(node.ipv4),
+            "seed": str(seed),
+            "duration_s": f"{(self.stop_ns - self.start_ns) / 1e9:g}",
+        }
 
 
 class Workload(Protocol):

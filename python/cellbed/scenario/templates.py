@@ -1,0 +1,28 @@
+"""Names in braces in the texts of a scenario, filled in for each node: ``http://{server.address}:8080``."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from cellbed.near_names import did_you_mean
+
+NAMES = ("server.address", "client.address", "node.name", "node.address", "seed", "duration_s")
+"""What a text can contain beside ``APP.address``, the address of the server of an application."""
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+def problem(text: str, applications: Collection[str]) -> str | None:
+    """What is wrong with the names in a text, and what to write instead. applications: names of those that have a
+    server."""
+    names = [*NAMES, *(f"{name}.address" for name in applications)]
+    for part in _PART.finditer(text):
+        if part[0] in ("{", "}"):
+            return f"single '{part[0]}' in '{text}': write '{part[0] * 2}' for a brace"
+        if part[1] is not None and part[1] not in names:
+            hint = did_you_mean(part[1], names)
+            return f"unknown name '{part[0]}': {hint}write one of {', '.join(names)}, or '{{{{' for a brace"
+    return None
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """The text with each name replaced by its value; doubled braces become single ones."""
+    return _PART.sub(lambda part: values[part[1]] if part[1] is not None else part[0][0], text)

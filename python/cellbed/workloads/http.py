@@ -1,0 +1,101 @@
+"""Requests to an HTTP server that is not changed: open loop, over HTTP/1.1 or HTTP/2."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cellbed.scenario.templates import fill
+from cellbed.testbed.process import Process
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Deployment, Description, Measure, Span
+
+if TYPE_CHECKING:
+    from cellbed.scenario.applications import Http
+
+PORT = 80
+
+
+def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
+    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
+
+
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
+    """The load generators of the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    table: Http = deployment.table
+    servers, clients = deployment.servers, deployment.clients
+    started = []
+    for index, node in enumerate(clients):
+        server = servers[index % len(servers)] if servers else None
+        values = deployment.values(node, node, server, seed)
+        url = urlsplit(fill(table.url, values))
+        headers = {name: fill(value, values) for name, value in table.headers.items()}
+        named = {name: value for name, value in headers.items() if name.lower() == "host"}
+        settings = {
+            "endpoint": node.name,
+            "record": str(deployment.file(raw, node, "requests.jsonl")),
+            "arrivals": table.arrivals,
+            "rate": table.rate,
+            # Endpoints that send periodically take turns instead of all sending at the same instant.
+            "phase": index / len(clients),
+            "duration_ns": deployment.stop_ns - deployment.start_ns,
+            "timeout_ns": table.timeout,
+            "seed": seed,
+            "version": table.version,
+            "host": url.hostname,
+            "port": url.port or PORT,
+            "authority": next(iter(named.values()), url.netloc),
+            "target": (url.path or "/") + (f"?{url.query}" if url.query else ""),
+            "method": table.method,
+            "headers": {name: value for name, value in headers.items() if name not in named},
+            "connections": table.connections,
+            "body": fill(table.body, values),
+            "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
+            "body_size": table.body_size,
+        }
+        file = deployment.file(raw, node, "http-load.json")
+        file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        started.append(
+            Process(
+                name=f"{deployment.name}.{node.name}.http-load",
+                node=node.name,
+                program=[sys.executable, "-P", "-m", "cellbed.workloads.http_load"],
+                arguments=["--config", str(file)],
+                stage=1,
+                load=True,
+                forked=True,
+            )
+        )
+    return started
+
+
+# fmt: off
+_SPANS = (
+    Span("generator", "endpoint", "Generator", "generator", "intended time → the generator takes up the request",
+         "intended", "started"),
+    Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
+         "all connections are busy: taken up → a connection is free, or begins to open for it", "started", "opening"),
+    Span("connect", "endpoint", "Opening a connection", "connect", "TCP's handshake: begins to open → the request is "
+         "handed to TCP", "opening", "sent"),
+    *UPLINK,
+    Span("server", "remote", "Server", "server", "request left the network → first byte of the reply enters the "
+         "downlink", "uplink_left", "downlink_entered"),
+    *DOWNLINK,
+    Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → complete at the "
+         "client", "downlink_left", "reply"),
+)
+# fmt: on
+
+
+def describe(table: Mapping[str, Any]) -> Description:
+    """Requests wait for a connection, go to the server, and replies come back."""
+    return Description(
+        kind="http",
+        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {table.get('url', '')}",
+        spans=_SPANS,
+        client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
+        server_columns={},
+        measures=(Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")),
+    )

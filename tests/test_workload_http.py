@@ -1,0 +1,437 @@
+"""The HTTP load with real servers on loopback: nginx, Python's, and servers that break the protocol."""
+
+import itertools
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.process import find
+from cellbed.workloads import http
+from cellbed.workloads.kind import Deployment
+from workload_program import PATIENCE, Program
+
+NGINX = find("nginx")
+needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
+LOOPBACK = IPv4Address("127.0.0.1")
+SECOND = 1_000_000_000
+VERSIONS = ("1.1", "2")
+GROUP = 4
+"""Requests that the grouping server answers together."""
+KEPT = 50
+"""Requests after which nginx ends a connection."""
+SCENARIO = """
+name = "http"
+duration = "1 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "512 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "512 MiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[links.core]
+edge = "5 ms"
+[workload]
+kind = "http"
+server = "edge"
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    node_class: str
+    cpus: float = 1.0
+    ipv4: IPv4Address = LOOPBACK
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Grouping(BaseHTTPRequestHandler):
+    """Answers requests in groups of GROUP, so only if so many are under way at a time; /echo: with the body."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # a reply in one piece: in two, Nagle's algorithm would delay the second
+    barrier = threading.Barrier(GROUP)
+
+    def do_GET(self) -> None:
+        if self.path == "/group":
+            self.barrier.wait(PATIENCE)
+        self._answer(b"together")
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@dataclass
+class Servers:
+    """Ports of nginx by version of HTTP, and of the server behind it; log: nginx's, a line per request."""
+
+    ports: dict[str, int]
+    behind: int
+    log: Path
+
+    def lines(self, count: int) -> list[dict[str, str]]:
+        """The newest lines of the log; nginx writes each after the reply."""
+        deadline = time.monotonic() + PATIENCE
+        while len(found := self.log.read_text().splitlines()) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return [json.loads(line) for line in found[-count:]]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    if NGINX is None:
+        pytest.skip("nginx is not installed: sudo apt install nginx-light")
+    folder = tmp_path_factory.mktemp("nginx")
+    (folder / "page").write_bytes(bytes(100_000))
+    behind = ThreadingHTTPServer(("127.0.0.1", 0), Grouping)
+    threading.Thread(target=behind.serve_forever, daemon=True).start()
+    ports = {version: free_port() for version in VERSIONS}
+    temporary = " ".join(f"{what}_temp_path {folder};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    listening = "".join(
+        f"server {{ listen 127.0.0.1:{ports[version]} {'http2' if version == '2' else ''}; root {folder};"
+        f" location /group {{ proxy_pass http://127.0.0.1:{behind.server_port}; }}"
+        f" location /echo {{ proxy_pass http://127.0.0.1:{behind.server_port}; }}"
+        " }"
+        for version in VERSIONS
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/errors; events {{}} http {{ {temporary}"
+        f" client_max_body_size 10m; keepalive_requests {KEPT};"
+        " log_format lines escape=json"
+        ' \'{"id":"$http_cellbed_request","up":"$request_length","down":"$bytes_sent","agent":"$http_user_agent"}\';'
+        f" access_log {folder}/requests lines; {listening} }}"
+    )
+    assert NGINX is not None
+    nginx = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-e", folder / "errors"])
+    try:
+        deadline = time.monotonic() + PATIENCE
+        for port in ports.values():
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except OSError:
+                    assert time.monotonic() < deadline
+                    assert nginx.poll() is None, (folder / "errors").read_text()
+                    time.sleep(0.01)
+        yield Servers(ports, behind.server_port, folder / "requests")
+    finally:
+        nginx.kill()
+        nginx.wait()
+        behind.shutdown()
+        behind.server_close()
+
+
+@dataclass
+class Load:
+    """Runs one endpoint with the keys of a scenario's table."""
+
+    raw: Path
+
+    def __call__(self, url: str, *, duration_ns: int = SECOND, **keys: Any) -> list[dict[str, Any]]:
+        """The record of its requests by number; its counts must agree with them."""
+        keys = {"url": url, **({"rate": "30 /s"} if keys.get("arrivals") != "closed" else {}), **keys}
+        text = SCENARIO + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
+        scenario = parse(text, source="http.toml", folder=self.raw)
+        endpoint = Node("endpoint-0", "endpoint")
+        deployment = Deployment(
+            "web", scenario.applications["workload"], 0, [endpoint], [Node("edge-0", "edge")], 0, duration_ns
+        )
+        (process,) = http.processes(deployment, self.raw, cache=self.raw, seed=1)
+        record = deployment.file(self.raw, endpoint, "requests.jsonl")
+        record.unlink(missing_ok=True)
+        program = Program(process, self.raw / "log")
+        try:
+            program.await_event("ready")
+            t0 = time.monotonic_ns()
+            program.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=30 * SECOND)
+            done = program.await_event("done")
+        finally:
+            program.stop()
+        requests = [json.loads(line) for line in record.read_text().splitlines()]
+        statuses = Counter(request["status"] for request in requests)
+        assert done["sent"] == len(requests)
+        assert done["completed"] == statuses["ok"] + statuses["late"]
+        assert done["lost"] == statuses["lost"]
+        return sorted(requests, key=lambda request: request["request"])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    return Load(tmp_path)
+
+
+def _connections(requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The requests of each connection in their order on it."""
+    by_port = itertools.groupby(
+        sorted(requests, key=lambda request: (request["local_port"], request["order"])),
+        key=lambda request: request["local_port"],
+    )
+    return [list(group) for _, group in by_port]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_request_knows_its_bytes_and_times_on_its_connection(load: Load, servers: Servers, version: str) -> None:
+    requests = load(f"http://127.0.0.1:{servers.ports[version]}/page", version=version)
+    assert {(request["status"], request["code"], request["error"]) for request in requests} == {("ok", 200, None)}
+    assert len(requests) == 30
+    stamps = ("intended_ns", "started_ns", "opening_ns", "sent_ns", "accepted_ns", "reply_ns")
+    for request in requests:
+        times = [request[stamp] for stamp in stamps]
+        assert times == sorted(times)
+        assert request["remote_port"] == servers.ports[version]
+        assert request["bytes_down"] == 100_000
+        assert request["tcp"]["cwnd"] > 0
+    for connection in _connections(requests):
+        assert [request["order"] for request in connection] == list(range(len(connection)))
+        for earlier, later in itertools.pairwise(connection):
+            assert earlier["uplink_end"] <= later["uplink_start"]
+            if version == "1.1":  # of HTTP/2, frames of flow control lie between
+                assert earlier["uplink_end"] == later["uplink_start"]
+                assert earlier["downlink_end"] == later["downlink_start"]
+        if version == "1.1":
+            assert connection[0]["uplink_start"] == connection[0]["downlink_start"] == 0
+    logged = {line["id"]: line for line in servers.lines(len(requests))}
+    for request in requests:
+        line = logged[f"endpoint-0/{request['request']}"]
+        assert line["agent"] == "cellbed"
+        down = request["downlink_end"] - request["downlink_start"]
+        if version == "1.1":
+            assert request["uplink_end"] - request["uplink_start"] == int(line["up"])
+            assert down == int(line["down"])
+        else:
+            assert 100_000 < int(line["down"]) <= down < 110_000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_body_arrives_whole(load: Load, servers: Servers, version: str) -> None:
+    requests = load(
+        f"http://127.0.0.1:{servers.ports[version]}/echo",
+        version=version,
+        method="POST",
+        body_size="300 KiB",
+        rate="5 /s",
+        headers={"Content-Type": "application/octet-stream"},
+    )
+    assert {(request["status"], request["bytes_up"], request["bytes_down"]) for request in requests} == {
+        ("ok", 307_200, 307_200)
+    }
+    for request in requests:
+        assert request["uplink_end"] - request["uplink_start"] > 307_200
+
+
+@pytest.mark.parametrize(("version", "connections"), [("1.1", GROUP), ("2", 1)])
+def test_requests_are_under_way_together_over_several_connections_or_streams(
+    load: Load, servers: Servers, version: str, connections: int
+) -> None:
+    requests = load(
+        f"http://127.0.0.1:{servers.ports[version]}/group",
+        version=version,
+        connections=connections,
+        rate=f"{2 * GROUP} /s",
+        timeout="60 s",
+    )
+    assert [request["code"] for request in requests] == [200] * 2 * GROUP
+    assert len(_connections(requests)) == connections
+
+
+def test_a_request_waits_for_the_only_connection(load: Load, servers: Servers) -> None:
+    requests = load(f"http://127.0.0.1:{servers.behind}/", connections=1, rate="200 /s")
+    assert {request["code"] for request in requests} == {200}
+    assert len(_connections(requests)) == 1
+    for earlier, later in itertools.pairwise(requests):
+        assert earlier["reply_ns"] <= later["sent_ns"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_server_that_ends_connections_in_order_loses_no_request(load: Load, servers: Servers, version: str) -> None:
+    requests = load(f"http://127.0.0.1:{servers.ports[version]}/page", version=version, rate="120 /s")
+    assert {(request["status"], request["code"]) for request in requests} == {("ok", 200)}
+    assert len(_connections(requests)) >= len(requests) / KEPT
+
+
+def test_a_closed_loop_follows_the_replies(load: Load, servers: Servers) -> None:
+    requests = load(f"http://127.0.0.1:{servers.behind}/", arrivals="closed")
+    assert len(requests) > 1
+    assert {request["code"] for request in requests} == {200}
+    for earlier, later in itertools.pairwise(requests):
+        assert earlier["reply_ns"] <= later["intended_ns"]
+
+
+@contextmanager
+def _server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server on loopback that calls `serve` with each connection, then closes it."""
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+REPLIES = {
+    "nothing": (b"", "1.1", None, "the server closed the connection before the reply"),
+    "half a head": (b"HTTP/1.1 200", "1.1", None, "the server closed the connection in the middle of the reply"),
+    "half a body": (OK[:-1], "1.1", 200, "the server closed the connection in the middle of the reply"),
+    "no HTTP": (b"SSH-2.0-OpenSSH\r\n\r\n", "1.1", None, "malformed reply: "),
+    "another protocol": (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", "1.1", None, "malformed reply: "),
+    "an endless head": (b"HTTP/1.1 200 OK\r\nX: " + bytes(1 << 18), "1.1", None, "malformed reply: "),
+    "HTTP/1.1 for 2": (OK, "2", None, "malformed reply: not HTTP/2; does the server speak it without TLS?"),
+    "nothing for 2": (b"", "2", None, "the server closed the connection before the reply"),
+}
+
+
+@pytest.mark.parametrize(("reply", "version", "code", "reason"), REPLIES.values(), ids=REPLIES)
+def test_a_reply_that_is_none_is_a_lost_request_with_a_reason(
+    load: Load, reply: bytes, version: str, code: int | None, reason: str
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(reply)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):  # what is not read would become a reset
+            pass
+
+    with _server(serve) as port:
+        requests = load(f"http://127.0.0.1:{port}/", version=version)
+    assert len(requests) == 30
+    for request in requests:
+        assert (request["status"], request["code"], request["reply_ns"]) == ("lost", None, None)
+        assert request["error"].startswith(reason)
+
+
+def test_statuses_from_400_on_are_errors_and_redirects_are_replies(load: Load) -> None:
+    replies = itertools.cycle([b"301 Moved\r\nLocation: /", b"503 Busy", b"299 Odd", b"799 Odder"])
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        # An interim reply comes first; a reply without a length ends with the connection.
+        connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 " + next(replies) + b"\r\n\r\ntext")
+
+    with _server(serve) as port:
+        requests = load(f"http://127.0.0.1:{port}/", connections=1, rate="8 /s")
+    assert [(request["status"], request["code"], request["error"]) for request in requests] == 2 * [
+        ("ok", 301, None),
+        ("ok", 503, "HTTP status 503 Service Unavailable"),
+        ("ok", 299, None),
+        ("ok", 799, "HTTP status 799"),
+    ]
+    for request in requests:
+        assert request["bytes_down"] == 4
+        assert request["downlink_start"] == len(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+
+
+def test_a_server_that_is_not_there_is_a_reason_and_the_schedule_goes_on(load: Load) -> None:
+    requests = load(f"http://127.0.0.1:{free_port()}/")
+    assert len(requests) == 30
+    assert {(request["status"], request["error"]) for request in requests} == {
+        ("lost", "cannot connect: Connection refused")
+    }
+
+
+def test_a_request_that_is_never_answered_times_out_and_holds_its_connection(load: Load) -> None:
+    first = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        if first.is_set():
+            connection.sendall(OK)
+        else:
+            first.set()
+            connection.recv(1)  # until the client gives up
+
+    with _server(serve) as port:
+        requests = load(f"http://127.0.0.1:{port}/", connections=1, timeout="100 ms", rate="5 /s")
+    assert {request["status"] for request in requests} == {"timed-out"}
+    assert [request["sent_ns"] is not None for request in requests] == [True] + [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('url = "https://x/"', ("workload.url", "https is not supported")),
+        ('url = "http://x/\\u00e9"', ("workload.url", "percent-encoded")),
+        ('url = "http://:80/"', ("workload.url", "not the URL of a request", "http://{server.address}:8080/path")),
+        ('url = "http://{server.adress}/"', ("workload.url", "unknown name", "server.address")),
+        ('url = "http://x/{"', ("workload.url", "single '{'", "'{{'")),
+        ('url = "http://x/"\nmethod = "CONNECT"', ("workload.method", "tunnel")),
+        ('url = "http://x/"\nbody = "a"\nbody_size = "1 KiB"', ("workload.body_size", "'body'")),
+        ('url = "http://x/"\nbody_file = "none.json"', ("workload.body_file", "none.json")),
+        ('url = "http://x/"\nheaders = { Content-Length = "3" }', ("workload.headers", "set by cellbed")),
+        ('url = "http://x/"\nheaders = { "a b" = "3" }', ("workload.headers",)),
+        ('url = "http://x/"\nversion = "3"', ("workload.version", "1.1", "2")),
+        ('url = "http://x/"\narrivals = "closed"', ("workload.rate", "closed")),
+    ],
+)
+def test_mistakes_in_the_table_are_errors_of_its_lines(tmp_path: Path, keys: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse(f'{SCENARIO}rate = "1 /s"\n{keys}\n', source="http.toml", folder=tmp_path)
+    (line,) = str(caught.value).splitlines()
+    for word in words:
+        assert word in line
+
+
+def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
+    url = "http://{server.address}:81/{node.name}?{{{seed}}}"
+    keys = f'url = "{url}"\nheaders = {{ Host = "a.test" }}\nbody = "{{duration_s}}"'
+    scenario = parse(f'{SCENARIO}rate = "1 /s"\n{keys}\n', source="http.toml", folder=tmp_path)
+    nodes = [Node("edge-0", "edge", ipv4=IPv4Address("10.0.0.1")), Node("edge-1", "edge", ipv4=IPv4Address("10.0.0.2"))]
+    clients = [Node(f"endpoint-{index}", "endpoint") for index in range(3)]
+    deployment = Deployment("web", scenario.applications["workload"], 0, clients, nodes, 0, 2 * SECOND)
+    found = [
+        json.loads(Path(process.arguments[1]).read_text())
+        for process in http.processes(deployment, tmp_path, cache=tmp_path, seed=7)
+    ]
+    assert [each["host"] for each in found] == ["10.0.0.1", "10.0.0.2", "10.0.0.1"]
+    assert {each["target"] for each in found} == {f"/endpoint-{index}?{{7}}" for index in range(3)}
+    assert {(each["port"], each["authority"], each["body"]) for each in found} == {(81, "a.test", "2")}
