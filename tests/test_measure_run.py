@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,15 @@ from rich.console import Console
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
+from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats
 from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
 from cellbed.workloads.image_classification import describe
+from cellbed.workloads.kind import HANDSHAKE
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, only, status_of
 
 
@@ -167,6 +171,55 @@ def test_waiting_for_the_receivers_window_is_the_receivers_and_a_slow_program_th
     held = after.row(by_predicate=pl.col("request") == slowest + 1, named=True)
     assert held["part_endpoint_stack"] == pytest.approx(0.01 + PUBLISH / 1e9)
     assert after["residual_s"].equals(before["residual_s"])
+
+
+def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    simulation = make_run(run, Shape(duration=8, outages=(), loss=0.01))
+    description = json.loads((run / "run.json").read_text())
+    (application,) = description["applications"]
+    application["client_columns"]["opening_ns"] = "integer"
+    spans = [asdict(span) for span in HANDSHAKE]
+    application["spans"] = spans + [
+        span for span in application["spans"] if span["begin"] not in ("intended", "started")
+    ]
+    (run / "run.json").write_text(json.dumps(description))
+    # The first request opens its connection; the server answers the SYN just before it acknowledges the first data.
+    log = np.fromfile(run / "raw" / "packets.bin", RECORD, offset=len(MAGIC))
+    handshake = log["payload"] == 0
+    handshake &= (log["tcp_sequence"] == 1_000_000) | (log["tcp_sequence"] == 1_000_077)
+    opened, answer = log["arrived"][handshake].min(), handshake & (log["source_port"] == 1883)
+    acknowledged = log["arrived"][(log["source_port"] == 1883) & (log["tcp_sequence"] == 1_000_078)].min()
+    for stamp in ("arrived", "released", "departed", "observed"):
+        log[stamp][answer] += acknowledged - opened - 1
+    path = run / "raw" / "workload.endpoint-0.requests.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["opening_ns"] = int(opened) - 10**6 if number == 0 else line["sent_ns"] - 1000
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "raw" / "packets.bin").write_bytes(MAGIC + log.tobytes())
+    requests = read_requests(run, description).sort("intended_ns")
+
+    parts = requests.select(f"part_{span['name']}" for span in spans)
+    up, remote, down, rest = parts.row(0)
+    assert 0.0105 < up < 0.013  # the uplink's delay, the core's, and service
+    assert 0.0105 < down < 0.013
+    assert 0 < remote < 0.003
+    assert up + remote == pytest.approx((acknowledged - opened - 1) / 1e9)
+    assert up + remote + down + rest == pytest.approx((lines[0]["sent_ns"] - lines[0]["opening_ns"]) / 1e9)
+    assert parts[1:].unique().rows() == [pytest.approx((0, 0, 0, 1e-6))]
+
+    resent = requests["part_uplink_retransmission"]
+    moved = (requests["uplink_completed_ns"] - requests["uplink_entered_ns"]) / 1e9
+    assert ((requests["part_uplink_transport"] + resent - moved).abs() < 1e-9).all()
+    assert requests["part_uplink_transport"].min() >= 0  # type: ignore[operator]
+    dropped = {record[1] + T0 for record in simulation.network.records if record[6]}
+    held = requests.filter(pl.col("part_uplink_retransmission") > 0)
+    assert len(held) > 3
+    for row in held.iter_rows(named=True):
+        since = row["uplink_completed_ns"] - row["part_uplink_retransmission"] * 1e9
+        if since > row["uplink_entered_ns"] + 1:
+            assert min(abs(at - since) for at in dropped) < 1e3
 
 
 def test_a_gap_is_as_long_as_it_was_wherever_the_bins_lie() -> None:

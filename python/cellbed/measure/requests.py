@@ -193,14 +193,14 @@ def _read_all(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead
 
 
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
-    """Adds, per way, when the request or reply entered its link, was completed, how long its completing
-    packet queued and was delayed, and when it left."""
-    passages, servers = streams.crossings, application.servers
+    """Adds, per way, when the request or reply entered its link, was completed, how long its completing packet queued
+    and was delayed, and when it left; of the time until completion, what sending and what retransmission took; and
+    what a handshake took."""
+    servers = application.servers
     server_of = {client: servers[index % len(servers)] for index, client in enumerate(application.clients) if servers}
-    first = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
-    completing = {way: np.full(len(requests), NEVER, np.int64) for way in _WAYS}
     numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
+        first, completing, original, opened, accepted = np.full((5, len(requests)), NEVER, np.int64)
         known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
         for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
             node, peer = str(endpoint), server_of.get(str(endpoint))
@@ -209,17 +209,41 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
             else:
                 connections = streams.arriving(node, _port(remote), _port(local), peer)
             for connection, part in _by_connection(group, connections, moment):
-                rows = part["row"].to_numpy()
-                first[way][rows] = connection.entry(part[f"{way}_start"].to_numpy())
-                completing[way][rows] = connection.completion(part[f"{way}_end"].to_numpy())
-    columns: dict[str, pl.Series] = {}
-    for way in _WAYS:
-        columns[f"{way}_entered_ns"] = _pick(passages.entered, first[way])
-        columns[f"{way}_completed_ns"] = _pick(passages.entered, completing[way])
-        columns[f"{way}_queued_ns"] = _pick(passages.queued, completing[way])
-        columns[f"{way}_delayed_ns"] = _pick(passages.delayed, completing[way])
-        columns[f"{way}_left_ns"] = _pick(passages.left, completing[way])
-    return requests.with_columns(**columns)
+                rows, end = part["row"].to_numpy(), part[f"{way}_end"].to_numpy()
+                first[rows] = connection.entry(part[f"{way}_start"].to_numpy())
+                completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
+                opened[rows], accepted[rows] = connection.opened, connection.accepted
+        passages, entered, completed = streams.crossings, pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
+        lost = pl.max_horizontal(_pick(streams.crossings.entered, original), entered)
+        resent = pl.when(completed.is_not_null()).then(completed - lost)
+        requests = requests.with_columns(
+            _pick(passages.entered, first).alias(f"{way}_entered_ns"),
+            _pick(passages.entered, completing).alias(f"{way}_completed_ns"),
+            _pick(passages.queued, completing).alias(f"{way}_queued_ns"),
+            _pick(passages.delayed, completing).alias(f"{way}_delayed_ns"),
+            _pick(passages.left, completing).alias(f"{way}_left_ns"),
+            *(
+                pl.Series(f"{way}_{name}_ns", values).replace(NEVER, None)
+                for name, values in (("opened", opened), ("accepted", accepted))
+            ),
+        ).with_columns(resent.alias(f"{way}_resent_ns"), (completed - entered - resent).alias(f"{way}_sending_ns"))
+    return _handshake(requests) if "opening_ns" in requests.columns else requests
+
+
+def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
+    """Adds, of the time from ``opening_ns`` to ``sent_ns``, what the handshake took on each way and at the remote node
+    (0 where the connection was open already), and the rest."""
+    ways = {
+        "connect_up_ns": pl.col("uplink_accepted_ns") - pl.col("uplink_opened_ns"),
+        "connect_remote_ns": pl.col("downlink_opened_ns") - pl.col("uplink_accepted_ns"),
+        "connect_down_ns": pl.col("downlink_accepted_ns") - pl.col("downlink_opened_ns"),
+    }
+    opens = pl.col("uplink_opened_ns") >= pl.col("opening_ns")
+    return requests.with_columns(
+        pl.when(opens).then(duration).when(~opens).then(0).alias(name) for name, duration in ways.items()
+    ).with_columns(
+        connect_rest_ns=pl.col("sent_ns") - pl.col("opening_ns") - pl.sum_horizontal(*ways, ignore_nulls=False)
+    )
 
 
 def _by_connection(

@@ -20,17 +20,20 @@ class Connection:
     """One direction of a TCP connection: which packet carried which byte first, and which one completed which
     prefix.
 
-    opened: when its SYN entered the network, ns. bounds: offsets at which any of its packets begins or ends,
-    ascending (m + 1 of them, or none); between two neighbours no packet begins or ends, so that every byte of
-    such a piece has the same fate. first: per piece the crossing that carried it first, or NEVER (m).
-    completing: per piece the crossing whose delivery completed the stream from byte 0 to the end of the
-    piece, or NEVER (m).
+    opened: when its SYN entered the network, ns; accepted: when it, or its repetition, left there, or NEVER. bounds:
+    offsets at which any of its packets begins or ends, ascending (m + 1 of them, or none); between two neighbours no
+    packet begins or ends, so that every byte of such a piece has the same fate. first: per piece the crossing that
+    carried it first, or NEVER (m). completing: per piece the crossing whose delivery completed the stream from byte 0
+    to the end of the piece, or NEVER (m). original: per piece the crossing that first carried what the completing one
+    brought: itself, or a packet that was lost (m).
     """
 
     opened: int
+    accepted: int
     bounds: Integers
     first: Integers
     completing: Integers
+    original: Integers
 
     def entry(self, offset: Integers) -> Integers:
         """Crossing of the first packet, dropped later or not, that carried the byte at each offset; else NEVER."""
@@ -39,6 +42,10 @@ class Connection:
     def completion(self, end: Integers) -> Integers:
         """Crossing of the packet at which each prefix [0, end) was first complete at the far end; else NEVER."""
         return self._owner(self.completing, end - 1)
+
+    def original_of(self, end: Integers) -> Integers:
+        """Crossing that first carried what the completing packet of each prefix [0, end) brought; else NEVER."""
+        return self._owner(self.original, end - 1)
 
     def _owner(self, owner: Integers, offset: Integers) -> Integers:
         found = np.full(len(offset), NEVER, np.int64)
@@ -130,13 +137,15 @@ def next_open(position: Integers, payload: Integers, begin: int) -> int:
 
 def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload: Integers) -> Connection:
     opened = int(crossings.entered[rows[0]])
+    handshake = rows[(payload == 0) & (offset == -1) & crossings.delivered[rows]]
+    accepted = int(crossings.left[handshake].min()) if len(handshake) else NEVER
     data = payload > 0
     rows, start, stop = rows[data], offset[data], (offset + payload)[data]
     bounds = np.unique(np.r_[start, stop])
     pieces = max(len(bounds) - 1, 0)
     if not pieces:
         nothing = np.empty(0, np.int64)
-        return Connection(opened, nothing, nothing, nothing)
+        return Connection(opened, accepted, nothing, nothing, nothing, nothing)
 
     packet, piece = cut(bounds, start, stop)
 
@@ -151,9 +160,11 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
     rank = np.full(pieces, len(arrivals), np.int64)
     np.minimum.at(rank, piece, rank_of[packet])
     # A prefix is complete when its last piece to come has come; before byte 0 nothing may be missing.
-    rank = np.maximum.accumulate(rank) if bounds[0] == 0 else np.full(pieces, len(arrivals))
-    completing = np.r_[arrivals, NEVER][rank]
-    return Connection(opened, bounds, first, completing)
+    latest = np.maximum.accumulate(rank) if bounds[0] == 0 else np.full(pieces, len(arrivals))
+    completing = np.r_[arrivals, NEVER][latest]
+    came_last = np.maximum.accumulate(np.where(rank == latest, np.arange(pieces), 0))
+    original = np.where(completing == NEVER, NEVER, first[came_last])
+    return Connection(opened, accepted, bounds, first, completing, original)
 
 
 def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:

@@ -27,9 +27,9 @@ ALARM = "#b3261e"
 # Endpoint dark, uplink blue, remote warm and light, downlink green.
 _SHADES: dict[Place, tuple[str, ...]] = {
     "endpoint": ("#2a2f38", "#434a57", "#5d6675", "#2a2f38"),
-    "uplink": ("#123258", "#1f5597", "#3f82cb", "#8fbbe8"),
+    "uplink": ("#123258", "#1f5597", "#0d7a8c", "#3f82cb", "#8fbbe8"),
     "remote": ("#9c5f10", "#b9741a", "#cf9138", "#e0ad62", "#efc98f", "#f8e4c3"),
-    "downlink": ("#1a5c47", "#2f8f72", "#93d1bb"),
+    "downlink": ("#1a5c47", "#6d8f1f", "#2f8f72", "#93d1bb"),
 }
 
 

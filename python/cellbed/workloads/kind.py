@@ -45,13 +45,28 @@ class Span:
 
 
 # fmt: off
+HANDSHAKE = (
+    Span("connect_uplink", "uplink", "Handshake", "handshake", "SYN enters the uplink → leaves it, repeated if lost",
+         "connect_up"),
+    Span("connect_remote", "remote", "Handshake", "handshake", "SYN left the network → the answer enters the downlink",
+         "connect_remote"),
+    Span("connect_downlink", "downlink", "Handshake", "handshake", "the answer enters the downlink → leaves it",
+         "connect_down"),
+    Span("connect", "endpoint", "Opening a connection", "connect",
+         "begins to open → request handed to TCP, without the handshake's way", "connect_rest"),
+)
+"""From the client's stamp ``opening`` to ``sent``: of a request for which a connection is opened; else there is no
+handshake."""
+
 UPLINK = (
     Span("endpoint_stack", "endpoint", "Endpoint stack", "stack", "publish called → TCP takes the first byte",
          "handed"),
     Span("uplink_wait", "uplink", "Waiting to send", "waiting",
          "TCP's send buffer or congestion window is full of earlier bytes, which the uplink has not carried", "held"),
-    Span("uplink_transport", "uplink", "Transport", "transport", "first byte → completing packet enters the uplink",
-         "uplink_entered", "uplink_completed"),
+    Span("uplink_transport", "uplink", "Transport", "transport",
+         "first byte → completing packet enters the uplink, without its retransmission", "uplink_sending"),
+    Span("uplink_retransmission", "uplink", "Retransmission", "resent",
+         "a packet that was lost enters → the completing packet enters, which repeats it", "uplink_resent"),
     Span("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues",
          "uplink_queued"),
     Span("uplink_delay", "uplink", "Base and core delay", "delay", "completing packet in the delay stages",
@@ -62,8 +77,10 @@ UPLINK = (
 """A request over TCP from the stamp ``sent`` of its client to ``uplink_left``."""
 
 DOWNLINK = (
-    Span("downlink_transport", "downlink", "Transport", "transport", "first byte → completing packet of the reply",
-         "downlink_entered", "downlink_completed"),
+    Span("downlink_transport", "downlink", "Transport", "transport",
+         "first byte → completing packet of the reply, without its retransmission", "downlink_sending"),
+    Span("downlink_retransmission", "downlink", "Retransmission", "resent",
+         "a packet that was lost enters → the completing packet enters, which repeats it", "downlink_resent"),
     Span("downlink_queue", "downlink", "Queue and service", "queue", "completing packet in the bottleneck queues",
          "downlink_queued"),
     Span("downlink_delay", "downlink", "Base and core delay", "delay", "completing packet in the delay stages",
