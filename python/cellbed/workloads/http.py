@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cellbed.scenario.templates import fill
 from cellbed.testbed.process import Process
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import DOWNLINK, UPLINK, Deployment, Description, Measure, Span
+from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, UPLINK, Deployment, Description, Measure, Span
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import Http
@@ -77,8 +77,7 @@ _SPANS = (
          "intended", "started"),
     Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
          "all connections are busy: taken up → a connection is free, or begins to open for it", "started", "opening"),
-    Span("connect", "endpoint", "Opening a connection", "connect", "TCP's handshake: begins to open → the request is "
-         "handed to TCP", "opening", "sent"),
+    *HANDSHAKE,
     *UPLINK,
     Span("server", "remote", "Server", "server", "request left the network → first byte of the reply enters the "
          "downlink", "uplink_left", "downlink_entered"),
