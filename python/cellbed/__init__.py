@@ -1,6 +1,7 @@
 """cellbed: a software testbed for applications on cellular networks.
 
-:class:`Link` is the model of a link as a library: packets in virtual time, over arrays.
+:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`. :class:`Link` is the model of a link as a
+library: packets in virtual time, over arrays.
 """
 
 # What typing.TYPE_CHECKING is at run time: the module costs 8 ms, which every start of the emulator would pay.
@@ -9,11 +10,19 @@ TYPE_CHECKING = False
 __version__: str
 
 if TYPE_CHECKING:
+    from cellbed.errors import CellbedError as CellbedError
+    from cellbed.library import Run as Run
+    from cellbed.library import RunError as RunError
+    from cellbed.library import Scenario as Scenario
+    from cellbed.library import load as load
+    from cellbed.library import run as run
     from cellbed.link import Link as Link
     from cellbed.outcomes import Fate as Fate
     from cellbed.outcomes import Outcomes as Outcomes
 else:
-    __all__ = ("Fate", "Link", "Outcomes", "__version__")
+    _HOMES = {"CellbedError": "errors", "Fate": "outcomes", "Link": "link", "Outcomes": "outcomes"}
+    _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load", "run"), "library")
+    __all__ = (*sorted(_HOMES), "__version__")
 
     def __dir__():
         return sorted({*globals(), *__all__})
@@ -24,12 +33,8 @@ else:
             from importlib.metadata import version
 
             return version("cellbed")
-        if name == "Link":
-            from cellbed.link import Link
+        if name in _HOMES:
+            from importlib import import_module
 
-            return Link
-        if name in ("Fate", "Outcomes"):
-            from cellbed import outcomes
-
-            return getattr(outcomes, name)
+            return getattr(import_module(f"cellbed.{_HOMES[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

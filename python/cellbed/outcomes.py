@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Int64 = npt.NDArray[np.int64]
 
@@ -69,6 +72,15 @@ class Outcomes:
         delivered = self.delivered
         delay: Int64 = self.departed[delivered] - self.arrived[delivered]
         return delay
+
+    def to_polars(self) -> pl.DataFrame:
+        """A data frame with a row for each packet, and the fate as its name."""
+        import polars as pl
+
+        names = {int(fate): fate.name.lower() for fate in Fate}
+        columns = {it.name: getattr(self, it.name) for it in fields(self)}
+        fates = pl.Series("fate", self.fate).replace_strict(names, return_dtype=pl.Enum(list(names.values())))
+        return pl.DataFrame({**columns, "fate": fates})
 
     def __getitem__(self, rows: Any) -> Outcomes:
         """The outcomes of some rows: a slice, a mask or an array of indices."""

@@ -7,12 +7,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends (PR_SET_PDEATHSIG).
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when its parent ends (PR_SET_PDEATHSIG).
 
     Strictly when the thread of its parent ends that started it; it has no effect if the parent has already ended.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def wake_precisely() -> None:

@@ -1,0 +1,92 @@
+"""A run in a process of its own, for a program that must stay as it is: :func:`cellbed.run`.
+
+A run forks its programs, so its process has one thread; it handles signals, and it can move to another control group. A
+notebook allows none of that. Standard input contains a JSON object with the scenario and the options, standard output
+JSON lines with the progress, the last of which is the outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError, OperatingSystemError
+from cellbed.interruption import keep_interruptions
+from cellbed.prctl import die_with_parent
+from cellbed.testbed.cgroups import enter_delegated_scope
+
+if TYPE_CHECKING:
+    from cellbed.measure.meter import Reading
+
+
+class _Printer:
+    """The listener that writes JSON lines."""
+
+    def phase(self, text: str) -> None:
+        _print({"phase": text})
+
+    def note(self, text: str) -> None:
+        _print({"note": text})
+
+    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
+        pass
+
+    def links(self, readings: Sequence[Reading]) -> None:
+        pass
+
+
+def main() -> None:
+    """Run the scenario of standard input. An argument ``--no-limits``: without CPU and memory limits."""
+    keep_interruptions()
+    limits = sys.argv[1:] != ["--no-limits"]
+    try:
+        if limits:
+            enter_delegated_scope()  # begins anew, so nothing was read before
+        die_with_parent(signal.SIGTERM)
+        sys.argv[0] = str(Path(sys.executable).with_name("cellbed"))  # in advice
+        _print(_outcome(json.loads(sys.stdin.buffer.read()), limits))
+    except KeyboardInterrupt:
+        _print({"folder": None, "status": "interrupted", "disturbed": False, "error": None, "exit_code": 130})
+    except (CellbedError, OSError) as error:
+        problem = error if isinstance(error, CellbedError) else OperatingSystemError(error)
+        _print(
+            {
+                "folder": None,
+                "status": "failed",
+                "disturbed": False,
+                "error": _text(problem),
+                "exit_code": problem.exit_code,
+            }
+        )
+
+
+def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
+    from cellbed.experiments.run import Options, exit_code, finish, run
+    from cellbed.scenario import load_text
+    from cellbed.testbed.plan import make_plan
+
+    scenario = load_text(asked["text"], Path(asked["folder"], "scenario.toml"))
+    outcome = run(asked["text"], scenario, make_plan(scenario), Options(Path(asked["out"]), limits), _Printer())
+    finish(outcome, _Printer())
+    found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}
+    if outcome.folder is not None:
+        found["folder"] = str(outcome.folder.absolute())
+    return {**found, "error": None if outcome.error is None else _text(outcome.error)}
+
+
+def _text(error: CellbedError) -> str:
+    return str(error).replace("--no-limits", "limits=False")
+
+
+def _print(line: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # the program that reads has ended
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""Scenarios and runs from Python: ``cellbed.Scenario``, ``cellbed.run`` and ``cellbed.load``."""
+
+from __future__ import annotations
+
+import copy
+import html
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import tomli_w
+
+from cellbed.errors import CellbedError
+from cellbed.scenario import Scenario as CheckedScenario
+from cellbed.scenario import congestion, parse, read
+from cellbed.scenario.problems import ScenarioError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.measure.summary import Summary
+
+
+class RunError(CellbedError):
+    """A run that failed, or that the machine disturbed. run: what was measured, if anything."""
+
+    exit_code = 1
+    run: Run | None = None
+
+
+class Scenario:
+    """A scenario: the tables of a scenario file, checked.
+
+    Values are those of the file: text with units, numbers, lists and tables. A scenario does not change;
+    :meth:`changed` makes another one::
+
+        scenario = Scenario.load("scenarios/offload-lte.toml")
+        slower = scenario.changed({"duration": "30 s", "links.mobile.up": "5 Mbit/s"})
+
+    tables: as in the file. folder: to which paths in it are relative. Errors: :class:`CellbedError` that lists all
+    problems.
+    """
+
+    def __init__(self, tables: Mapping[str, Any], *, folder: Path | str = ".") -> None:
+        try:
+            text = tomli_w.dumps(_plain(tables))
+        except TypeError as error:
+            raise ScenarioError(f"scenario: a value that a scenario file cannot contain: {error}") from None
+        self._begin(text, "scenario", Path(folder), check=True)
+
+    def _begin(self, text: str, source: str, folder: Path, *, check: bool) -> None:
+        self._text, self._source, self._folder = text, source, folder
+        if check:
+            self._checked()
+        self._tables: dict[str, Any] = tomllib.loads(text)
+
+    def _checked(self) -> CheckedScenario:
+        return parse(self._text, source=self._source, folder=self._folder, congestion_controls=congestion.available())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The scenario in a file. Errors: :class:`CellbedError` that lists all problems with their lines."""
+        return cls._of(read(path), str(path), Path(path).parent)
+
+    @classmethod
+    def parse(cls, text: str, *, folder: Path | str = ".") -> Self:
+        """The scenario in the text of a file. folder: to which paths in it are relative."""
+        return cls._of(text, "scenario", Path(folder))
+
+    @classmethod
+    def _of(cls, text: str, source: str, folder: Path, *, check: bool = True) -> Self:
+        made = cls.__new__(cls)
+        made._begin(text, source, folder, check=check)
+        return made
+
+    def changed(self, changes: Mapping[str, Any]) -> Scenario:
+        """A scenario with other values by their dotted keys, such as ``"links.mobile.up"``; None removes a key."""
+        tables = copy.deepcopy(self._tables)
+        for key, value in changes.items():
+            *above, last = key.split(".")
+            here = tables
+            for step in above:
+                here = here.setdefault(step, {})
+                if not isinstance(here, dict):
+                    raise ScenarioError(f"scenario: {key}: '{step}' is not a table")
+            if value is None:
+                here.pop(last, None)
+            else:
+                here[last] = value
+        return Scenario(tables, folder=self.folder)
+
+    def __getitem__(self, key: str) -> Any:
+        """A copy of the value at a dotted key. Errors: :class:`KeyError`."""
+        here: Any = self._tables
+        for step in key.split("."):
+            if not isinstance(here, dict) or step not in here:
+                raise KeyError(key)
+            here = here[step]
+        return copy.deepcopy(here)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and (self._tables, self.folder) == (other._tables, other.folder)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self._tables["name"])
+
+    @property
+    def text(self) -> str:
+        """The text of its file; that of a scenario that was loaded is unchanged, with its comments."""
+        return self._text
+
+    @property
+    def folder(self) -> Path:
+        """The folder to which paths in it are relative."""
+        return self._folder
+
+    def as_dict(self) -> dict[str, Any]:
+        """A copy of its tables."""
+        return copy.deepcopy(self._tables)
+
+    def resolved(self) -> dict[str, Any]:
+        """Its tables with every default written out; None for what is absent."""
+        return self._checked().resolved()
+
+    def write(self, path: Path | str) -> None:
+        """Write its file. Paths in it stay as they are. Errors: ``OSError``."""
+        from cellbed.whole_files import write_whole
+
+        write_whole(Path(path), lambda place: place.write_text(self._text, encoding="utf-8"))
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name!r}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self._text)}</pre>"
+
+
+class Run:
+    """The folder of a run: its summary, and its tables as Polars data frames, each read when it is first used.
+
+    path: the folder.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the run measured; ``summary.json`` field by field, times in seconds."""
+        from cellbed.measure import Summary
+
+        return Summary.read(self.path)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario; paths in it are relative to the folder from which it was run."""
+        path = self.path / "scenario.toml"
+        return Scenario._of(read(path), str(path), self.path, check=False)
+
+    @cached_property
+    def requests(self) -> pl.DataFrame:
+        """A row for each request."""
+        return self._table("requests")
+
+    @cached_property
+    def links(self) -> pl.DataFrame:
+        """A row for each direction of a link and 10 ms: capacity, use, queue and drops."""
+        return self._table("links")
+
+    @cached_property
+    def nodes(self) -> pl.DataFrame:
+        """A row for each node and 100 ms: CPU and memory."""
+        return self._table("nodes")
+
+    @cached_property
+    def connections(self) -> pl.DataFrame:
+        """A row for each TCP connection and UDP flow of the packet log."""
+        return self._table("connections")
+
+    @cached_property
+    def disturbance(self) -> pl.DataFrame:
+        """A row for each second: what other programs took from the nodes."""
+        return self._table("disturbance")
+
+    @property
+    def report(self) -> Path:
+        """The report, an HTML page."""
+        return self.path / "report.html"
+
+    def _table(self, name: str) -> pl.DataFrame:
+        import polars as pl
+
+        from cellbed.measure.run_folder import MeasureError
+
+        path = self.path / f"{name}.parquet"
+        try:
+            return pl.read_parquet(path)
+        except FileNotFoundError:
+            text = f"{path}: missing; `cellbed report {self.path}` makes the tables from the raw files"
+            raise MeasureError(text) from None
+        except pl.exceptions.PolarsError as error:
+            raise MeasureError(f"{path}: not a table: {str(error).splitlines()[0]}") from None
+
+    def __repr__(self) -> str:
+        return f"<Run {str(self.path)!r}: {self.summary.status}, {_counted(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        summary = self.summary
+        rows = [
+            f"<tr><td>{html.escape(each.name)}</td><td>{html.escape(each.kind)}</td><td>{each.requests.total}</td>"
+            + "".join(f"<td>{_milliseconds(it.value)}</td>" for it in each.percentiles)
+            + "</tr>"
+            for each in summary.applications
+        ]
+        quantiles = [f"P{it.quantile * 100:g}, ms" for it in summary.applications[0].percentiles] if rows else []
+        head = "".join(f"<th>{it}</th>" for it in ("application", "kind", "requests", *quantiles))
+        notes = "".join(f"<br>{html.escape(it)}" for it in (*summary.disturbances, *summary.warnings))
+        title = f"{html.escape(summary.name)}: {summary.status}, {html.escape(str(self.path))}"
+        return f"<p>{title}{notes}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
+
+
+def _counted(summary: Summary) -> str:
+    total = sum(each.requests.total for each in summary.applications)
+    return f"{total} request{'s' * (total != 1)}"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "–" if value is None or value == float("inf") else f"{value * 1e3:.1f}"
+
+
+def load(run: Path | str) -> Run:
+    """A run, by its folder. Its tables are made from the raw files if they are missing or of another version.
+
+    Errors: :class:`CellbedError` for a path that is not the folder of a run.
+    """
+    from cellbed.measure import collect
+    from cellbed.measure.run_folder import MeasureError
+
+    found = Run(run)
+    try:
+        _ = found.summary
+    except MeasureError:
+        found.summary = collect(found.path)
+    return found
+
+
+def run(
+    scenario: Scenario | Path | str,
+    *,
+    out: Path | str = "runs",
+    limits: bool = True,
+    strict: bool = False,
+    progress: bool | Callable[[str], object] = False,
+) -> Run:
+    """Run a scenario, or the file at a path, and return what it measured; as ``cellbed run``.
+
+    The run is a process of its own, since it forks its programs from a process with a single thread. So it works from
+    any thread, and in a notebook. Ctrl-C, or "interrupt" of a notebook, ends the run in order and raises
+    ``KeyboardInterrupt``; what was measured stays in its folder, which a note of the exception names.
+
+    out: parent of the run's folder. limits: enforce CPU and memory limits. strict: raise :class:`RunError` if the
+    machine disturbed the run. progress: print each phase, or call a function with it.
+
+    Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning.
+    """
+    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+    report = progress if callable(progress) else print if progress else None
+    asked = {"text": chosen.text, "folder": str(chosen.folder.absolute()), "out": str(Path(out).absolute())}
+    outcome, interrupted = _in_child(asked, limits, report)
+    found = load(outcome["folder"]) if outcome["folder"] and (Path(outcome["folder"]) / "run.json").exists() else None
+    if interrupted or outcome["status"] == "interrupted":
+        stopped = KeyboardInterrupt()
+        if found is not None:
+            stopped.add_note(f"what was measured is in {found.path}")
+        raise stopped
+    if outcome["error"] is None and strict and outcome["disturbed"] and found is not None:
+        outcome["error"] = "the machine disturbed the run: " + "; ".join(found.summary.disturbances)
+    if outcome["error"] is not None or found is None:
+        error = RunError(outcome["error"] or f"the run is {outcome['status']}")
+        error.run = found
+        raise error
+    return found
+
+
+def _in_child(
+    asked: dict[str, str], limits: bool, report: Callable[[str], object] | None
+) -> tuple[dict[str, Any], bool]:
+    """The outcome of a run in a child process, and whether it was interrupted from here."""
+    command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *([] if limits else ["--no-limits"])]
+    interrupted = False
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+        given.write(json.dumps(asked).encode())
+        given.seek(0)
+        # In a process group of its own: Ctrl-C reaches it once, from here, in a terminal and in a notebook.
+        child = subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, process_group=0)
+        assert child.stdout is not None
+        reader = _Lines(child.stdout.fileno())
+        try:
+            while not reader.ended:
+                try:
+                    for text in reader.read():
+                        if report is not None:
+                            report(text)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    child.send_signal(signal.SIGINT)
+        finally:
+            if not reader.ended:
+                child.send_signal(signal.SIGINT)
+            child.stdout.close()
+            child.wait()
+        if not reader.outcome:
+            errors.seek(0)
+            words = errors.read()[-2000:].decode(errors="replace").strip()
+            raise RunError(f"the process of the run ended with status {child.returncode}: {words}")
+    return reader.outcome, interrupted
+
+
+class _Lines:
+    """The lines of a child: its progress, and its outcome when it has ended."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+        self.ended = False
+        self.outcome: dict[str, Any] = {}
+
+    def read(self) -> list[str]:
+        """The progress within the next 0.2 s: a library that handles signals itself may have waits go on after one."""
+        if not select.select([self._descriptor], [], [], 0.2)[0]:
+            return []
+        received = os.read(self._descriptor, 1 << 16)
+        self.ended = not received
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        found = []
+        for line in map(json.loads, lines):
+            if "status" in line:
+                self.outcome = line
+            found += [line[key] for key in ("phase", "note") if key in line]
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as in TOML: paths are text, tuples lists, NumPy's numbers numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value.item() if hasattr(value, "item") else value
