@@ -161,8 +161,8 @@ def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
     assert "mobile-0.downlink from 5 ms one way to 40 ms one way" in warning
     assert "mobile-0.uplink from loss 0 to loss 1e-09" in warning
     assert "changed by hand" in (finished.folder / "report.html").read_text()
-    (note,) = [text for text in compare([finished.folder, finished.folder]).notes if "by hand" in text][:1]
-    assert note.startswith(f"{finished.folder.name} is not the run of its scenario")
+    (warning, _) = [text for text in compare([finished.folder, finished.folder]).warnings if "by hand" in text]
+    assert warning.startswith(f"{finished.folder.name} is not the run of its scenario: links were changed by hand")
 
 
 @pytest.mark.needs_tun

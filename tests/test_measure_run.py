@@ -337,7 +337,7 @@ def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_
     assert [each.name for each in comparison.applications] == ["workload"]
     assert "the application other is only in both, again" in comparison.notes
     comparison = compare([tmp_path / "both", tmp_path / "again"])
-    assert [(each.name, each.paired) for each in comparison.applications] == [("workload", [True]), ("other", [True])]
+    assert [(each.name, len(each.paired)) for each in comparison.applications] == [("workload", 1), ("other", 1)]
     show_comparison(comparison, console)
     assert console.export_text().count("again minus both") == 2
 
@@ -470,6 +470,11 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     make_run(tmp_path / "fast", Shape(duration=12, outages=(), uplink=12))
     died = {"deaths": ["worker 0 of edge-0 was killed"]}
     make_run(tmp_path / "slow", Shape(duration=12, outages=(), uplink=6, seed=2, description=died))
+    stages = ({"kind": "delay", "fixed_ns": delay * 10**6} for delay in (10, 12))
+    change = {"time_ns": T0 + 3 * 10**9, "direction": "mobile-0.uplink"} | dict(
+        zip(("from", "to"), stages, strict=True)
+    )
+    (tmp_path / "slow" / "raw" / "changes.jsonl").write_text(json.dumps(change) + "\n")
     comparison = compare([tmp_path / "fast", tmp_path / "slow"])
     (application,) = comparison.applications
     median, p90, p99 = application.differences
@@ -487,7 +492,11 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert "autocorrelated" in notes
     assert "repeat" in notes
     assert "seed" in notes
-    assert comparison.warnings == ["slow was disturbed: worker 0 of edge-0 was killed"]
+    assert comparison.warnings == [
+        "slow is not the run of its scenario: links were changed by hand while it ran: at 3.0 s mobile-0.uplink from "
+        "10 ms one way to 12 ms one way",
+        "slow was disturbed: worker 0 of edge-0 was killed",
+    ]
     assert json.loads(comparison.json())["applications"][0]["differences"][0]["value"] == median.value
 
 
@@ -500,8 +509,14 @@ def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> Non
         make_run(tmp_path / name, shape)
     # The simulated programs draw their times from the same generator: the links' rates alone differ.
     together = compare([tmp_path / "eight", tmp_path / "seven", tmp_path / "other"])
-    assert together.applications[0].paired == [True, False]
-    assert json.loads(together.json())["applications"][0]["paired"] == {"seven": True, "other": False}
+    pairs, none = together.applications[0].paired
+    assert none is None
+    assert pairs is not None
+    assert (pairs.run, pairs.requests) == ("seven", 84)
+    assert pairs.slower > 0.7
+    assert pairs.distinct
+    assert pairs.low <= pairs.value <= pairs.high  # type: ignore[operator]
+    assert json.loads(together.json())["applications"][0]["paired"] == [asdict(pairs), None]
     notes = " ".join(together.notes)
     assert "seven is paired with the first" in notes
     assert "other is not paired with the first" in notes
@@ -509,6 +524,7 @@ def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> Non
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     show_comparison(together, console)
     text = console.export_text()
+    assert f"differs, slower in {formats.share(pairs.slower)} of 84 requests" in text
     # Intervals of single runs next to each other suggest a difference that only that of the difference shows.
     assert not re.search(r"m?s to \d", text[: text.index("minus")])
     for summary in together.applications[0].summaries:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.measure.statistics import block_length, interval_ranks, needed, percentile, quantile_differences
+from cellbed.measure.statistics import (
+    block_length,
+    interval_ranks,
+    needed,
+    paired_median,
+    percentile,
+    quantile_differences,
+)
 
 
 @pytest.mark.parametrize(("quantile", "least"), [(0.5, 6), (0.9, 36), (0.99, 368), (0.999, 3688)])
@@ -114,6 +121,19 @@ def test_differences_of_equal_runs_hold_zero_and_of_shifted_runs_do_not() -> Non
     # Of the same requests even a small difference is certain.
     ((_, low, high),) = quantile_differences(first, first + 0.001, (0.5,), 1, paired=True)
     assert [low, high] == pytest.approx([0.001, 0.001])
+
+
+def test_differences_request_by_request_show_what_percentiles_hide() -> None:
+    random = np.random.default_rng(3)
+    first = random.gamma(4, 0.03, 400)
+    value, low, high = paired_median(first, first + random.normal(0.002, 0.004, 400), 1)
+    assert 0 < low <= value <= high
+    assert paired_median(first, first, 1) == (0, 0, 0)
+    lost, never = first.copy(), np.full(400, np.inf)
+    lost[random.permutation(400)[:300]] = np.inf
+    assert paired_median(first, lost, 1) == (math.inf, math.inf, math.inf)
+    never[390:] = first[390:]
+    assert paired_median(lost, never, 1)[0] == math.inf  # of those that got a reply in one of both
 
 
 def test_differences_are_the_same_for_the_same_seed() -> None:

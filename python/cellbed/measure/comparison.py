@@ -8,10 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
-from cellbed.measure.statistics import Samples, block_length, label, needed, quantile_differences
+from cellbed.measure.statistics import Samples, block_length, label, needed, paired_median, quantile_differences
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.workloads.kind import Description, Span
@@ -46,13 +47,30 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """How much later the requests of a run got their replies than the same requests of the first run, one by one.
+
+    requests: with a reply in one of both; slower: their share that took longer. value: the median of the differences,
+    seconds; value, low, high, distinct: as in :class:`Difference`, ``None`` for fewer requests than a median needs.
+    """
+
+    run: str
+    requests: int
+    slower: float
+    value: float | None
+    low: float | None
+    high: float | None
+    distinct: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationComparison:
     """An application that all runs have, by its name.
 
     spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
     without a reply) and blocks (requests per block that was drawn): by run. differences: of each run but the first, all
-    its percentiles in order of runs. paired: per run but the first whether its requests are those of the first, one by
-    one.
+    its percentiles in order of runs. paired: per run but the first, if its requests are those of the first, the
+    differences request by request; else None.
     """
 
     name: str
@@ -61,7 +79,7 @@ class ApplicationComparison:
     summaries: list[ApplicationSummary]
     samples: list[Samples]
     differences: list[Difference]
-    paired: list[bool]
+    paired: list[PairedDifference | None]
     blocks: list[int]
 
 
@@ -87,7 +105,7 @@ class Comparison:
                     {
                         "name": each.name,
                         "differences": [asdict(difference) for difference in each.differences],
-                        "paired": dict(zip(self.names[1:], each.paired, strict=True)),
+                        "paired": [pairs and asdict(pairs) for pairs in each.paired],
                         "block_lengths": dict(zip(self.names, each.blocks, strict=True)),
                     }
                     for each in self.applications
@@ -125,7 +143,7 @@ def compare(runs: list[Path]) -> Comparison:
         for name in shared
     ]
     changed = [
-        f"{name}: {warning}"
+        f"{name} is not the run of its scenario: {warning}"
         for name, run, description in zip(names, runs, descriptions, strict=True)
         if (warning := manual_warning(run, description.get("t0_ns")))
     ]
@@ -134,7 +152,7 @@ def compare(runs: list[Path]) -> Comparison:
         for name, summary in zip(names, summaries, strict=True)
         if summary.disturbances
     ]
-    notes = [AUTOCORRELATED, *_notes(descriptions, names), *_unmatched(in_runs, names, shared)]
+    notes = [AUTOCORRELATED, *_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
     for each in applications:
         of_which = f"{each.name} of " if len(applications) > 1 else ""
         notes += [
@@ -159,12 +177,12 @@ def _compare_application(
 ) -> ApplicationComparison:
     """One application of all runs; same_seed: per run but the first whether it has the seed of the first."""
     samples = [latencies(table) for table in tables]
-    paired = [
+    alike = [
         same and _have_same_requests(described[0], tables[0], application, table)
         for same, application, table in zip(same_seed, described[1:], tables[1:], strict=True)
     ]
     differences = []
-    for run, sample, pairs in zip(names[1:], samples[1:], paired, strict=True):
+    for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True):
         smaller = min(len(sample), len(samples[0]))
         supported = tuple(q for q in QUANTILES if smaller >= needed(q))
         values = quantile_differences(samples[0], sample, supported, SEED, paired=pairs) if supported else []
@@ -177,9 +195,34 @@ def _compare_application(
         summaries,
         samples,
         differences,
-        paired,
+        [
+            _paired(run, samples[0], sample) if pairs else None
+            for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True)
+        ],
         [block_length(each) for each in samples],
     )
+
+
+def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:
+    answered = np.isfinite(first) | np.isfinite(second)
+    count, slower = int(answered.sum()), int((second > first)[answered].sum())
+    if count < needed(0.5):
+        return PairedDifference(run, count, slower / max(1, count), None, None, None, None)
+    value, low, high = paired_median(first, second, SEED)
+    bounded = math.isfinite(low) or math.isfinite(high)
+    return PairedDifference(
+        run,
+        count,
+        slower / count,
+        _finite(value),
+        _finite(low),
+        _finite(high),
+        (low > 0 or high < 0) if bounded else None,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _have_same_requests(
@@ -216,9 +259,9 @@ def _difference(run: str, quantile: float, found: tuple[float, float, float] | N
     return Difference(
         run,
         quantile,
-        value if math.isfinite(value) else None,
-        low if math.isfinite(low) else None,
-        high if math.isfinite(high) else None,
+        _finite(value),
+        _finite(low),
+        _finite(high),
         (low > 0 or high < 0) if bounded else None,
         note,
     )
@@ -247,14 +290,17 @@ def _unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: 
     return [f"the application {app} is only in {', '.join(of)}" for app, of in found.items() if app not in shared]
 
 
-def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
+def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
     notes = []
-    first = descriptions[0]
-    for name, other in zip(names[1:], descriptions[1:], strict=True):
-        unlike = [
+    first, tables = (
+        descriptions[0],
+        [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)],
+    )
+    for name, other, table in zip(names[1:], descriptions[1:], tables[1:], strict=True):
+        unlike = ["applications"] if _differ(tables[0], table) else []
+        unlike += [
             words
             for key, words in (
-                ("workload", "workload"),
                 ("nodes", "nodes"),
                 ("duration_ns", "duration"),
                 ("seed", "seed"),
@@ -269,6 +315,24 @@ def _notes(descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
         if description.get("status") != "complete":
             notes.append(f"{name} is {description.get('status')}")
     return notes
+
+
+def _tables(run: Path, description: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tables of the applications in the scenario of a run, by name."""
+    try:
+        scenario = json.loads((run / "scenario.resolved.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        scenario = None
+    of = scenario if isinstance(scenario, dict) else description
+    found = of.get("apps") or {"workload": of.get("workload")}
+    return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
+
+
+def _differ(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> bool:
+    """Whether applications have other settings. Keys that only one version of cellbed knew are no difference."""
+    return first.keys() != second.keys() or any(
+        table[key] != second[name][key] for name, table in first.items() for key in table.keys() & second[name].keys()
+    )
 
 
 def _paths(description: dict[str, Any]) -> list[tuple[Any, ...]]:

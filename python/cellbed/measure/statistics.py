@@ -151,19 +151,31 @@ def quantile_differences(
         for samples, length, generator in zip((first, second), lengths, generators, strict=True)
     )
     observed_first, observed_second = _quantiles(first, quantiles), _quantiles(second, quantiles)
-    tail = (1 - CONFIDENCE) / 2
-    found = []
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined: it may be any value
-        for index in range(len(quantiles)):
-            drawn = drawn_second[:, index] - drawn_first[:, index]
-            low = np.quantile(
-                np.nan_to_num(drawn, nan=-math.inf, posinf=math.inf, neginf=-math.inf), tail, method="lower"
-            )
-            high = np.quantile(
-                np.nan_to_num(drawn, nan=math.inf, posinf=math.inf, neginf=-math.inf), 1 - tail, method="higher"
-            )
-            found.append((float(observed_second[index] - observed_first[index]), float(low), float(high)))
-    return found
+        drawn, observed = drawn_second - drawn_first, observed_second - observed_first
+    return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
+
+
+def paired_median(first: Samples, second: Samples, seed: int) -> tuple[float, float, float]:
+    """The median over requests of second − first and its 95 % interval (value, low, high), by the circular block
+    bootstrap of these differences.
+
+    first, second: latency of the same requests in order of time, seconds, +inf without a reply; at least one has a
+    reply in one of them. A request without a reply in both is left out.
+    """
+    answered = np.isfinite(first) | np.isfinite(second)
+    differences = second[answered] - first[answered]
+    resamples = int(np.clip(BUDGET // len(differences), FEWEST_RESAMPLES, MOST_RESAMPLES))
+    random, length = np.random.default_rng(seed), block_length(differences)
+    drawn = _resampled_quantiles(differences, (0.5,), resamples, length, random)[:, 0]
+    return (float(_quantiles(differences, (0.5,))[0]), *_bounds(drawn))
+
+
+def _bounds(drawn: Samples) -> tuple[float, float]:
+    """The 95 % interval of what resamples gave; what is not a number may be any."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
+    return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
 
 
 def block_length(samples: Samples) -> int:

@@ -17,7 +17,7 @@ from cellbed.workloads.kind import PLACES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference
+    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, PairedDifference
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary, Summary
@@ -333,10 +333,14 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         console.print()
         console.print(parts)
     found = iter(comparison.differences)
-    for name in names[1:]:
+    for name, pairs in zip(names[1:], comparison.paired, strict=True):
         differences = _table("difference", "value", "95 % interval", "")
         for each in islice(found, len(summaries[0].percentiles)):
-            differences.add_row(each.label, *_difference(each))
+            differences.add_row(each.label, *_difference(each, each.note))
+        if pairs is not None and pairs.value is not None:
+            value, interval, verdict = _difference(pairs, None)
+            verdict.append(f", slower in {formats.share(pairs.slower)} of {pairs.requests} requests")
+            differences.add_row("per request", value, interval, verdict)
         console.print()
         console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)
@@ -349,9 +353,9 @@ def _beside(names: "list[str]") -> Table:
     return table
 
 
-def _difference(each: "Difference") -> tuple[str, str, Text]:
+def _difference(each: "Difference | PairedDifference", note: str | None) -> tuple[str, str, Text]:
     """Value, interval and verdict of a difference."""
-    verdict = (each.note or "").removeprefix("refused: ")
+    verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
         verdict = "differs" if each.distinct else "may be none"
     value = formats.difference(each.value) if each.value is not None else formats.NOTHING
