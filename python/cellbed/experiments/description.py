@@ -17,7 +17,7 @@ from cellbed.testbed import folder
 from cellbed.testbed.backend import Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
-from cellbed.workloads.kind import Deployment, Description
+from cellbed.workloads.kind import Deployment, Description, divided
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Known:
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
-    machine's.
+    machine's. services: names of the spans that the services of each application have reported.
     """
 
     status: str = "running"
@@ -46,6 +46,7 @@ class Known:
     emulator: dict[str, Any] | None = None
     counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
+    services: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What each direction has done to packets since the start of the schedule, given what it has counted `now`."""
@@ -77,7 +78,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                 "name": scenario.transport.congestion_control or folder.host_congestion_control(),
                 "asked": scenario.transport.congestion_control is not None,
             },
-            "applications": [asdict(_described(each)) for each in deployments(plan)],
+            "applications": [asdict(_described(each, state.services.get(each.name, ()))) for each in deployments(plan)],
             "nodes": [
                 {
                     "name": node.name,
@@ -141,9 +142,12 @@ def deployments(plan: Plan) -> list[Deployment]:
     ]
 
 
-def _described(deployment: Deployment) -> Description:
+def _described(deployment: Deployment, services: tuple[str, ...]) -> Description:
+    described = workload(deployment.table.kind).describe(deployment.table.model_dump(mode="json"))
     return replace(
-        workload(deployment.table.kind).describe(deployment.table.model_dump(mode="json")),
+        described,
+        spans=divided(described.spans, services),
+        services=services,
         name=deployment.name,
         clients=tuple(node.name for node in deployment.clients),
         servers=tuple(node.name for node in deployment.servers),

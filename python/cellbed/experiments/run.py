@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from cellbed.testbed.plan import Plan
 from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
+from cellbed.testbed.spans import SpanSockets
 from cellbed.testbed.state import Record, process_start
 from cellbed.testbed.supervise import Program, Supervisor
 from cellbed.testbed.testbed import Testbed
@@ -171,7 +173,14 @@ def _drive(
 
         deployed = deployments(plan)
         listener.phase(f"starting {', '.join(str(each.table) for each in deployed)}")
-        supervisor = Supervisor(raw, record.identifier)
+        sockets = SpanSockets(bed.sockets, {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)})
+
+        @stack.callback
+        def note_last_spans() -> None:
+            state.services = dict(sockets.names)
+            state.warnings += sockets.warnings()
+
+        supervisor = Supervisor(raw, record.identifier, sockets)
         stack.callback(supervisor.stop)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
@@ -191,7 +200,8 @@ def _drive(
         state.t0_ns = t0_ns
         state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
         state.first_request_s = _since_command(t0_ns)
-        describe(path, scenario, plan, state, started, limits=options.limits)
+        account = functools.partial(describe, path, scenario, plan, state, started, limits=options.limits)
+        account()
         supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid], t0_ns)
         kills_before = _memory_kills(bed)
         for load in loads:
@@ -206,7 +216,14 @@ def _drive(
             from cellbed.measure.meter import Meter
 
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
-        _follow(supervisor, emulator, loads, t0_ns, end_ns, end_ns + drain_ns + GRACE_NS, listener, state, meter)
+
+        def note_spans() -> None:
+            if sockets.names != state.services:
+                state.services = dict(sockets.names)
+                account()
+
+        deadline_ns = end_ns + drain_ns + GRACE_NS
+        _follow(supervisor, emulator, loads, t0_ns, end_ns, deadline_ns, listener, state, meter, note_spans)
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
@@ -240,8 +257,12 @@ def _follow(
     listener: Listener,
     state: Known,
     meter: Meter | None,
+    also: Callable[[], None],
 ) -> None:
-    """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
+    """Wait for the load generators, at most until the deadline, and watch that everything stays alive.
+
+    also: called meanwhile, at least every 100 ms.
+    """
     counts: dict[Program, dict[str, int]] = {}
     finished: set[Program] = set()
 
@@ -263,6 +284,7 @@ def _follow(
                     if event.get("event") == "died":
                         state.deaths.append(f"at {(event['at_ns'] - t0_ns) / 1e9:.1f} s {event['what']}")
                 program.events.clear()
+        also()
         if not emulator.is_alive():
             raise EmulatorError("the emulator ended in the middle of the run")
         total: dict[str, int] = {}

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
-from cellbed.measure.run_folder import MeasureError, applications_of, read_lines
+from cellbed.measure.run_folder import MeasureError, applications_of, read_records
+from cellbed.measure.services import attach_services
 from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.workloads.kind import Description, Span
 
@@ -59,7 +60,12 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     streams = Streams(crossings(packets, description.get("directions") or [], ports))
     t0 = description.get("t0_ns")
     tables = [
-        _measured(application, _attach_packets(table, application, streams), t0) for application, table in recorded
+        _measured(
+            application,
+            attach_services(_attach_packets(table, application, streams), run / "raw", application, ahead),
+            t0,
+        )
+        for application, table in recorded
     ]
     return pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
 
@@ -70,15 +76,16 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
         {name: _TYPES[kind] for name, kind in columns.items()}
         for columns in (application.client_columns, application.server_columns)
     )
-    requests = _read_all(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
-    service = _read_all(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
+    requests = read_records(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
+    joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
+        service = read_records(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
         # A request may be served twice where the transport repeats it; the first service is the one that was
         # answered.
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
-    joined = requests.join(service, on=["endpoint", "request"], how="left").sort("intended_ns", "endpoint", "request")
-    return joined.select(pl.lit(application.name).alias("app"), pl.all())
+        joined = joined.join(service, on=["endpoint", "request"], how="left")
+    return joined.sort("intended_ns", "endpoint", "request")
 
 
 def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
@@ -172,24 +179,6 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
         if len(ends) > 1 and (total := sum(uncertain for _, uncertain in ends)):
             found[span.name] = total / 1e9
     return found
-
-
-def _read_all(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> pl.DataFrame:
-    """The records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
-
-    A file's name begins with its application; in a run from before there was only "workload", and it does not.
-    """
-    tables = []
-    for path in sorted(folder.glob(f"*{suffix}")):
-        *of, node = path.name.removesuffix(suffix).split(".")
-        if (of or ["workload"]) != [app]:
-            continue
-        table = read_lines(path, schema)
-        if offset := ahead.get(node, 0):
-            stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
-            table = table.with_columns(pl.col(stamps) - offset)
-        tables.append(table)
-    return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
 
 
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:

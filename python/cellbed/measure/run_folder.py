@@ -84,6 +84,26 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
         raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
 
 
+def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
+    """The records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
+
+    A file's name begins with its application; in a run from before there was only "workload", and it does not.
+    """
+    import polars as pl
+
+    tables = []
+    for path in sorted(folder.glob(f"*{suffix}")):
+        *of, node = path.name.removesuffix(suffix).split(".")
+        if (of or ["workload"]) != [app]:
+            continue
+        table = read_lines(path, schema)
+        if offset := ahead.get(node, 0):
+            stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
+            table = table.with_columns(pl.col(stamps) - offset)
+        tables.append(table)
+    return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
+
+
 def applications_of(description: dict[str, Any]) -> "list[Description]":
     """The applications of a run; description: the content of ``run.json``. Raises MeasureError for malformed ones.
 

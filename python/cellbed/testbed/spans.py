@@ -7,13 +7,17 @@ import re
 import select
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 VARIABLE = "CELLBED_SPANS"
 """Environment variable of a service with the path of its socket."""
 LONGEST_LINE = 512
+SERVE_S = 0.01
+"""How often a connection is read: its buffer holds some hundred lines."""
+MOST_NAMES = 16
+"""Names of spans that reports show, of each application."""
 _LINE = re.compile(
     rb"(?:(?P<endpoint>[A-Za-z0-9][A-Za-z0-9_-]{0,40})|(?P<address>[0-9A-Fa-f.:]{2,45}):(?P<port>[0-9]{1,5}))"
     rb"/(?P<number>[0-9]{1,12}) (?P<span>[A-Za-z0-9_.-]{1,40}) (?P<begin>[0-9]{1,19}) (?P<end>[0-9]{1,19})"
@@ -23,12 +27,10 @@ _DROPPED = re.compile(rb"!dropped ([0-9]{1,9})")
 
 @dataclass(slots=True)
 class _Service:
-    """A socket of one service. names: of the spans that it has reported. malformed, dropped: counts of its lines."""
+    """A service. app: its application. malformed, dropped: counts of its lines."""
 
-    name: str
-    listener: socket.socket
+    app: str
     record: IO[str]
-    names: dict[str, None] = field(default_factory=dict)
     malformed: int = 0
     dropped: int = 0
 
@@ -36,82 +38,89 @@ class _Service:
 class SpanSockets:
     """A socket for each service of a run. What arrives is written into the service's record, one line per span.
 
-    folder: for the sockets, not made yet; removing it is left to the caller. nodes: names by address.
+    folder: for the sockets. nodes: names by address. names: of the spans so far, by application, MOST_NAMES at most.
     """
 
     def __init__(self, folder: Path, nodes: Mapping[str, str]) -> None:
         self._folder, self._nodes = folder, nodes
         self._services: list[_Service] = []
+        self.names: dict[str, tuple[str, ...]] = {}
+        self._listeners: dict[socket.socket, _Service] = {}
+        self._problems: list[str] = []
         self._connections: dict[socket.socket, tuple[_Service, bytearray]] = {}
 
-    def listen(self, name: str, record: Path) -> str:
-        """Make the socket of a service; its path. record: file for its spans. Errors: ``OSError``."""
-        self._folder.mkdir(mode=0o755, exist_ok=True)
+    def listen(self, app: str, record: Path) -> dict[str, str]:
+        """Make the socket of a service of an application; the service's environment. record: file for its spans.
+
+        Where that is not possible the service runs without.
+        """
         path = self._folder / str(len(self._services))
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        listener.bind(str(path))
-        path.chmod(0o666)  # in a container a service may be another user
+        try:
+            listener.bind(str(path))
+            path.chmod(0o666)  # in a container a service may be another user
+        except OSError as error:
+            listener.close()
+            self._problems.append(f"{app}: its service cannot report spans at {path}: {error.strerror or error}")
+            return {}
         listener.listen(128)
-        self._services.append(_Service(name, listener, record.open("a", encoding="utf-8")))
-        return str(path)
+        service = _Service(app, record.open("a", encoding="utf-8"))
+        self._services.append(service)
+        self._listeners[listener] = service
+        return {VARIABLE: str(path)}
 
     @property
     def connected(self) -> bool:
-        """Whether a service is connected: then :meth:`serve` must be called every 10 ms, or its spans are dropped."""
+        """Whether a service is connected: then :meth:`serve` must be called every SERVE_S, or spans are dropped."""
         return bool(self._connections)
-
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """The names of the spans so far, by service."""
-        found: dict[str, dict[str, None]] = {}
-        for service in self._services:
-            found.setdefault(service.name, {}).update(service.names)
-        return {name: tuple(spans) for name, spans in found.items()}
 
     def warnings(self) -> list[str]:
         """What was lost, in sentences."""
-        found = []
+        found = list(self._problems)
         for service in self._services:
             if service.dropped:
-                found.append(f"{service.name}: its service dropped {service.dropped} spans that were not read in time")
+                found.append(f"{service.app}: its service dropped {service.dropped} spans that were not read in time")
             if service.malformed:
-                found.append(f"{service.name}: its service sent {service.malformed} malformed lines to {VARIABLE}")
+                found.append(f"{service.app}: its service sent {service.malformed} malformed lines to {VARIABLE}")
         return found
 
-    def serve(self) -> None:
-        """Take what has arrived, without waiting."""
-        listeners = {service.listener: service for service in self._services}
-        if not listeners:
-            return
+    def serve(self) -> bool:
+        """Take what has arrived, without waiting; whether there was anything."""
+        if not self._listeners:
+            return False
         poll = select.poll()
-        by_number: dict[int, socket.socket] = {}
-        for each in (*listeners, *self._connections):
-            by_number[each.fileno()] = each
-            poll.register(each, select.POLLIN)
-        written = set()
+        by_number = {each.fileno(): each for each in (*self._listeners, *self._connections)}
+        for number in by_number:
+            poll.register(number, select.POLLIN)
+        read_from = set()
         for number, _ in poll.poll(0):
             ready = by_number[number]
-            if ready in listeners:
-                connection, _ = ready.accept()
+            if ready in self._listeners:
+                try:
+                    connection, _ = ready.accept()
+                except OSError:
+                    continue
                 connection.setblocking(False)
-                self._connections[connection] = (listeners[ready], bytearray())
+                self._connections[connection] = (self._listeners[ready], bytearray())
                 ready = connection
+            service, _ = self._connections[ready]
             if self._read(ready):
-                written.add(self._connections[ready][0].name)
-        for service in self._services:
-            if service.name in written:
-                service.record.flush()
+                read_from.add(service.record)
+        for record in read_from:
+            record.flush()
+        return bool(read_from)
 
     def close(self) -> None:
         """Take what is left, and close everything."""
-        for _ in range(100):  # for one that does not stop sending
-            self.serve()
-            if not self._connections:
+        for _ in range(1000):  # for one that does not stop sending
+            if not self.serve():
                 break
-        for service in self._services:
-            service.listener.close()
+        for listener, service in self._listeners.items():
+            listener.close()
             service.record.close()
         for connection in self._connections:
             connection.close()
+        self._listeners.clear()
         self._connections.clear()
 
     def _read(self, connection: socket.socket) -> bool:
@@ -145,7 +154,9 @@ class SpanSockets:
             service.malformed += 1
             return
         number, span = int(found["number"]), found["span"].decode()
-        service.names[span] = None
+        names = self.names.get(service.app, ())
+        if span not in names and len(names) < MOST_NAMES:
+            self.names[service.app] = (*names, span)
         if found["endpoint"] is not None:
             request: dict[str, object] = {"endpoint": found["endpoint"].decode(), "request": number}
         else:

@@ -17,6 +17,7 @@ from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkServer
 from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
+from cellbed.testbed.spans import SERVE_S, SpanSockets
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
@@ -54,12 +55,13 @@ class Program(EventProcess):
 class Supervisor:
     """The programs and samples of one run.
 
-    raw: folder for logs and samples. run: identifier given to each program in its environment.
+    raw: folder for logs and samples. run: identifier given to each program in its environment. spans: of services.
     """
 
-    def __init__(self, raw: Path, run: str) -> None:
+    def __init__(self, raw: Path, run: str, spans: SpanSockets | None = None) -> None:
         self._raw = raw
         self._run = run
+        self._spans = spans
         self._selector = selectors.DefaultSelector()
         self.programs: list[Program] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
@@ -142,6 +144,9 @@ class Supervisor:
             if tick is not None:
                 tick()
             pause_s = min(self._pause_ns(now), deadline_ns - now, SAMPLE_INTERVAL_NS) / 1e9
+            if self._spans is not None:
+                self._spans.serve()
+                pause_s = min(pause_s, SERVE_S) if self._spans.connected else pause_s
             for key, _ in self._selector.select(max(0.0, pause_s)):
                 program = key.fileobj
                 assert isinstance(program, Program)
@@ -195,6 +200,8 @@ class Supervisor:
                 kill(program.process)
         for server in self._fork_servers.values():
             server.close()
+        if self._spans is not None:
+            self._spans.close()
         if self._samples is not None:
             self._sample(self._next_sample_ns)
             self._samples.close()

@@ -27,7 +27,8 @@ AT_ONCE = 2
 class Testbed:
     """A context: nothing is there before it, and nothing is left after it.
 
-    emulator: with the links. nodes: by name, each vertex of the emulator's configuration with a new namespace.
+    emulator: with the links. nodes: by name, each vertex of the emulator's configuration with a new namespace. sockets:
+    folder for sockets that programs of all nodes see at the same path; only with a record.
     """
 
     __test__ = False  # for pytest
@@ -72,6 +73,7 @@ class Testbed:
                 for name, limits in self._limits.items():
                     groups[name].limit(limits.cpus, limits.memory_bytes)
             folder = self._make_folder()
+            self.sockets = folder / "sockets"
             self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
@@ -90,12 +92,16 @@ class Testbed:
 
     def _start(self, vertex: Mapping[str, Any], group: cgroups.Group | None, folder: Path) -> Backend:
         name = vertex["name"]
+        table = self._backends.get(name)
+        kind = table.kind if table is not None else "namespace"
+        # A namespace has the machine's files anyway.
+        binds = self._binds if kind == "namespace" else (*self._binds, (str(self.sockets), str(self.sockets)))
         setup = Setup(
             name=name,
             place=Place(
                 network_namespace=self.emulator.namespace(name),
                 user_namespace=self.emulator.user_namespace,
-                binds=self._binds,
+                binds=binds,
                 cgroups=group.join_files if group else (),
             ),
             interface=self.emulator.interface(name),
@@ -106,18 +112,18 @@ class Testbed:
             record=self._record,
             folder=folder / name,
         )
-        table = self._backends.get(name)
-        node: Backend = KINDS[table.kind if table is not None else "namespace"](setup, table)
+        node: Backend = KINDS[kind](setup, table)
         self._stack.callback(node.stop)
         node.start()
         self.nodes[name] = node
         return node
 
     def _make_folder(self) -> Path:
-        """The folder for files of nodes, where some have any."""
-        if self._record is None or all(table.kind == "namespace" for table in self._backends.values()):
+        """The folder for files of nodes and for sockets."""
+        if self._record is None:
             return Path()
         folder = self._record.note_scratch(Path(tempfile.gettempdir()))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
+        (folder / "sockets").mkdir(mode=0o755)
         return folder

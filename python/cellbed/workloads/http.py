@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cellbed.scenario.templates import fill
 from cellbed.testbed.process import Process
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, UPLINK, Deployment, Description, Measure, Span
+from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Deployment, Description, Measure, Span
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import Http
@@ -79,8 +79,7 @@ _SPANS = (
          "all connections are busy: taken up → a connection is free, or begins to open for it", "started", "opening"),
     *HANDSHAKE,
     *UPLINK,
-    Span("server", "remote", "Server", "server", "request left the network → first byte of the reply enters the "
-         "downlink", "uplink_left", "downlink_entered"),
+    SERVER,
     *DOWNLINK,
     Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → complete at the "
          "client", "downlink_left", "reply"),

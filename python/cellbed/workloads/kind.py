@@ -1,7 +1,7 @@
 """What a kind of workload declares: its programs, the spans of its requests, its measures, and cautions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -87,7 +87,38 @@ DOWNLINK = (
          "downlink_delayed"),
 )
 """A reply from ``downlink_entered`` to ``downlink_left``."""
+
+SERVER = Span("server", "remote", "Server", "server",
+              "request left the network → first byte of the reply enters the downlink", "uplink_left",
+              "downlink_entered")
+"""A server of which nothing is known, or what its service reports (docs/reference/spans.md)."""
 # fmt: on
+
+
+def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
+    """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
+    if not services or SERVER not in spans:
+        return tuple(spans)
+    at = list(spans).index(SERVER)
+    reported = [
+        Span(
+            f"service_{name}",
+            "remote",
+            f"Server: {name}",
+            name,
+            f"{name}, as the service reports it",
+            f"service_{name}",
+        )
+        for name in services
+    ]
+    rest = replace(
+        SERVER,
+        label="Server, rest",
+        meaning=f"of this, what no span covers: {SERVER.meaning}",
+        begin="service_rest",
+        end="",
+    )
+    return (*spans[:at], *reported, rest, *spans[at + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +149,8 @@ class Description:
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers. start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``:
-    with the schedule). ports: at which its servers listen, where known.
+    with the schedule). ports: at which its servers listen, where known. services: names
+    of the spans that its services have reported (:mod:`cellbed.testbed.spans`).
     """
 
     kind: str
@@ -134,6 +166,7 @@ class Description:
     servers: tuple[str, ...] = ()
     start_ns: int = 0
     stop_ns: int | None = None
+    services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
 
 

@@ -1,0 +1,74 @@
+"""Spans that services report of requests (docs/reference/spans.md), as parts of the server's time."""
+
+from pathlib import Path
+
+import polars as pl
+
+from cellbed.measure.run_folder import read_records
+from cellbed.workloads.kind import Description
+
+MOST = 64
+"""Spans of one request that are used."""
+_SPAN = {
+    "endpoint": pl.String,
+    "request": pl.Int64,
+    "port": pl.Int64,
+    "order": pl.Int64,
+    "span": pl.String,
+    "begin_ns": pl.Int64,
+    "end_ns": pl.Int64,
+}
+
+
+def attach_services(requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
+    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
+
+    Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_entered_ns``: spans are cut to it, and of
+    spans that overlap an instant counts for the one that began last. raw: folder of the records; ahead: by how much the
+    clocks of nodes are ahead, ns.
+    """
+    if not application.services:
+        return requests
+    rows = requests.with_row_index("row")
+    known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
+    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+    spent = _own_times(_matched(known, spans)).filter(pl.col("span").is_in(application.services))
+    names = {name: f"service_{name}_ns" for name in application.services}
+    table = known.select("row", server=pl.col("downlink_entered_ns") - pl.col("uplink_left_ns"))
+    for name, column in names.items():
+        of = spent.filter(span=name).select("row", pl.col("own").alias(column))
+        table = table.join(of, on="row", how="left").with_columns(pl.col(column).fill_null(0))
+    table = table.with_columns(service_rest_ns=pl.col("server") - pl.sum_horizontal(names.values())).drop("server")
+    return rows.join(table, on="row", how="left", maintain_order="left").drop("row")
+
+
+def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Spans with the row of their request, cut to the server's time: row, span, begin, end."""
+    columns = ("row", "uplink_left_ns", "downlink_entered_ns")
+    by_name = spans.join(requests.select("endpoint", "request", *columns), on=["endpoint", "request"])
+    found = [by_name]
+    if "order" in requests.columns:
+        connection = requests.select("endpoint", "order", *columns, port=pl.col("local_port"))
+        found.append(spans.join(connection, on=["endpoint", "port", "order"]))
+    return (
+        pl.concat(found, how="diagonal")
+        .select(
+            "row",
+            "span",
+            begin=pl.max_horizontal("begin_ns", "uplink_left_ns"),
+            end=pl.min_horizontal("end_ns", "downlink_entered_ns"),
+        )
+        .filter(pl.col("begin") < pl.col("end"))  # also: of another request that used the same port
+        .filter(pl.int_range(pl.len()).over("row") < MOST)
+    )
+
+
+def _own_times(spans: pl.DataFrame) -> pl.DataFrame:
+    """Time of each row and name, ns, with every instant counted once: row, span, own."""
+    bounds = pl.concat([spans.select("row", low=pl.col(end)) for end in ("begin", "end")]).unique().sort("row", "low")
+    pieces = bounds.with_columns(high=pl.col("low").shift(-1).over("row")).drop_nulls()
+    covered = pieces.join(spans, on="row").filter(
+        (pl.col("begin") <= pl.col("low")) & (pl.col("end") >= pl.col("high"))
+    )
+    owner = covered.sort("begin", "end", descending=[False, True], maintain_order=True).group_by("row", "low", "high")
+    return owner.agg(pl.col("span").last()).group_by("row", "span").agg(own=(pl.col("high") - pl.col("low")).sum())

@@ -1,0 +1,236 @@
+"""Spans that services report: the helpers in Python and C, the sockets of a run, and the parts of requests."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed import spans
+from cellbed.measure.services import attach_services
+from cellbed.testbed.spans import MOST_NAMES, VARIABLE, SpanSockets
+from cellbed.workloads import http
+from cellbed.workloads.kind import SERVER, divided
+
+ROOT = Path(__file__).parents[1]
+NODES = {"100.64.0.1": "phone-0", "fd63:656c:6c62:0::1": "phone-0"}
+C_SERVICE = """
+#include <assert.h>
+#include "cellbed_spans.h"
+int main(int count, char **request) {
+    int64_t begin = cellbed_now();
+    assert(begin > 0);
+    for (int i = 1; i < count; i++) {
+        errno = ENOTTY;
+        cellbed_span(request[i], "query", begin, begin + i);
+        assert(errno == ENOTTY);
+    }
+    cellbed_span(NULL, "query", begin, begin);
+    return 0;
+}
+"""
+
+
+class Bed:
+    """The sockets of a run with one service."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "sockets").mkdir()
+        self.sockets = SpanSockets(folder / "sockets", NODES)
+        self.record = folder / "web.edge-0.service.jsonl"
+        self.environment = self.sockets.listen("web", self.record)
+
+    def lines(self) -> list[dict[str, Any]]:
+        self.sockets.close()
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
+
+
+@pytest.fixture
+def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
+    bed = Bed(tmp_path)
+    monkeypatch.setenv(VARIABLE, bed.environment[VARIABLE])
+    _forget()
+    yield bed
+    _forget()
+    bed.sockets.close()
+
+
+def _forget() -> None:
+    spans._socket, spans._next_try_ns, spans._dropped = None, 0, 0
+
+
+def test_spans_of_a_python_service_are_recorded_by_request(bed: Bed) -> None:
+    with spans.span("phone-0/17", "database"), spans.span("phone-0/17", "render"):
+        pass
+    spans.report(spans.of_connection(("100.64.0.1", 40_000), 3), "cache.look-up", 5, 9)
+    spans.report(spans.of_connection(("::ffff:100.64.0.1", 40_000), 4), "cache.look-up", 5, 9)
+    spans.report(None, "nobody", 5, 9)  # a request without the header
+    render, database, *others = bed.lines()
+    assert (render["endpoint"], render["request"], render["span"]) == ("phone-0", 17, "render")
+    assert database["begin_ns"] <= render["begin_ns"] <= render["end_ns"] <= database["end_ns"]
+    assert others == [
+        {"endpoint": "phone-0", "port": 40_000, "order": order, "span": "cache.look-up", "begin_ns": 5, "end_ns": 9}
+        for order in (3, 4)
+    ]
+    assert bed.sockets.names == {"web": ("render", "database", "cache.look-up")}
+    assert bed.sockets.warnings() == []
+
+
+def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_path: Path) -> None:
+    source = ROOT / "python" / "cellbed" / "spans.py"
+    assert len(source.read_text().splitlines()) <= 60
+    shutil.copy(source, tmp_path / "copied_spans.py")
+    program = "import copied_spans; copied_spans.report('phone-0/1', 'a', 1, 2)"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env={**os.environ, **bed.environment})
+    assert [line["span"] for line in bed.lines()] == ["a"]
+
+
+@pytest.fixture(scope="module")
+def c_service(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("c")
+    (folder / "service.c").write_text(C_SERVICE)
+    strict = ["-Wall", "-Wextra", "-Werror", "-std=gnu99", "-I", str(ROOT / "python" / "cellbed")]
+    subprocess.run(["cc", *strict, "-o", folder / "service", folder / "service.c"], check=True)
+    return folder / "service"
+
+
+def test_spans_of_a_c_service_are_recorded(bed: Bed, c_service: Path) -> None:
+    requests = ["phone-0/0", "100.64.0.1:40000/7", "x" * 600, "", "phone-0/2"]
+    subprocess.run([c_service, *requests], check=True, env={**os.environ, **bed.environment})
+    found = bed.lines()
+    assert [(line.get("request"), line.get("order")) for line in found] == [(0, None), (None, 7), (2, None)]
+    assert [line["end_ns"] - line["begin_ns"] for line in found] == [1, 2, 5]
+    assert bed.sockets.warnings() == ["web: its service dropped 1 spans that were not read in time"]
+
+
+@pytest.mark.parametrize("socket", ["", "/nowhere/socket", "/dev/null", "x" * 200])
+def test_a_service_runs_on_when_nothing_listens(socket: str, c_service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, socket)
+    _forget()
+    for _ in range(100):
+        spans.report("phone-0/1", "a", 1, 2)
+    subprocess.run([c_service, *["phone-0/1"] * 100], check=True)
+
+
+def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed, c_service: Path) -> None:
+    for number in range(20_000):
+        spans.report(f"phone-0/{number}", "a", number, number)
+    bed.sockets.serve()
+    spans.report("phone-0/20000", "a", 1, 2)
+    received = len(bed.lines())
+    (warning,) = bed.sockets.warnings()
+    dropped = int(warning.split()[4])
+    assert dropped > 0
+    assert received + dropped == 20_001
+
+
+def test_a_service_outlives_cellbed(bed: Bed) -> None:
+    spans.report("phone-0/1", "a", 1, 2)
+    bed.sockets.close()
+    for _ in range(100):
+        spans.report("phone-0/1", "a", 1, 2)
+
+
+def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
+    wrong = [
+        "",
+        "phone-0/1 a 1",
+        "phone-0/1 a b 1 2",
+        "phone-0/1 a 2 1",
+        "phone-0 a 1 2",
+        "phone-0/1 a 1 99999999999999999999",
+    ]
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
+        service.connect(bed.environment[VARIABLE])
+        service.sendall("\n".join([*wrong, "phone-0/1 a 1 2", "phone-0/2 a"]).encode())
+        bed.sockets.serve()
+        service.sendall(b" 3 4\n" + b"x" * 5000)
+        bed.sockets.serve()
+        service.sendall(b"x\nphone-0/3 a 1 2\n")
+        for number in range(2 * MOST_NAMES):
+            service.sendall(f"phone-0/4 name-{number} 1 2\n".encode())
+    found = bed.lines()
+    assert [line["request"] for line in found] == [1, 2, 3, *[4] * 2 * MOST_NAMES]
+    assert bed.sockets.warnings() == [f"web: its service sent {len(wrong) + 2} malformed lines to {VARIABLE}"]
+    assert len(bed.sockets.names["web"]) == MOST_NAMES
+
+
+def _server_parts(tmp_path: Path, reported: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, int]]:
+    """The parts of two requests whose server has the time from 100 to 200, ns; a third has no reply."""
+    (tmp_path / "web.edge-0.service.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reported))
+    requests = pl.DataFrame(
+        {
+            "endpoint": ["phone-0", "phone-0", "phone-1"],
+            "request": [1, 2, 1],
+            "local_port": [40_000, 40_000, 40_000],
+            "order": [0, 1, 0],
+            "uplink_left_ns": [100, 100, 100],
+            "downlink_entered_ns": [200, 200, None],
+        }
+    )
+    application = replace(http.describe({}), name="web", services=names)
+    table = attach_services(requests, tmp_path, application, {})
+    columns = [f"service_{name}_ns" for name in (*names, "rest")]
+    assert table.select("endpoint", "request").rows() == requests.select("endpoint", "request").rows()
+    assert table.row(2, named=True)[columns[0]] is None
+    return [
+        {name: row[column] for name, column in zip((*names, "rest"), columns, strict=True)}
+        for row in table.head(2).to_dicts()
+    ]
+
+
+def _line(span: str, begin: int, end: int, **identity: Any) -> dict[str, Any]:
+    identity = identity or {"request": 1}
+    return {"endpoint": "phone-0", **identity, "span": span, "begin_ns": begin, "end_ns": end}
+
+
+def test_spans_divide_the_time_of_the_server(tmp_path: Path) -> None:
+    lines = [
+        _line("queue", 90, 110),  # it began before the request was complete
+        _line("work", 120, 180),
+        _line("query", 130, 140),  # inside of work
+        _line("query", 150, 160),
+        _line("log", 170, 250),  # overlaps work, and ends after the reply began
+        _line("query", 300, 400),
+        _line("query", 110, 130, port=40_000, order=1),  # of the second request
+        _line("query", 110, 130, request=99),
+    ]
+    first, second = _server_parts(tmp_path, lines, ("queue", "work", "query", "log"))
+    assert first == {"queue": 10, "work": 30, "query": 20, "log": 30, "rest": 10}
+    assert second == {"queue": 0, "work": 0, "query": 20, "log": 0, "rest": 80}
+
+
+times = st.integers(0, 300)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), times, times), max_size=30))
+def test_the_parts_of_the_server_add_up(
+    tmp_path_factory: pytest.TempPathFactory, story: list[tuple[str, int, int]]
+) -> None:
+    lines = [_line(name, min(ends), max(ends)) for name, *ends in story]
+    first, _ = _server_parts(tmp_path_factory.mktemp("parts"), lines, ("a", "b", "c"))
+    covered = {at for line in lines for at in range(max(100, line["begin_ns"]), min(200, line["end_ns"]))}
+    assert sum(first.values()) == 100
+    assert first["rest"] == 100 - len(covered)
+    assert min(first.values()) >= 0
+
+
+def test_a_report_shows_the_spans_in_the_place_of_the_server() -> None:
+    before = http.describe({}).spans
+    after = divided(before, ("queue", "work"))
+    at = before.index(SERVER)
+    assert after[:at] == before[:at]
+    assert [span.label for span in after[at : at + 3]] == ["Server: queue", "Server: work", "Server, rest"]
+    assert after[at + 3 :] == before[at + 1 :]
+    assert divided(before, ()) == before
