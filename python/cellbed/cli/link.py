@@ -42,7 +42,9 @@ def list_runs(as_json: _Json = False) -> None:
     if as_json:
         print(json.dumps(found, indent=1))
     elif found:
-        _print(("name", "kind", "process", "folder"), [[str(value or "") for value in row.values()] for row in found])
+        print_table(
+            ("name", "kind", "process", "folder"), [[str(value or "") for value in row.values()] for row in found]
+        )
     else:
         print("nothing is running")
 
@@ -67,7 +69,7 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
         rows = [{**each, "description": words(each["stages"]), **counts.get(each["name"], {})} for each in directions]
         print(json.dumps(rows, indent=1))
         return
-    _print(
+    print_table(
         ("direction", "what it does", "delivered", "dropped", "queue"),
         [[each["name"], words(each["stages"]), *_figures(counts.get(each["name"], {}))] for each in directions],
     )
@@ -125,7 +127,7 @@ def _figures(counts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _print(headings: tuple[str, ...], rows: list[list[str]]) -> None:
+def print_table(headings: tuple[str, ...], rows: list[list[str]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

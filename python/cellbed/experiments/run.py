@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import Known, cautions, deployments, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Clock, Limits
-from cellbed.testbed.clean import clean
+from cellbed.testbed.clean import clean, kill_marked
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
+from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.spans import SpanSockets
 from cellbed.testbed.state import Record, process_start
@@ -62,12 +64,21 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. out: parent of the run's folder; limits: enforce CPU and memory limits; meter: tell the listener
-    what the links do."""
+    """How to run.
+
+    out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report to the listener what the links
+    do. standing: name of a testbed that stands until the process is asked to end, whatever its programs do. loads:
+    start the loads of the applications. proof: measure limits and links. on_up: called with the run's folder when the
+    schedule has started.
+    """
 
     out: Path
     limits: bool = True
     meter: bool = False
+    standing: str | None = None
+    loads: bool = True
+    proof: bool = True
+    on_up: Callable[[Path], None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -97,19 +108,20 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
             listener.phase("preparing the workload")
             for caution in cautions(plan):
                 listener.note(caution)
-            if not scenario.applications:
+            if not scenario.applications and options.standing is None:
                 raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
             for application in scenario.applications.values():
                 workload(application.kind).prepare(application, cache_folder(), listener.note)
             path = folder.create(options.out, scenario.name, started.astimezone())
-            record = Record.create("run", path)
+            journal = Journal(path)
+            record = Record.create("run" if options.standing is None else "testbed", path, options.standing)
             stack.callback(record.remove)
             (path / "scenario.toml").write_text(text, encoding="utf-8")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
-            _drive(path, record, scenario, plan, options, listener, state, started, interruption)
+            _drive(path, record, scenario, plan, options, listener, state, started, interruption, journal)
             state.status = "complete"
         except KeyboardInterrupt:
-            state.status = "interrupted"
+            state.status = "complete" if options.standing is not None and state.t0_ns is not None else "interrupted"
         except CellbedError as problem:
             state.status, error = "failed", problem
         except OSError as problem:
@@ -117,6 +129,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         interruption.shield()
         if path is None:
             return Outcome(None, state.status, error)
+        journal.note(state.status, str(error or scenario.name))
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
             # No request was sent and no proof failed: the folder would only be in the way.
             shutil.rmtree(path)
@@ -148,12 +161,15 @@ def _drive(
     state: Known,
     started: datetime,
     interruption: Interruption,
+    journal: Journal,
 ) -> None:
     raw = path / "raw"
     with contextlib.ExitStack() as stack:
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
         (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
+        # What `cellbed exec` has started.
+        stack.callback(kill_marked, record.identifier)
         bed = stack.enter_context(
             Testbed(
                 plan.emulator_config(raw, control, control_path(record)),
@@ -164,15 +180,21 @@ def _drive(
             )
         )
         emulator = bed.emulator
+        announce_nodes(path, bed)
+        stack.callback((path / LIVE).unlink, missing_ok=True)
+        journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         stack.callback(_stop_emulator, emulator, state)
         stack.enter_context(emulator.required())
         folder.write_json(
             path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
         )
-        _prove(plan, bed, listener, state)
+        if options.proof:
+            _prove(plan, bed, listener, state)
+            journal.note("proved", f"{len(state.proof)} limits and links")
 
         deployed = deployments(plan)
-        listener.phase(f"starting {', '.join(str(each.table) for each in deployed)}")
+        if deployed:
+            listener.phase(f"starting {', '.join(str(each.table) for each in deployed)}")
         sockets = SpanSockets(bed.sockets, {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)})
 
         @stack.callback
@@ -180,7 +202,7 @@ def _drive(
             state.services = dict(sockets.names)
             state.warnings += sockets.warnings()
 
-        supervisor = Supervisor(raw, record.identifier, sockets)
+        supervisor = Supervisor(raw, record.identifier, sockets, journal)
         stack.callback(supervisor.stop)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
@@ -188,6 +210,7 @@ def _drive(
         processes = []
         for each in deployed:
             own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
+            own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
             processes += own
         loads = supervisor.start_all(processes, bed.nodes)
@@ -196,8 +219,8 @@ def _drive(
         emulator.restart_links(t0_ns)
         state.counted_before = emulator.counters()
         end_ns = t0_ns + scenario.duration
-        drain_ns = max(each.table.drain for each in deployed)
-        state.t0_ns = t0_ns
+        drain_ns = max((each.table.drain for each in deployed), default=0)
+        state.t0_ns = journal.t0_ns = t0_ns
         state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
         state.first_request_s = _since_command(t0_ns)
         account = functools.partial(describe, path, scenario, plan, state, started, limits=options.limits)
@@ -208,22 +231,33 @@ def _drive(
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
             load.say({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
+        for each in deployed if loads else ():
+            journal.note("load started", each.name, t0_ns + each.start_ns)
         # The restart resets links to the scenario: they must not be announced as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
+        journal.note("schedule started", scenario.name, t0_ns)
+
+        def watch() -> None:
+            """Called at least every 100 ms while the schedule runs."""
+            if sockets.names != state.services:
+                state.services = dict(sockets.names)
+                account()
+            journal.note_changes()
+            if not emulator.is_alive():
+                raise EmulatorError("the emulator ended in the middle of the run")
+
+        options.on_up(path)
+        if options.standing is not None:
+            listener.phase("the testbed is up")
+            _stand(supervisor, watch)
         listener.phase(f"running for {scenario.duration / 1e9:g} s")
         meter = None
         if options.meter:
             from cellbed.measure.meter import Meter
 
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
-
-        def note_spans() -> None:
-            if sockets.names != state.services:
-                state.services = dict(sockets.names)
-                account()
-
-        deadline_ns = end_ns + drain_ns + GRACE_NS
-        _follow(supervisor, emulator, loads, t0_ns, end_ns, deadline_ns, listener, state, meter, note_spans)
+        drained_ns = end_ns + drain_ns + GRACE_NS
+        _follow(supervisor, loads, t0_ns, end_ns, drained_ns, listener, state, meter, watch, journal)
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
@@ -249,7 +283,6 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:
 
 def _follow(
     supervisor: Supervisor,
-    emulator: Emulator,
     loads: list[Program],
     t0_ns: int,
     end_ns: int,
@@ -257,12 +290,10 @@ def _follow(
     listener: Listener,
     state: Known,
     meter: Meter | None,
-    also: Callable[[], None],
+    watch: Callable[[], None],
+    journal: Journal,
 ) -> None:
-    """Wait for the load generators, at most until the deadline, and watch that everything stays alive.
-
-    also: called meanwhile, at least every 100 ms.
-    """
+    """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
     counts: dict[Program, dict[str, int]] = {}
     finished: set[Program] = set()
 
@@ -275,7 +306,13 @@ def _follow(
             load.events.clear()
         return len(finished) == len(loads)
 
+    draining = False
+
     def tick() -> None:
+        nonlocal draining
+        if not draining and time.monotonic_ns() >= end_ns:
+            draining = True
+            journal.note("drain", "no more requests are sent", end_ns)
         for program in supervisor.programs:
             if program.ended and program not in finished:
                 raise program.failure()
@@ -284,9 +321,7 @@ def _follow(
                     if event.get("event") == "died":
                         state.deaths.append(f"at {(event['at_ns'] - t0_ns) / 1e9:.1f} s {event['what']}")
                 program.events.clear()
-        also()
-        if not emulator.is_alive():
-            raise EmulatorError("the emulator ended in the middle of the run")
+        watch()
         total: dict[str, int] = {}
         for count in counts.values():
             for name, value in count.items():
@@ -299,6 +334,18 @@ def _follow(
         late = ", ".join(load.name for load in loads if load not in finished)
         state.warnings.append(f"{late} did not end by itself within the drain; its last records may be missing")
     tick()
+
+
+def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:
+    """Serve the programs until a signal asks the process to end (``KeyboardInterrupt``)."""
+
+    def tick() -> None:
+        watch()
+        for program in supervisor.programs:
+            program.events.clear()
+
+    while True:
+        supervisor.wait(lambda: False, time.monotonic_ns() + 3600 * 10**9, tick)
 
 
 def _stop_emulator(emulator: Emulator, state: Known) -> None:

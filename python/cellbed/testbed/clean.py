@@ -128,7 +128,7 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
     with contextlib.suppress(cgroups.LimitsError, OSError):
         _, bases = cgroups.locate()
         for base in dict.fromkeys(bases.values()):
-            for path in base.glob("run-*"):
+            for path in (*base.glob("run-*"), *base.glob("testbed-*")):
                 with contextlib.suppress(FileNotFoundError):
                     age_s = time.time() - path.stat().st_mtime  # noqa: TID251 - as the kernel stamps it
                     abandoned = path.name not in live and age_s > _STARTING_S
@@ -153,7 +153,7 @@ def _close_folder(record: Record) -> list[str]:
             return [f"left {path}: it contains files that are not those of a run"]
         shutil.rmtree(path, ignore_errors=True)
         return [f"removed {path}, which contained no measurements"]
-    for temporary in path.glob("*.tmp"):
+    for temporary in (*path.glob("*.tmp"), path / "live.json"):
         temporary.unlink(missing_ok=True)
     try:
         content = json.loads(description.read_bytes())

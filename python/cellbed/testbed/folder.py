@@ -54,7 +54,8 @@ def is_unstarted(path: Path) -> bool:
     It has no ``run.json`` then, by which a run's folder is known otherwise.
     """
     names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
-    return "raw" in names <= {"raw", "run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
+    described = {"run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
+    return "raw" in names <= {"raw", "events.jsonl", "live.json", *described}
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -87,8 +87,8 @@ def _has(record: Record, link: str) -> bool:
 
 
 def label(record: Record) -> str:
-    """What every command calls a run or shell: the name of its folder, or its identifier."""
-    return Path(record.folder).name if record.folder else record.identifier
+    """What every command calls it: the name of a testbed, else that of its folder, else its identifier."""
+    return record.name or (Path(record.folder).name if record.folder else record.identifier)
 
 
 def connect(record: Record) -> Control:
@@ -141,14 +141,15 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
 
 
 def _names(record: Record) -> list[str]:
+    named = [*([record.name] if record.name is not None else []), record.identifier]
     if record.folder is None:
-        return [record.identifier]
+        return named
     folder = Path(record.folder)
     written = [record.folder, folder.name, f"{folder.name}/"]
     with contextlib.suppress(ValueError):
         relative = str(folder.relative_to(Path.cwd()))
         written += [relative, f"{relative}/"]
-    return [record.identifier, *written]
+    return [*named, *written]
 
 
 def _link_names(directions: Sequence[dict[str, Any]]) -> list[str]:

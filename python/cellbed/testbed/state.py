@@ -1,4 +1,4 @@
-"""The registry of live runs and shells, so that what a killed one leaves can be found and undone.
+"""The registry of live runs, testbeds and shells, so that what a killed one leaves can be found and undone.
 
 Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. What has to be undone is noted there *before* it is
 done. A record is stale when its process is gone: process ids are reused, so the start time of the process and the
@@ -11,6 +11,7 @@ record of another user is not read: root's clean-up would otherwise do what that
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -24,6 +25,8 @@ from cellbed.errors import CellbedError
 
 RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a testbed may be called: like a scenario."""
 _LARGEST = 1 << 16
 """Bytes of a record; a real one has less than 2,000."""
 
@@ -33,7 +36,8 @@ class Record:
     """One live run or shell.
 
     identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
-    kind: ``"run"``, ``"shell"`` or ``"evaluation"``.
+    kind: ``"run"``, ``"testbed"``, ``"shell"`` or ``"evaluation"``.
+    name: of a standing testbed, which no other live one has.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
     folder: the run's folder, or ``None``.
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
@@ -49,23 +53,42 @@ class Record:
     process: int
     process_start: int
     boot: str
+    name: str | None = None
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
     scratch: str | None = None
     control: str | None = None
 
     @classmethod
-    def create(cls, kind: str, folder: Path | None = None) -> Record:
-        """Register the calling process as the supervisor of a new run or shell. Errors: those of :meth:`save`."""
+    def create(cls, kind: str, folder: Path | None = None, name: str | None = None) -> Record:
+        """Register the calling process as the supervisor of a new run, testbed or shell.
+
+        Errors: :class:`CellbedError` for a `name` that a live testbed has, and those of :meth:`save`.
+        """
         record = cls(
             identifier=f"{kind}-{os.getpid()}-{secrets.token_hex(3)}",
             kind=kind,
             process=os.getpid(),
             process_start=process_start(os.getpid()) or 0,
             boot=boot_identifier(),
+            name=name,
             folder=os.path.realpath(folder) if folder else None,
         )
-        record.save()
+        if name is None:
+            record.save()
+            return record
+        if not re.fullmatch(NAME, name):
+            raise CellbedError(f"'{name}' is no name for a testbed: write letters, digits, '.', '_' and '-'")
+        live_folder().mkdir(parents=True, exist_ok=True)
+        with (live_folder() / "names.lock").open("w") as lock:  # two with the same name at the same time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            taken = [each.name for each in records() if each.name is not None and not each.is_stale()]
+            if name in taken:
+                raise CellbedError(
+                    f"a testbed called '{name}' is up: choose another name with --name, or end it with "
+                    f"`cellbed down {name}`"
+                )
+            record.save()
         return record
 
     def note_cgroup(self, path: Path) -> None:
@@ -116,6 +139,10 @@ class Record:
     def is_stale(self) -> bool:
         """Whether the supervising process is gone."""
         return self.boot != boot_identifier() or process_start(self.process) != self.process_start
+
+    def is_registered(self) -> bool:
+        """Whether the record is still there: else everything is undone."""
+        return self._path().exists()
 
     def _path(self) -> Path:
         return live_folder() / f"{self.identifier}.json"
@@ -184,6 +211,7 @@ def parse_record(content: bytes, name: str) -> Record:
         ("identifier", record.identifier == name and re.fullmatch(r"[a-z]+-[0-9]+-[0-9a-f]{6}", name)),
         ("kind", name.startswith(f"{record.kind}-")),
         ("process", record.process > 0),
+        ("name", record.name is None or bool(re.fullmatch(NAME, record.name))),
         ("folder", record.folder is None or _is_plain(record.folder)),
         ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
         ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import selectors
 import subprocess
@@ -15,12 +16,15 @@ from typing import IO, Any
 from cellbed.testbed.backend import Backend
 from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkServer
+from cellbed.testbed.journal import Journal
 from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.spans import SERVE_S, SpanSockets
 from cellbed.testbed.state import RUN_VARIABLE
 
 SAMPLE_INTERVAL_NS = 100_000_000
+SAMPLED_AT_ONCE = 100
+"""Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
 READY_PER_PROGRAM_S = 1.0
@@ -56,18 +60,21 @@ class Supervisor:
     """The programs and samples of one run.
 
     raw: folder for logs and samples. run: identifier given to each program in its environment. spans: of services.
+    journal: where starts and ends of programs are noted.
     """
 
-    def __init__(self, raw: Path, run: str, spans: SpanSockets | None = None) -> None:
+    def __init__(self, raw: Path, run: str, spans: SpanSockets | None = None, journal: Journal | None = None) -> None:
         self._raw = raw
         self._run = run
         self._spans = spans
+        self._journal = journal
         self._selector = selectors.DefaultSelector()
         self.programs: list[Program] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
         self._next_sample_ns = 0
+        self._sample_interval_ns = SAMPLE_INTERVAL_NS
         self._pressure = Pressure([])
         self._host_samples: IO[str] | None = None
         self._next_host_sample_ns = 0
@@ -117,7 +124,12 @@ class Supervisor:
         found = Program(process.name, process.node, started, log)
         self._selector.register(found, selectors.EVENT_READ)
         self.programs.append(found)
+        self._note("program started", found, pid=started.pid, log=log.name)
         return found
+
+    def _note(self, event: str, program: Program, **more: Any) -> None:
+        if self._journal is not None:
+            self._journal.note(event, program.name, node=program.node, **more)
 
     def sample_nodes(self, nodes: Mapping[str, Backend], own: Sequence[int], from_ns: int) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
@@ -125,6 +137,7 @@ class Supervisor:
         own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
         """
         self._nodes = nodes
+        self._sample_interval_ns = SAMPLE_INTERVAL_NS * max(1, math.ceil(len(nodes) / SAMPLED_AT_ONCE))
         self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
         self._next_sample_ns = time.monotonic_ns()
         self._pressure = Pressure(own)
@@ -150,10 +163,14 @@ class Supervisor:
             for key, _ in self._selector.select(max(0.0, pause_s)):
                 program = key.fileobj
                 assert isinstance(program, Program)
+                known = len(program.events)
                 program.read()
+                for event in program.events[known:]:
+                    if event.get("event") in ("ready", "done"):
+                        self._note(f"program {event['event']}", program)
                 if program.ended:
                     self._selector.unregister(program)
-                    program.process.wait()
+                    self._note("program ended", program, status=program.process.wait())
         return True
 
     def wait_ready(self, programs: list[Program], timeout_s: float) -> None:
@@ -251,7 +268,7 @@ class Supervisor:
             )
         self._samples.flush()
         while self._next_sample_ns <= now_ns:
-            self._next_sample_ns += SAMPLE_INTERVAL_NS
+            self._next_sample_ns += self._sample_interval_ns
 
 
 def _said_ready(program: Program) -> bool:

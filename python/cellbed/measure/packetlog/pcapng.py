@@ -212,19 +212,19 @@ def write_pcapng(log: PacketLog, file: IO[bytes], direction: int | None = None) 
         families.learn(records)
         used.update(np.unique(records["direction"]).tolist())
     addresses = Addresses(log)
-    file.write(_section())
+    file.write(section())
     wanted = sorted(used | (set(log.directions) if direction is None else {direction}))
-    interface = np.zeros(max(wanted, default=0) + 1, np.int64)
+    numbers = np.zeros(max(wanted, default=0) + 1, np.int64)
     for number, index in enumerate(wanted):
-        interface[index] = 2 * number
+        numbers[index] = 2 * number
         for end in ("in", "out"):
             description = str(log.directions.get(index, {}).get("description", ""))
-            file.write(_interface(f"{log.direction_name(index)} {end}", description))
+            file.write(interface(f"{log.direction_name(index)} {end}", description))
     for events in in_order(log, direction=direction):
         # A drop has no departure: it is noted where the packet entered.
         shown = (events.point == ENTERS) | (events.records["drop"] == 0)
         records, times = events.records[shown], events.time[shown]
-        interfaces = interface[records["direction"]] + events.point[shown]
+        interfaces = numbers[records["direction"]] + events.point[shown]
         for begin in range(0, len(records), _TOGETHER):
             part = slice(begin, begin + _TOGETHER)
             versions = families.versions(records[part])
@@ -294,16 +294,24 @@ def _blocks(
     return blocks.view(np.uint8).reshape(len(records), block.itemsize)
 
 
-def _section() -> bytes:
+def section() -> bytes:
+    """The block with which a file begins."""
     body = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
     return _block(_SECTION, body + _option(_SHB_APPLICATION, b"cellbed") + _option(0, b""))
 
 
-def _interface(name: str, description: str) -> bytes:
+def interface(name: str, description: str = "") -> bytes:
+    """The block that describes the next interface, with raw IP packets and times in ns."""
     options = _option(_IF_NAME, name.encode()) + _option(_IF_RESOLUTION, bytes([_NANOSECONDS]))
     if description:
         options += _option(_IF_DESCRIPTION, description.encode())
     return _block(_INTERFACE, struct.pack("<HHI", _RAW_IP, 0, 0) + options + _option(0, b""))
+
+
+def packet(number: int, time_ns: int, captured: bytes, length: int) -> bytes:
+    """The block of one packet at the interface of this number. captured: its first bytes; length: its own."""
+    head = struct.pack("<IIIII", number, time_ns >> 32, time_ns & 0xFFFFFFFF, len(captured), length)
+    return _block(_PACKET, head + captured + bytes(-len(captured) % 4))
 
 
 def _option(code: int, value: bytes) -> bytes:

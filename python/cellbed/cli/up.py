@@ -1,0 +1,56 @@
+"""``cellbed up``: bring up a testbed that stands until `cellbed down`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def up(
+    scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Name of the testbed. Default: that of the scenario.")
+    ] = None,
+    start: Annotated[
+        bool, typer.Option("--start", help="Start the loads of the applications, too: clients and generators.")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the testbed's folder is created.")] = Path(
+        "runs"
+    ),
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="No CPU and memory limits.")] = False,
+    no_proof: Annotated[
+        bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
+    ] = False,
+) -> None:
+    """Bring up nodes, links and services of a scenario, and leave them standing in the background.
+
+    Clients and load generators start only with --start. Traces, changes and faults begin when the testbed is up. It
+    outlives the terminal and ends with `cellbed down`. Its folder is that of a run: packet log, events, logs.
+
+    \b
+    Examples:
+      cellbed up scenarios/offload-lte.toml
+      cellbed exec endpoint-0 -- ping -c 3 edge-0
+      cellbed up my.toml --name second --start
+      cellbed status
+      cellbed down second
+    """
+    from cellbed.testbed.cgroups import enter_delegated_scope
+
+    if not no_limits:
+        enter_delegated_scope()
+    from cellbed.cli.progress import listener
+    from cellbed.experiments.run import Options
+    from cellbed.experiments.standing import up as bring_up
+    from cellbed.scenario import load_text, read
+    from cellbed.testbed.plan import make_plan
+
+    text = read(scenario)
+    loaded = load_text(text, scenario)
+    name = loaded.name if name is None else name
+    options = Options(out, limits=not no_limits, standing=name, loads=start, proof=not no_proof)
+    with listener() as reports:
+        folder = bring_up(text, loaded, make_plan(loaded), options, reports)
+    print(f"{name} is up; its folder: {folder}")

@@ -1,0 +1,247 @@
+"""A testbed that stands in a background process: bring it up, show what it does, take it down."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from cellbed.errors import CellbedError
+from cellbed.experiments.run import Listener, Options, run
+from cellbed.measure.packetlog.capture import Captured, Tap, capture
+from cellbed.scenario import Scenario
+from cellbed.testbed.clean import clean
+from cellbed.testbed.journal import Journal, read_events
+from cellbed.testbed.live import LiveError, chosen, connect, find, label, live
+from cellbed.testbed.plan import Plan
+from cellbed.testbed.process import Place
+from cellbed.testbed.reach import nodes_of
+from cellbed.testbed.state import Record
+
+if TYPE_CHECKING:
+    from cellbed.measure.meter import Reading
+
+LOG = "testbed.log"
+"""In the raw folder: what the background process writes to standard error."""
+DOWN_PATIENCE_S = 30.0
+"""How long a testbed may take to end in order before it is killed."""
+
+
+class UpError(CellbedError):
+    """A testbed that did not come up. exit_code: that of its error."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Path:
+    """Bring up a planned scenario in a background process, and return its folder once the schedule has started.
+
+    options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C until it is up ends it.
+    Errors: :class:`CellbedError`; nothing is left then.
+    """
+    heard, told = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(heard)
+        _serve(text, scenario, plan, options, os.fdopen(told, "wb", 0))
+    os.close(told)
+    before = signal.getsignal(signal.SIGINT)
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        os.kill(process, signal.SIGTERM)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        with os.fdopen(heard, "rb") as reports:
+            for line in reports:
+                report = json.loads(line)
+                match report["is"]:
+                    case "phase":
+                        listener.phase(report["text"])
+                    case "note":
+                        listener.note(report["text"])
+                    case "up":
+                        return Path(report["text"])
+                    case "error":
+                        raise UpError(report["text"], report["exit_code"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    os.waitpid(process, 0)
+    if interrupted:
+        raise KeyboardInterrupt
+    raise UpError("the background process ended unexpectedly; clean up with: cellbed clean", 1)
+
+
+class _Reports:
+    """The listener of the background process: reports to the command that started it, until that one has ended."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+
+    def send(self, what: str, text: str, **more: Any) -> None:
+        if self._pipe.closed:
+            return
+        try:
+            self._pipe.write(json.dumps({"is": what, "text": text, **more}).encode() + b"\n")
+        except OSError:  # its terminal is closed
+            self._pipe.close()
+
+    def up(self, folder: Path) -> None:
+        """The testbed is up: from now on standard error is a file, and nobody is reported to."""
+        log = os.open(folder / "raw" / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for descriptor in (1, 2):
+            os.dup2(log, descriptor)
+        os.close(log)
+        self.send("up", str(folder))
+        self._pipe.close()
+
+    def phase(self, text: str) -> None:
+        self.send("phase", text)
+
+    def note(self, text: str) -> None:
+        self.send("note", text)
+
+    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
+        pass
+
+    def links(self, readings: Sequence[Reading]) -> None:
+        pass
+
+
+def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
+    """The background process."""
+    status = 1
+    reports = _Reports(pipe)
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        outcome = run(text, scenario, plan, replace(options, on_up=reports.up), reports)
+        if outcome.error is not None:
+            status = outcome.error.exit_code
+            reports.send("error", str(outcome.error), exit_code=status)
+            print(f"error: {outcome.error}", file=sys.stderr)
+        else:
+            status = 0
+    except CellbedError as error:
+        reports.send("error", str(error), exit_code=error.exit_code)
+    except BaseException as error:
+        traceback.print_exc()
+        reports.send("error", f"the background process failed: {error!r}", exit_code=1)
+    finally:
+        sys.stderr.flush()
+        # Not the exit of the command that was forked: its cleaning-up is its own.
+        os._exit(status)
+
+
+def down(record: Record, note: Callable[[str], None]) -> None:
+    """End a standing testbed: in order, or else by force. Errors: :class:`LiveError` for what is no testbed."""
+    if record.kind != "testbed":
+        raise LiveError(
+            f"{label(record)} is a {record.kind}, not a standing testbed: end it with Ctrl-C in its terminal"
+        )
+    try:
+        descriptor = os.pidfd_open(record.process)
+    except ProcessLookupError:
+        descriptor = -1
+    if descriptor >= 0:
+        try:
+            if not record.is_stale():  # else the id is another process's by now
+                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+                if not select.select([descriptor], [], [], DOWN_PATIENCE_S)[0]:
+                    note(f"{label(record)} did not end within {DOWN_PATIENCE_S:g} s and is killed")
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    select.select([descriptor], [], [])
+        finally:
+            os.close(descriptor)
+    if record.is_registered():
+        for line in clean():
+            note(line)
+
+
+def status(record: Record) -> dict[str, Any]:
+    """What a live run or testbed does, from its events: state, nodes, programs and the last faults and changes."""
+    folder = Path(record.folder or "")
+    events = read_events(folder)
+    programs: dict[str, dict[str, Any]] = {}
+    state, started_ns = "starting", None
+    for event in events:
+        what = event.get("what", "")
+        match event["event"]:
+            case "program started":
+                programs[what] = {"name": what, "node": event.get("node"), "state": "started", "pid": event.get("pid")}
+            case "program ready":
+                programs.setdefault(what, {"name": what})["state"] = "ready"
+            case "program done":
+                programs.setdefault(what, {"name": what})["state"] = "done"
+            case "program ended":
+                programs.setdefault(what, {"name": what}).update(state="ended", pid=None, status=event.get("status"))
+            case "schedule started":
+                state, started_ns = ("up" if record.kind == "testbed" else "running"), event["time_ns"]
+    since_s = None if started_ns is None else round((time.monotonic_ns() - started_ns) / 1e9, 3)
+    return {
+        "name": label(record),
+        "kind": record.kind,
+        "state": state,
+        "since_s": since_s,
+        "process": record.process,
+        "folder": record.folder,
+        "nodes": list(nodes_of(record)),
+        "programs": list(programs.values()),
+        "events": [event for event in events if not event["event"].startswith("program")],
+    }
+
+
+def testbeds() -> list[Record]:
+    """The live runs and testbeds, oldest first."""
+    return [record for record in live() if record.kind in ("run", "testbed")]
+
+
+def find_testbed(name: str | None, *, standing: bool = False) -> Record:
+    """The live testbed or run called `name`; the only one for ``None``. standing: no runs, unless they are named.
+
+    Errors: :class:`LiveError` with the nearest name.
+    """
+    if name is not None:
+        return find(name)
+    there = [record for record in testbeds() if record.kind == "testbed" or not standing]
+    if not there:
+        raise LiveError("no testbed is up: bring one up with `cellbed up FILE`")
+    if len(there) > 1:
+        raise LiveError(f"several testbeds are up: name one of {', '.join(map(label, there))}")
+    return there[0]
+
+
+def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
+    """Capture the packets of a link, or of one direction, into a pcapng file, until the testbed ends or Ctrl-C.
+
+    path: ``-`` is standard output. most: bytes of a packet. Moves this process into a node's network namespace.
+    Errors: :class:`LiveError` for a link that is not there; ``OSError``.
+    """
+    nodes = nodes_of(record)
+    with connect(record) as control:
+        directions = chosen(control.describe(), link)
+    ends = [end for each in directions for end in (each["from"], each["to"]) if end in nodes]
+    if not ends:
+        raise LiveError(f"{label(record)} has no node at the end of {link}")
+    names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
+    network = nodes[ends[0]]
+    tap = Tap(Place(**network["network"]), network["device"], *(next(iter(names[end]), None) for end in names))
+    Journal.of(record).note("tap", link, file=str(path))
+    ended = os.pidfd_open(record.process)
+    with os.fdopen(os.dup(1), "wb") if str(path) == "-" else path.open("wb") as file:
+        return capture(tap, file, ended, most)

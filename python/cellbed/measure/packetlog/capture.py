@@ -1,0 +1,97 @@
+"""A live capture of a link's packets as pcapng, whole and as the node at its end sends and receives them.
+
+The packet log has neither contents nor TCP flags, so packets are captured at the node's interface, by a packet socket
+in its network namespace (packet(7)). What the link drops is missing on the receiving side. With segmentation offload
+the kernel hands over several segments as one packet of up to 64 KiB, whose checksum is not filled in.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+from cellbed.measure.packetlog.pcapng import interface, packet, section
+from cellbed.testbed.process import Place
+
+_ETH_P_ALL = 0x0003
+_SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
+_PACKET_STATISTICS, _SOL_PACKET = 6, 263
+_OUTGOING = 4
+_BUFFER = 32 << 20
+_LARGEST = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """Where to capture. device: of the node in its network namespace; outgoing, incoming: the names of the directions
+    that begin and end at the node, ``None`` for one that is left out."""
+
+    place: Place
+    device: str
+    outgoing: str | None
+    incoming: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What was captured. lost: packets that the kernel dropped because the reader was too slow."""
+
+    packets: int
+    lost: int
+
+
+def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
+    """Capture until the descriptor `until` is readable, Ctrl-C or SIGTERM. Moves this process into the namespace.
+
+    file: open for writing; each packet can be read there at once. most: bytes of a packet that are kept.
+    Errors: ``OSError``; ``BrokenPipeError`` where the reader of `file` has ended.
+    """
+    tap.place.enter()
+    names: dict[bool, int] = {}
+    file.write(section())
+    for outgoing, name, end in ((True, tap.outgoing, "in"), (False, tap.incoming, "out")):
+        if name is not None:
+            names[outgoing] = len(names)
+            file.write(interface(f"{name} {end}"))
+    file.flush()
+    count = 0
+    # Without a protocol nothing is queued until the socket is bound to the device.
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as source:
+        for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
+            with suppress(OSError):  # the second one needs rights over the whole machine
+                source.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+        source.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        source.bind((tap.device, _ETH_P_ALL))
+        source.setblocking(False)
+        asked, ask = os.pipe()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: os.write(ask, b"x"))
+        watched = [source.fileno(), until, asked]
+        while select.select(watched, [], [])[0] == watched[:1]:
+            count += _drain(source, names, file, most)
+        count += _drain(source, names, file, most)
+        _, lost = struct.unpack("II", source.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+    return Captured(count, lost)
+
+
+def _drain(source: socket.socket, names: dict[bool, int], file: IO[bytes], most: int) -> int:
+    """Write the packets that wait; returns how many."""
+    count = 0
+    while True:
+        try:
+            content, ancillary, _, address = source.recvmsg(_LARGEST, socket.CMSG_SPACE(16))
+        except BlockingIOError:
+            file.flush()
+            return count
+        number = names.get(address[2] == _OUTGOING)
+        if number is None:
+            continue
+        seconds, nanoseconds = struct.unpack("qq", ancillary[0][2][:16])
+        file.write(packet(number, seconds * 10**9 + nanoseconds, content[:most], len(content)))
+        count += 1

@@ -1,0 +1,81 @@
+"""``events.jsonl`` in the folder of a run: each change of its state, each fault and each change by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.by_hand import CHANGES
+from cellbed.testbed.state import Record
+from cellbed.testbed.words import difference
+
+FILE = "events.jsonl"
+
+
+class Journal:
+    """The events of a run, one JSON object per line: ``time_ns`` (monotonic), ``at_s`` (since the start of the
+    schedule; null before), ``event``, ``what`` and more.
+
+    t0_ns: start of the schedule, once it is known. lost: why events could not be written, the last reason.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._changes = folder / "raw" / CHANGES
+        self._read = 0
+        self.t0_ns: int | None = None
+        self.lost: str | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> Journal:
+        """The journal of a live run or testbed, for another process."""
+        journal = cls(Path(record.folder or ""))
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            journal.t0_ns = json.loads(Path(record.folder or "", "run.json").read_bytes()).get("t0_ns")
+        return journal
+
+    def note(self, event: str, what: str, time_ns: int | None = None, **more: Any) -> None:
+        """Append an event, of now unless `time_ns` is given. A full disk does not end a run: see ``lost``."""
+        now = time.monotonic_ns() if time_ns is None else time_ns
+        at_s = None if self.t0_ns is None else round((now - self.t0_ns) / 1e9, 6)
+        line = {"time_ns": now, "at_s": at_s, "event": event, "what": what, **more}
+        try:
+            # Opened anew each time: `cellbed exec` appends to it, too.
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+
+    def note_changes(self) -> None:
+        """Append the changes of links by hand since the last call, as the emulator has recorded them."""
+        try:
+            with self._changes.open("rb") as file:
+                file.seek(self._read)
+                lines = file.read().split(b"\n")
+        except OSError:
+            return
+        for line in lines[:-1]:  # what follows the last line end is not complete yet
+            self._read += len(line) + 1
+            with contextlib.suppress(ValueError, LookupError, TypeError):
+                change = json.loads(line)
+                before, after = difference(change["from"], change["to"])
+                more = {"from": before, "to": after, "by": "hand"}
+                self.note("link changed", str(change["direction"]), int(change["time_ns"]), **more)
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """The events of a run in order of time, empty for a run without any. A line that cannot be read is left out."""
+    try:
+        lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("time_ns"), int):
+                found.append(event)
+    return sorted(found, key=lambda event: event["time_ns"])

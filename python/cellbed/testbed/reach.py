@@ -1,0 +1,103 @@
+"""How other commands reach the nodes of a live run or testbed: to run programs there, and to capture packets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cellbed.errors import CellbedError
+from cellbed.near_names import did_you_mean
+from cellbed.testbed import folder
+from cellbed.testbed.live import LiveError, label, live
+from cellbed.testbed.process import Place
+from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.testbed.testbed import Testbed
+
+
+class CommandError(CellbedError):
+    """A command that a node does not have (exit code 127), or that may not be run (126)."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+LIVE = "live.json"
+"""In the folder of a run, while it lives: how each node is reached."""
+
+
+def announce_nodes(path: Path, bed: Testbed) -> None:
+    """Write how each node is reached into the folder of a run. Errors: ``OSError``."""
+    nodes = {
+        name: {
+            "place": asdict(node.place) if node.place is not None else None,
+            "network": {
+                "network_namespace": bed.emulator.namespace(name),
+                "user_namespace": bed.emulator.user_namespace,
+            },
+            "device": bed.emulator.interface(name),
+        }
+        for name, node in bed.nodes.items()
+    }
+    folder.write_json(path / LIVE, {"nodes": nodes})
+
+
+def nodes_of(record: Record) -> dict[str, Any]:
+    """How each node of a live run or testbed is reached; empty while it starts, and for a shell."""
+    try:
+        nodes: dict[str, Any] = json.loads(Path(record.folder or "", LIVE).read_bytes())["nodes"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return nodes
+
+
+def find_node(name: str, record: Record | None) -> tuple[Record, str]:
+    """The live run or testbed, and the node of it called `name`: any that has it, or `record`.
+
+    Errors: :class:`LiveError` with the nearest name, or where several have such a node.
+    """
+    there = [record] if record is not None else [each for each in live() if each.folder is not None]
+    if not there:
+        raise LiveError("nothing is running: start a testbed with `cellbed up`, or a run with `cellbed run`")
+    having = [each for each in there if name in nodes_of(each)]
+    if len(having) > 1:
+        names = ", ".join(map(label, having))
+        raise LiveError(f"several testbeds have a node called '{name}': write --testbed with one of {names}")
+    if not having:
+        known = [node for each in there for node in nodes_of(each)]
+        hint = did_you_mean(name, known)
+        listed = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
+        raise LiveError(f"no node is called '{name}': {hint}nodes: {listed or 'none yet, it is starting'}")
+    return having[0], name
+
+
+def place_of(record: Record, node: str) -> Place:
+    """Where programs of a node run. Errors: :class:`LiveError` for a kind of node that another process cannot enter."""
+    place = nodes_of(record)[node]["place"]
+    if place is None:
+        raise LiveError(f"{node} cannot be entered from here: it is not on this machine")
+    binds = tuple((source, target) for source, target in place.pop("binds"))
+    return Place(binds=binds, cgroups=tuple(place.pop("cgroups")), **place)
+
+
+def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
+    """Become `command` on a node: terminal, Ctrl-C and exit status are its own. It ends with its caller and with the
+    testbed.
+
+    Errors: :class:`CommandError`; ``OSError`` where the node cannot be entered.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        known = Path(command[0]).exists()
+        why = f"'{command[0]}' is not a program that you may run" if known else f"no command is called '{command[0]}'"
+        raise CommandError(why, 126 if known else 127)
+    place_of(record, node).enter()
+    # Python ignores it, and so would the command.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execve(program, list(command), {**os.environ, RUN_VARIABLE: record.identifier})

@@ -1,0 +1,296 @@
+"""Testbeds that stand in the background: brought up, used by other commands, taken down or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import in_process
+from cellbed.testbed import cgroups
+from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.state import RUN_VARIABLE
+
+SCENARIO = """
+name = "standing"
+duration = "5 s"
+[nodes.endpoint]
+count = 2
+cpus = 1.0
+memory = "256 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "1 GiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "20 ms"
+[links.core]
+edge = "5 ms"
+[workload]
+kind = "image-classification"
+on = "edge"
+rate = "5 /s"
+images = 3
+"""
+
+
+def limits_reason() -> str | None:
+    """Why limits cannot be enforced here, or ``None``."""
+    try:
+        cgroups.locate()
+    except LimitsError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+pytestmark = [
+    pytest.mark.needs_tun,
+    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
+]
+
+
+class Place:
+    """A folder with a registry: what others run on this machine is not seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "runtime").mkdir()
+        self.variables = {"XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
+        self.scenario = folder / "standing.toml"
+        self.scenario.write_text(SCENARIO)
+
+    def cellbed(self, *words: object) -> subprocess.CompletedProcess[str]:
+        return in_process.cellbed(*words, env=self.variables, cwd=self.folder)
+
+    def popen(self, *words: object, **options: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
+        return subprocess.Popen(command, text=True, cwd=self.folder, env=os.environ | self.variables, **options)
+
+    def run(self, *words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+        with self.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+            output, errors = process.communicate()
+        return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.cellbed("status", name, "--json").stdout)
+        return found
+
+
+def marked() -> set[str]:
+    """Identifiers in the environments of all processes."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found |= {word.split(b"=", 1)[1].decode() for word in words if word.startswith(RUN_VARIABLE.encode() + b"=")}
+    return found
+
+
+def nothing_of(identifier: str, place: Place) -> None:
+    """Assert that no process, control group or record of a testbed is left."""
+    assert identifier not in marked()
+    _, bases = cgroups.locate()
+    assert not [base for base in set(bases.values()) if (base / identifier).exists()]
+    assert not list((place.folder / "state").rglob(f"{identifier}*"))
+    assert not list((place.folder / "runtime").rglob(f"{identifier}*"))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place in which a testbed called `first` is up; everything of it is gone at the end."""
+    place = Place(tmp_path_factory.mktemp("standing"))
+    done = place.run("up", place.scenario, "--name", "first")
+    assert done.returncode == 0, done.stderr
+    yield place
+    for record in (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json"):
+        os.kill(json.loads(record.read_text())["process"], signal.SIGKILL)
+    place.cellbed("clean")
+
+
+def identifier_of(place: Place, name: str) -> str:
+    process = place.status(name)["process"]
+    (path,) = (place.folder / "state" / "cellbed" / "live").glob(f"testbed-{process}-*.json")
+    return path.stem
+
+
+def test_a_testbed_stands_with_its_services_and_without_its_loads(place: Place) -> None:
+    found = place.status("first")
+    assert (found["kind"], found["state"], found["nodes"]) == (
+        "testbed",
+        "up",
+        ["endpoint-0", "endpoint-1", "edge-0"],
+    )
+    assert {each["name"]: each["state"] for each in found["programs"]} == {
+        "workload.edge-0.broker": "ready",
+        "workload.edge-0.service": "ready",
+    }
+    events = [event["event"] for event in found["events"]]
+    assert events[:3] == ["nodes up", "proved", "schedule started"]
+    assert "first" in place.cellbed("status").stdout
+    run = json.loads(Path(found["folder"], "run.json").read_text())
+    assert run["status"] == "running"
+    assert all(proof["ok"] for proof in run["proof"])
+
+
+CONNECT = """
+import socket, time
+begin = time.monotonic()
+try:
+    socket.create_connection(("edge-0", 9), timeout=30)
+except ConnectionRefusedError:
+    print(time.monotonic() - begin >= 0.050)
+"""
+
+
+def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
+    done = place.run("exec", "endpoint-1", "--", sys.executable, "-c", CONNECT)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    # Its exit status is the command's, and so is its standard input.
+    assert place.run("exec", "edge-0", "sh", "-c", "exit 7").returncode == 7
+    assert place.run("exec", "edge-0", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+    with place.popen("exec", "edge-0", "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        assert cat.communicate("through\n")[0] == "through\n"
+    groups = place.run("exec", "endpoint-0", "--", "cat", "/proc/self/cgroup").stdout
+    assert f"{identifier_of(place, 'first')}/endpoint-0" in groups
+    (event, *_) = [event for event in place.status("first")["events"] if event["event"] == "exec"]
+    assert (event["what"], event["command"][0]) == ("endpoint-1", sys.executable)
+
+
+def test_a_command_has_the_terminal_and_its_interrupt(place: Place) -> None:
+    ours, theirs = pty.openpty()
+    word = "import sys, time; print(sys.stdin.isatty(), flush=True); time.sleep(600)"
+    process = place.popen(
+        "exec", "edge-0", "--", sys.executable, "-c", word,
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: __import__("fcntl").ioctl(theirs, __import__("termios").TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    while b"True" not in seen:
+        seen += os.read(ours, 1000)
+    os.write(ours, b"\x03")
+    while select.select([ours], [], [], 30)[0]:  # what it still prints
+        try:
+            os.read(ours, 1000)
+        except OSError:
+            break
+    assert process.wait(30) == -signal.SIGINT
+    os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "answer"),
+    [
+        (("exec", "endpont-0", "--", "true"), 2, "no node is called 'endpont-0': did you mean 'endpoint-0'?"),
+        (("exec", "edge-0", "--", "no-such-command"), 127, "no command is called 'no-such-command'"),
+        (("exec", "--testbed", "fisrt", "edge-0", "true"), 2, "no live run or shell is called 'fisrt'"),
+        (("logs", "workloat"), 2, "no program 'workloat' has a log: did you mean 'workload'?"),
+        (("tap", "mobile-2"), 2, "no link is called 'mobile-2': did you mean 'mobile-"),
+        (("down", "fisrt"), 2, "no live run or shell is called 'fisrt': did you mean 'first'?"),
+        (("status", "fisrt"), 2, "no live run or shell is called 'fisrt': did you mean 'first'?"),
+        (("up", "standing.toml", "--name", "first"), 2, "a testbed called 'first' is up: choose another name"),
+        (("up", "standing.toml", "--name", "a/b"), 2, "'a/b' is no name for a testbed"),
+    ],
+)
+def test_what_is_not_there_is_named(place: Place, words: tuple[str, ...], status: int, answer: str) -> None:
+    # A process for what forks: the background process of `up` must not be a copy of the test.
+    done = (place.run if words[0] == "up" else place.cellbed)(*words)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert f"error: {answer}" in done.stderr
+
+
+def test_logs_are_printed_and_followed(place: Place) -> None:
+    log = Path(place.status("first")["folder"], "raw", "workload.edge-0.service.log")
+    with log.open("a") as file:
+        file.write("a line\nunfinished")
+    assert "workload.edge-0.service | a line" in place.cellbed("logs", "workload").stdout
+    with place.popen("logs", "workload.edge-0.service", "-f", stdout=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        while following.stdout.readline() != "a line\n":
+            pass
+        with log.open("a") as file:
+            file.write(" line\n")
+        assert following.stdout.readline() == "unfinished line\n"
+        following.terminate()
+
+
+def test_a_link_is_captured_whole_and_live(place: Place) -> None:
+    from cellbed.measure.packetlog.pcapng import section
+
+    send = "import socket; socket.socket(2, 2).sendto(b'contents of a datagram', ('edge-0', 9))"
+    with place.popen("tap", "mobile-0", "--out", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tap:
+        assert tap.stdout is not None
+        descriptor = tap.stdout.fileno()
+        seen = b""
+        while b"mobile-0.downlink out" not in seen:
+            seen += os.read(descriptor, 65536)
+        assert seen.startswith(section())
+        time.sleep(0.2)  # the socket is bound right after the headers
+        while b"contents of a datagram" not in seen:
+            place.run("exec", "endpoint-0", "--", sys.executable, "-c", send)
+            if select.select([descriptor], [], [], 1)[0]:
+                seen += os.read(descriptor, 65536)
+        tap.send_signal(signal.SIGINT)
+        _, errors = tap.communicate()
+        assert tap.returncode == 0, errors
+        assert "packet" in errors
+
+
+def test_several_testbeds_and_their_end(place: Place) -> None:
+    other = place.folder / "other.toml"
+    # Nodes and links alone.
+    other.write_text(SCENARIO.partition("[workload]")[0].replace('"standing"', '"second"'))
+    hanging_up = place.popen("up", other, "--no-proof", stdout=subprocess.PIPE, start_new_session=True)
+    output, _ = hanging_up.communicate()
+    assert hanging_up.returncode == 0
+    assert output.startswith("second is up")
+    identifier = identifier_of(place, "second")
+    listed = json.loads(place.cellbed("status", "--json").stdout)
+    assert [each["name"] for each in listed] == ["first", "second"]
+    done = place.cellbed("exec", "edge-0", "--", "true")
+    assert "several testbeds have a node called 'edge-0': write --testbed with one of first, second" in done.stderr
+    assert place.run("exec", "--testbed", "second", "edge-0", "--", "true").returncode == 0
+    changed = place.cellbed("link", "set", "second", "mobile-0.uplink", "delay=40 ms")
+    assert changed.returncode == 0, changed.stderr
+    with place.popen("exec", "--testbed", "second", "edge-0", "--", "sleep", "600") as sleeping:
+        while not Path(f"/proc/{sleeping.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
+            time.sleep(0.01)
+        folder = Path(place.status("second")["folder"])
+        assert place.cellbed("down").stderr.startswith("error: several testbeds are up: name one of first, second")
+        down = place.cellbed("down", "second")
+        assert (down.returncode, down.stdout) == (0, f"second is down; its folder: {folder}\n")
+        assert sleeping.wait(30) == -signal.SIGKILL
+    nothing_of(identifier, place)
+    assert json.loads((folder / "run.json").read_text())["status"] == "complete"
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    (change,) = [event for event in events if event["event"] == "link changed"]
+    assert (change["what"], change["from"], change["to"]) == ("mobile-0.uplink", "20 ms one way", "40 ms one way")
+    assert change["at_s"] > 0
+    assert events[-1]["event"] == "complete"
+    assert not (folder / "live.json").exists()
+
+
+def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
+    identifier = identifier_of(place, "first")
+    folder = Path(place.status("first")["folder"])
+    os.kill(place.status("first")["process"], signal.SIGKILL)
+    while place.cellbed("status").stdout != "no testbed is up\n":
+        time.sleep(0.01)
+    assert "error: no testbed is up" in place.cellbed("down").stderr
+    assert place.cellbed("clean").returncode == 0
+    nothing_of(identifier, place)
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert not (folder / "live.json").exists()
