@@ -572,6 +572,60 @@ def test_compare_prints_runs_beside_each_other(tmp_path: Path) -> None:
     assert "twice" not in result.output
 
 
+def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(browser: Any, tmp_path: Path) -> None:
+    runs = tmp_path / "one", tmp_path / "two"
+    for run, uplink in zip(runs, (8, 5), strict=True):
+        make_run(
+            run, Shape(duration=6, rate=7, endpoints=2, other=2, outages=((2.0, 1.0),), uplink=uplink, timeout=1.0)
+        )
+    result = CliRunner().invoke(app, ["report", str(runs[0]), "--open", "no", "--figures", str(tmp_path / "figures")])
+    assert result.exit_code == 0, result.output
+    units = {
+        "workload-latency": ("latency, s", "share of requests answered"),
+        "workload-parts": ("ms", "uplink: queue and service"),
+        "other-latency": ("latency, s", "share of slower requests (logarithmic)"),
+        "other-parts": ("mean of the parts of these requests, ms",),
+        "endpoints": ("latency, ms (logarithmic)", "endpoint-1", "schedule, s"),
+        "link-mobile-0": (
+            "latency, ms",
+            "rate, Mbit/s",
+            "queue, kB",
+            "time since the start of the schedule, s",
+            "other:",
+        ),
+        "link-mobile-1": ("offered", "used"),
+        "node-edge-0": ("CPU, cores", "memory, MiB", "schedule, s"),
+        "node-edge-1": ("limit",),
+        "node-endpoint-0": (),
+        "node-endpoint-1": (),
+    }
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {f"{name}.svg" for name in units}
+    for name, words in units.items():
+        text = (tmp_path / "figures" / f"{name}.svg").read_text()
+        assert [word for word in words if word not in text] == []
+    page, paper = tmp_path / "comparison.html", tmp_path / "comparison.pdf"
+    for out in (page, paper):
+        result = CliRunner().invoke(app, ["compare", *map(str, runs), "--out", str(out)])
+        assert result.exit_code == 0, result.output
+    assert paper.read_bytes().startswith(b"%PDF")
+    shown = browser.new_page()
+    said: list[str] = []
+    shown.on("console", lambda message: said.append(message.text))
+    shown.on("request", lambda request: said.append(request.url))
+    shown.goto(page.as_uri())
+    assert said == [page.as_uri()]
+    assert shown.locator("figure svg").count() == 4  # of each application the distributions and the parts
+    assert shown.locator("h2").all_inner_texts()[:2] == [
+        f"{name} image classification on edge" for name in ("workload", "other")
+    ]
+    text = shown.inner_text("#application-0")
+    assert "two minus one" in text
+    assert "Retransmission" in text
+    assert re.search(r"differs, slower in \d+ % of \d+ requests", text)
+    result = CliRunner().invoke(app, ["compare", *map(str, runs), "--out", "comparison.txt"])
+    assert "must end in .html, .svg or .pdf" in str(result.exception)
+
+
 def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
     make_run(tmp_path / "one", Shape(duration=8, outages=()))
     (tmp_path / "link").symlink_to(tmp_path / "one")

@@ -1,5 +1,6 @@
 """``cellbed report``: rebuild the tables and the report of a run."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +16,22 @@ class Open(StrEnum):
     no = "no"
 
 
+class Ending(StrEnum):
+    """Formats of figures."""
+
+    svg = "svg"
+    pdf = "pdf"
+
+
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")],
     open_: Annotated[
         Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
     ] = Open.auto,
+    figures: Annotated[
+        Path | None, typer.Option(help="Write every figure into this folder, too.", metavar="FOLDER")
+    ] = None,
+    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = Ending.svg,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Rebuild the tables, the summary and report.html of a run from its raw files.
@@ -27,6 +39,7 @@ def report(
     \b
     Examples:
       cellbed report runs/offload-lte-20250101-120000
+      cellbed report runs/offload-lte-20250101-120000 --figures figures --format pdf
       cellbed report runs/offload-lte-20250101-120000 --json | jq '.applications[].percentiles'
     """
     from cellbed.measure import collect
@@ -38,4 +51,9 @@ def report(
         print(summary.json().decode(), end="")
     else:
         terminal.show(run)
+    if figures is not None:
+        from cellbed.report.figures import write
+
+        written = write(run, figures, ending.value)
+        print(f"{len(written)} figures in {figures}", file=sys.stderr)
     html.open_page(path, open_.value, quiet=as_json)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import Samples, block_length, label, needed, paired_median, quantile_differences
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
@@ -81,6 +82,20 @@ class ApplicationComparison:
     differences: list[Difference]
     paired: list[PairedDifference | None]
     blocks: list[int]
+
+    def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
+        """The decompositions of all runs around the median and around the highest percentile of which all have one,
+        each with its heading; none where the spans of the runs differ. names: of the runs."""
+        having = [
+            row
+            for row in range(len(QUANTILES))
+            if self.spans and all(summary.decompositions[row].requests for summary in self.summaries)
+        ]
+        return [
+            (f"{name}\n{summary.percentiles[row].label}", summary.decompositions[row])
+            for row in sorted({*having[:1], *having[-1:]})
+            for name, summary in zip(names, self.summaries, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cellbed.measure.comparison import Difference, PairedDifference
     from cellbed.measure.summary import ApplicationSummary
 
 NOTHING = "–"
@@ -28,6 +29,19 @@ def difference(seconds: float) -> str:
     """A duration with its sign: ``"+12.4 ms"``, ``"−3.00 ms"``."""
     sign = "+" if seconds > 0 else "−" if seconds < 0 else "±"
     return f"{sign}{duration(abs(seconds))}"
+
+
+def compared(each: "Difference | PairedDifference", note: str | None = None) -> tuple[str, str, str]:
+    """Value, interval and verdict of a difference between runs."""
+    verdict = (note or "").removeprefix("refused: ")
+    if each.distinct is not None and not verdict:
+        verdict = "differs" if each.distinct else "may be none"
+    value = difference(each.value) if each.value is not None else NOTHING
+    if each.low is None and each.high is None:
+        return value, NOTHING, verdict
+    low = difference(each.low) if each.low is not None else "−∞"
+    high = difference(each.high) if each.high is not None else "∞"
+    return value, f"{low} to {high}", verdict
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -13,6 +13,9 @@ from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
+    import jinja2
+    import polars as pl
+
     from cellbed.measure.summary import ApplicationSummary
 
 HERE = Path(__file__).parent
@@ -32,9 +35,6 @@ def write(run: Path) -> Path:
 
 def render(run: Path) -> str:
     """The page as text."""
-    import jinja2
-    import polars as pl
-
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
     from cellbed.report.drawings import bar, ecdf, survival
@@ -44,35 +44,8 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    try:
-        requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+    requests, links, nodes = read_tables(run)
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {
-        name: getattr(formats, name)
-        for name in [
-            "duration",
-            "milliseconds",
-            "seconds",
-            "outcome",
-            "share",
-            "rate",
-            "size",
-            "memory",
-            "number",
-            "machine",
-        ]
-    }
-    environment.filters["peer"] = lambda number: summary.connections[number]
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     content = json.loads((run / "summary.json").read_bytes())
     charts = timeline(description, requests, links, nodes)
     applications = [
@@ -89,7 +62,9 @@ def render(run: Path) -> str:
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
-    return environment.get_template("page.html").render(
+    templates = environment()
+    templates.filters["peer"] = lambda number: summary.connections[number]
+    return templates.get_template("page.html").render(
         run=description,
         folder=run.resolve().name,
         traces=origin.traces(description),
@@ -125,6 +100,47 @@ def render(run: Path) -> str:
         style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def environment() -> "jinja2.Environment":
+    """The templates of pages, with the numbers' formats as filters."""
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        name: getattr(formats, name)
+        for name in [
+            "duration",
+            "milliseconds",
+            "seconds",
+            "outcome",
+            "share",
+            "rate",
+            "size",
+            "memory",
+            "number",
+            "machine",
+        ]
+    }
+    made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    return made
+
+
+def read_tables(run: Path) -> "tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]":
+    """Requests, links and nodes of a measured run. Raises MeasureError where one is missing or damaged."""
+    import polars as pl
+
+    try:
+        requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+    return requests, links, nodes
 
 
 def shown_decompositions(application: "ApplicationSummary") -> list[int]:

@@ -1,4 +1,4 @@
-"""Static figures by matplotlib, PNG and SVG, and the one palette of all figures.
+"""Static figures by matplotlib, PNG, SVG and PDF, and the one palette of all figures.
 
 Matplotlib is imported only where a figure is drawn. Neighbours in the palette differ in lightness too, so that a copy
 in grey can still be read.
@@ -27,9 +27,9 @@ ALARM = "#b3261e"
 # Endpoint dark, uplink blue, remote warm and light, downlink green.
 _SHADES: dict[Place, tuple[str, ...]] = {
     "endpoint": ("#2a2f38", "#434a57", "#5d6675", "#2a2f38"),
-    "uplink": ("#123258", "#1f5597", "#0d7a8c", "#3f82cb", "#8fbbe8"),
+    "uplink": ("#123258", "#1f5597", "#3f82cb", "#8fbbe8", "#0d7a8c"),
     "remote": ("#9c5f10", "#b9741a", "#cf9138", "#e0ad62", "#efc98f", "#f8e4c3"),
-    "downlink": ("#1a5c47", "#6d8f1f", "#2f8f72", "#93d1bb"),
+    "downlink": ("#1a5c47", "#2f8f72", "#93d1bb", "#6d8f1f"),
 }
 
 
@@ -81,15 +81,19 @@ _STEPS: tuple[tuple[float, ...], ...] = (
 """Round numbers of a decade, for logarithmic axes over less and less of one."""
 
 
-def drawn(ending: Literal["png", "svg"], figure: Callable[[], Figure], title: str) -> bytes:
+def drawn(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], title: str) -> bytes:
     """What `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
     import matplotlib as mpl
 
     style: Any = _STYLE
     with mpl.rc_context(style):
         content = io.BytesIO()
-        metadata = {"Date": None, "Creator": "cellbed", "Title": title} if ending == "svg" else {"Software": "cellbed"}
-        figure().savefig(content, format=ending, dpi=150, metadata=metadata)
+        metadata: dict[str, dict[str, Any]] = {
+            "svg": {"Date": None, "Creator": "cellbed", "Title": title},
+            "pdf": {"CreationDate": None, "Creator": "cellbed", "Title": title},
+            "png": {"Software": "cellbed"},
+        }
+        figure().savefig(content, format=ending, dpi=150, metadata=metadata[ending])
     return content.getvalue()
 
 
@@ -121,6 +125,11 @@ def svg(
         made.legend(loc="outside upper center", ncols=4)
         return made
 
+    return element(title, figure)
+
+
+def element(title: str, figure: Callable[[], Figure]) -> str:
+    """What `figure` makes as an element for a page."""
     text = drawn("svg", figure, title).decode()
     return text[text.index("<svg") :]
 

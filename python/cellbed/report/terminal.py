@@ -17,7 +17,7 @@ from cellbed.workloads.kind import PLACES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, PairedDifference
+    from cellbed.measure.comparison import ApplicationComparison, Comparison
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary, Summary
@@ -148,25 +148,10 @@ def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> T
 
 
 def _compared_parts(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
-    """The parts of all runs around the median and around the highest percentile of which all runs have them."""
-    having = [
-        row
-        for row in range(len(comparison.summaries[0].percentiles))
-        if all(summary.decompositions[row].requests for summary in comparison.summaries)
-    ]
-    return (
-        _parts(
-            comparison.spans,
-            [
-                (f"{name}\n{summary.percentiles[row].label}, ms", summary.decompositions[row])
-                for row in sorted({having[0], having[-1]})
-                for name, summary in zip(names, comparison.summaries, strict=True)
-            ],
-            {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()},
-        )
-        if having and comparison.spans
-        else None
-    )
+    """The parts of all runs beside each other."""
+    columns = [(f"{heading}, ms", each) for heading, each in comparison.parts(names)]
+    uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
+    return _parts(comparison.spans, columns, uncertainty) if columns else None
 
 
 def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", uncertainty: dict[str, float]) -> Table:
@@ -336,11 +321,12 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
     for name, pairs in zip(names[1:], comparison.paired, strict=True):
         differences = _table("difference", "value", "95 % interval", "")
         for each in islice(found, len(summaries[0].percentiles)):
-            differences.add_row(each.label, *_difference(each, each.note))
+            value, interval, verdict = formats.compared(each, each.note)
+            differences.add_row(each.label, value, interval, Text(verdict, style="dim"))
         if pairs is not None and pairs.value is not None:
-            value, interval, verdict = _difference(pairs, None)
-            verdict.append(f", slower in {formats.share(pairs.slower)} of {pairs.requests} requests")
-            differences.add_row("per request", value, interval, verdict)
+            value, interval, verdict = formats.compared(pairs)
+            slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
+            differences.add_row("per request", value, interval, Text(f"{verdict}, {slower}", style="dim"))
         console.print()
         console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)
@@ -351,16 +337,3 @@ def _beside(names: "list[str]") -> Table:
     for name in names:
         table.add_column(Text(name), justify="right", overflow="fold")
     return table
-
-
-def _difference(each: "Difference | PairedDifference", note: str | None) -> tuple[str, str, Text]:
-    """Value, interval and verdict of a difference."""
-    verdict = (note or "").removeprefix("refused: ")
-    if each.distinct is not None and not verdict:
-        verdict = "differs" if each.distinct else "may be none"
-    value = formats.difference(each.value) if each.value is not None else formats.NOTHING
-    if each.low is None and each.high is None:
-        return value, formats.NOTHING, Text(verdict, style="dim")
-    low = formats.difference(each.low) if each.low is not None else "−∞"
-    high = formats.difference(each.high) if each.high is not None else "∞"
-    return value, f"{low} to {high}", Text(verdict, style="dim")

@@ -1,0 +1,63 @@
+"""A comparison of runs as a self-contained page, or its figures as a file."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cellbed.measure.run_folder import MeasureError, replace
+from cellbed.report import figures, formats, html, plot
+from cellbed.report.chart_library import style
+from cellbed.workloads.kind import PLACES
+
+if TYPE_CHECKING:
+    from cellbed.measure.comparison import Comparison
+
+ENDINGS = (".html", ".svg", ".pdf")
+
+
+def check(path: Path) -> None:
+    """Raises MeasureError for a name that none of the formats has."""
+    if path.suffix not in ENDINGS:
+        raise MeasureError(f"--out {path}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+
+
+def write(comparison: "Comparison", path: Path) -> None:
+    """Write the page, or, for a name in ``.svg`` or ``.pdf``, all figures below each other in one.
+
+    Raises MeasureError for another ending, and for a file that cannot be written.
+    """
+    check(path)
+    if path.suffix == ".html":
+        content = _page(comparison).encode()
+    else:
+        ending: Literal["svg", "pdf"] = "svg" if path.suffix == ".svg" else "pdf"
+        drawings = [each for found in _drawings(comparison).values() for each in found]
+        if not drawings:
+            raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
+        content = plot.drawn(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
+    replace(path, lambda temporary: temporary.write_bytes(content))
+
+
+def _drawings(comparison: "Comparison") -> "dict[str, list[figures.Drawing]]":
+    """By application."""
+    return {each.name: figures.of_comparison(each, comparison.names) for each in comparison.applications}
+
+
+def _page(comparison: "Comparison") -> str:
+    drawings = {
+        name: [plot.element("comparison", partial(figures.together, [each])) for each in found]
+        for name, found in _drawings(comparison).items()
+    }
+    return (
+        html.environment()
+        .get_template("comparison.html")
+        .render(
+            comparison=comparison,
+            figures=drawings,
+            difference=formats.compared,
+            reached=formats.reached,
+            places=PLACES,
+            shades={each.name: plot.shades(each.spans) for each in comparison.applications},
+            style=style(),
+        )
+    )

@@ -1,0 +1,303 @@
+"""Figures of runs for papers, by matplotlib: latency and its parts, links and nodes over time, and runs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.report import plot
+from cellbed.report.formats import duration
+from cellbed.workloads.kind import PLACES, Place, Span
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+
+    from cellbed.measure.comparison import ApplicationComparison
+    from cellbed.measure.decomposition import Decomposition
+    from cellbed.measure.statistics import Percentile, Samples
+
+Ending = Literal["svg", "pdf"]
+TIME = "time since the start of the schedule, s"
+_BINS = 400
+"""Bins of a series that are drawn at most."""
+_STEPS = 2_000
+"""Requests that a distribution shows one by one, at most."""
+_RUNS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
+_DASHES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What is drawn into a figure or a part of one, of so many inches in height."""
+
+    height: float
+    draw: Callable[[FigureBase], None]
+
+
+def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
+    """Write every figure of a measured run into `folder`, which is made; returns the files.
+
+    Raises MeasureError for what is not a measured run, and for a folder that cannot be written to.
+    """
+    found = of_run(run)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MeasureError(f"{folder}: cannot be made: {error.strerror}") from None
+    paths = []
+    for name, drawing in found.items():
+        content, path = plot.drawn(ending, partial(together, [drawing]), name), folder / f"{name}.{ending}"
+        replace(path, partial(_save, content))
+        paths.append(path)
+    return paths
+
+
+def _save(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+
+
+def of_run(run: Path) -> dict[str, Drawing]:
+    """The figures of a measured run by name: of each application its distribution and its parts, of each link that the
+    report draws and of each node its series."""
+    from cellbed.measure.summary import Summary, latencies, of
+    from cellbed.report.html import read_tables, shown_decompositions
+    from cellbed.report.timeline import timeline
+
+    description, summary = read_run(run), Summary.read(run)
+    requests, links, nodes = read_tables(run)
+    found: dict[str, Drawing] = {}
+    for each, application in zip(summary.applications, applications_of(description), strict=True):
+        samples = latencies(of(requests, each.name))
+        if np.isfinite(samples).any():
+            found[f"{each.name}-latency"] = _distribution({"": samples}, each.percentiles)
+        columns = [
+            (f"around the {each.percentiles[row].label}", each.decompositions[row])
+            for row in shown_decompositions(each)
+        ]
+        if columns:
+            found[f"{each.name}-parts"] = _parts(columns, application.spans)
+    charts = timeline(description, requests, links, nodes)
+    if len(charts["links"]) > 1:
+        found["endpoints"] = _multiples(charts)
+    for link in charts["links"]:
+        found[f"link-{link['name']}"] = _link(link, charts["span"])
+    for node in charts["nodes"]:
+        if node["time"]:
+            found[f"node-{node['name']}"] = _node(node, charts["span"])
+    return found
+
+
+def of_comparison(application: ApplicationComparison, names: list[str]) -> list[Drawing]:
+    """The distributions and the parts of all runs, whose names are `names`."""
+    found = []
+    if any(np.isfinite(sample).any() for sample in application.samples):
+        found.append(_distribution(dict(zip(names, application.samples, strict=True))))
+    if columns := application.parts(names):
+        found.append(_parts(columns, application.spans))
+    return found
+
+
+def together(drawings: Sequence[Drawing]) -> Figure:
+    """Drawings below each other, 9 inches wide."""
+    from matplotlib.figure import Figure
+
+    heights = [each.height for each in drawings]
+    figure = Figure(figsize=(9, sum(heights)), layout="constrained")
+    for each, part in zip(
+        drawings, figure.subfigures(len(drawings), 1, height_ratios=heights, squeeze=False).flat, strict=True
+    ):
+        each.draw(part)
+    return figure
+
+
+# ---- latency
+
+
+def _distribution(samples: Mapping[str, Samples], percentiles: Sequence[Percentile] = ()) -> Drawing:
+    """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run."""
+    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles))
+
+
+def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], percentiles: Sequence[Percentile]) -> None:
+    left, right = figure.subplots(1, 2)
+    finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
+    unit, factor = ("s", 1.0) if max(each[-1] for each in finite.values() if len(each)) >= 2 else ("ms", 1e3)
+    for number, (name, replies) in enumerate(finite.items()):
+        total = len(samples[name])
+        style: Any = {
+            "color": _RUNS[number % len(_RUNS)],
+            "linestyle": _DASHES[number % len(_DASHES)],
+            "linewidth": 1.6,
+        }
+        ranks = _ranks(len(replies))
+        times = replies[ranks - 1] * factor
+        left.step(np.r_[0, times], np.r_[0, ranks / total], where="post", label=name or None, **style)
+        # The share of those without a reply stays above the curve's end.
+        slower = np.r_[1.0, (total - ranks) / total]
+        right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
+    for at in percentiles:
+        if at.value is not None:
+            low, high = (at.value - (at.low or at.value)) * factor, ((at.high or at.value) - at.value) * factor
+            left.errorbar(
+                at.value * factor, at.quantile, xerr=[[low], [high]], fmt="o", color=plot.INK, ms=4, capsize=3
+            )
+            beside: Any = {"textcoords": "offset points", "fontsize": 8}
+            left.annotate(f"{at.label} {duration(at.value)}", (at.value * factor, at.quantile), (6, -12), **beside)
+    left.set(xlabel=f"latency, {unit}", ylabel="share of requests answered", ylim=(0, 1.02), xlim=(0, None))
+    right.set(xlabel=f"latency, {unit} (logarithmic)", ylabel="share of slower requests (logarithmic)")
+    right.set(xscale="log", yscale="log")
+    plot.label_decades(right.xaxis, *right.get_xlim())
+    plot.label_decades(right.yaxis, *right.get_ylim())
+    if len(samples) > 1:
+        figure.legend(loc="outside upper center", ncols=min(4, len(samples)))
+
+
+def _ranks(n: int) -> Any:
+    """Every rank, or evenly spaced ones and all of the tail."""
+    if n <= _STEPS:
+        return np.arange(1, n + 1)
+    return np.unique(np.r_[np.linspace(1, n, _STEPS).astype(int), np.arange(n - 199, n + 1)])
+
+
+def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
+    """Decompositions as bars below each other, with the parts in the order in which a request passes them."""
+    return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), lambda figure: _draw_parts(figure, columns, spans))
+
+
+def _draw_parts(figure: FigureBase, columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> None:
+    axes = figure.subplots()
+    colours = plot.shades(spans)
+    begin = np.zeros(len(columns))
+    widest = max(each.latency or 0.0 for _, each in columns)
+    for span in spans:
+        width = np.array([max(each.parts[span.name], 0.0) * 1e3 for _, each in columns])
+        # What no bar shows needs no name.
+        seen = width.max() >= 0.002 * widest * 1e3
+        label = f"{PLACES[span.place]}: {span.label.lower()}" if seen else None
+        axes.barh(range(len(columns)), width, left=begin, color=colours[span.name], label=label, edgecolor="w", lw=0.4)
+        begin += width
+    residual = np.array([max(each.residual or 0.0, 0.0) * 1e3 for _, each in columns])
+    axes.barh(range(len(columns)), residual, left=begin, color="w", edgecolor=plot.MUTED, lw=0.4)
+    axes.set_yticks(range(len(columns)), [f"{heading}, mean of {each.requests}" for heading, each in columns])
+    axes.invert_yaxis()
+    axes.set(xlabel="mean of the parts of these requests, ms")
+    axes.grid(visible=False, axis="y")
+    figure.legend(loc="outside lower center", ncols=3)
+
+
+# ---- over time
+
+
+def _multiples(charts: dict[str, Any]) -> Drawing:
+    """The requests of each endpoint, small and on the same axes."""
+    return Drawing(0.6 + 1.2 * -(-len(charts["links"]) // 4), lambda figure: _draw_multiples(figure, charts))
+
+
+def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
+    links = charts["links"]
+    grid = figure.subplots(-(-len(links) // 4), 4, sharex=True, sharey=True, squeeze=False)
+    for link, axes in zip(links, grid.flat, strict=False):
+        _shade(axes, link)
+        for requests in link["requests"]:
+            axes.plot(requests["time"], _numbers(requests["latency"]), ".", ms=2, color=plot.INK, rasterized=True)
+        axes.set_title(link["endpoint"], fontsize=8)
+    for axes in grid.flat[len(links) :]:
+        axes.remove()
+    grid.flat[0].set(yscale="log", xlim=charts["span"])
+    plot.label_decades(grid.flat[0].yaxis, *grid.flat[0].get_ylim())
+    figure.supxlabel(TIME, fontsize=9)
+    figure.supylabel("latency, ms (logarithmic)", fontsize=9)
+
+
+def _link(link: dict[str, Any], span: Sequence[float]) -> Drawing:
+    """The requests of a link's endpoint by application, and capacity, use and queue of both directions."""
+    rows = len(link["requests"]) + 2 * len(link["directions"])
+    return Drawing(0.5 + 1.5 * rows, lambda figure: _draw_link(figure, link, rows, span))
+
+
+def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequence[float]) -> None:
+    grid = iter(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
+    axes: Axes | None = None
+    for requests in link["requests"]:
+        axes = next(grid)
+        _shade(axes, link)
+        time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
+        replied = np.isfinite(latency)
+        top = 1.05 * latency[replied].max() if replied.any() else 1.0
+        axes.vlines(time[replied], 0, latency[replied], color=plot.RULE, lw=0.6)
+        axes.plot(time[replied], latency[replied], ".", ms=3, color=plot.INK)
+        if not replied.all():
+            top *= 1.1
+            axes.plot(
+                time[~replied], np.full((~replied).sum(), 0.96 * top), "x", ms=4, color=plot.ALARM, label="no reply"
+            )
+            axes.legend(loc="upper right")
+        axes.set(ylabel="latency, ms", ylim=(0, top))
+        axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
+    for direction in link["directions"]:
+        place: Place = direction["way"]
+        shades = plot.of_place(place)
+        axes = next(grid)
+        _shade(axes, link)
+        rate = 8e-6 / direction["bin"]
+        if direction["capacity"]:
+            _stairs(axes, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
+        _stairs(axes, direction, "used", np.mean, rate, color=shades[1], label="used")
+        axes.set(ylabel="rate, Mbit/s", ylim=(0, None))
+        axes.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
+        axes.legend(loc="upper right", ncols=2)
+        axes = next(grid)
+        _shade(axes, link)
+        _stairs(axes, direction, "queue", np.max, 1e-3, color=shades[1])
+        axes.set(ylabel="queue, kB", ylim=(0, None))
+        axes.set_title(f"{direction['name']}: highest queue")
+    if axes is not None:
+        axes.set(xlabel=TIME, xlim=span)
+
+
+def _node(node: dict[str, Any], span: Sequence[float]) -> Drawing:
+    """Processor time and memory of a node."""
+    return Drawing(3.2, lambda figure: _draw_node(figure, node, span))
+
+
+def _draw_node(figure: FigureBase, node: dict[str, Any], span: Sequence[float]) -> None:
+    above, below = figure.subplots(2, 1, sharex=True)
+    shades = plot.of_place("endpoint" if node["class"] == "endpoint" else "remote")
+    if node["cpus"]:
+        above.axhline(node["cpus"], color=plot.INK, lw=1, ls="--", label="limit")
+        above.legend(loc="upper right")
+    for axes, column, label in ((above, "cpu", "CPU, cores"), (below, "used", "memory, MiB")):
+        axes.fill_between(node["time"], _numbers(node[column]), step="pre", color=shades[1], alpha=0.7, lw=0)
+        axes.set(ylabel=label, ylim=(0, None))
+    above.set_title(node["name"])
+    below.set(xlabel=TIME, xlim=span)
+
+
+def _shade(axes: Axes, link: dict[str, Any]) -> None:
+    """Outages of the link."""
+    for gap in link["gaps"]:
+        axes.axvspan(gap["begin"], gap["end"], color=plot.ALARM, alpha=0.1 if gap["way"] == "uplink" else 0.05, lw=0)
+
+
+def _stairs(
+    axes: Axes, direction: dict[str, Any], column: str, join: Callable[..., Any], factor: float, **style: Any
+) -> None:
+    """A series of bins, joined where they are many."""
+    values = _numbers(direction[column])
+    if not len(values):
+        return
+    step = -(-len(values) // _BINS)
+    whole = np.r_[values, np.full(-len(values) % step, values[-1])].reshape(-1, step)
+    edges = direction["begin"] + np.arange(len(whole) + 1) * step * direction["bin"]
+    axes.stairs(join(whole, axis=1) * factor, edges, fill=True, **style)
+
+
+def _numbers(values: Sequence[float | None]) -> Any:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
