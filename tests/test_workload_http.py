@@ -371,6 +371,13 @@ def test_statuses_from_400_on_are_errors_and_redirects_are_replies(load: Load) -
         assert request["downlink_start"] == len(b"HTTP/1.1 103 Early Hints\r\n\r\n")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_reply_before_the_whole_request_is_one(load: Load, servers: Servers, version: str) -> None:
+    url = f"http://127.0.0.1:{servers.ports[version]}/echo"
+    requests = load(url, version=version, method="POST", body_size="20 MB", rate="3 /s", connections=1)
+    assert {(request["status"], request["code"]) for request in requests} == {("ok", 413)}
+
+
 def test_a_server_that_is_not_there_is_a_reason_and_the_schedule_goes_on(load: Load) -> None:
     requests = load(f"http://127.0.0.1:{free_port()}/")
     assert len(requests) == 30

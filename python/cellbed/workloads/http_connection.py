@@ -78,9 +78,9 @@ class Connection:
     """A connection that opens in the background; base of both versions.
 
     Each round of the event loop calls :meth:`write` when it is writable and :meth:`read` when it is readable. Finished
-    and failed requests go to the ledger. trouble: why it could not be opened. returned: requests that the server
-    refused without having seen them, to be sent elsewhere. spare: connections that are opened in advance while all
-    others are busy.
+    and failed requests go to the ledger. ending: it takes no further requests. trouble: why it could not be opened.
+    returned: requests that the server refused without having seen them, to be sent elsewhere. spare: connections that
+    are opened in advance while all others are busy.
     """
 
     spare = 0
@@ -98,6 +98,7 @@ class Connection:
         self.message = message
         self.ledger = ledger
         self.closed = False
+        self.ending = False
         self.trouble = ""
         self.returned: list[Exchange] = []
 
@@ -197,8 +198,10 @@ class Connection:
                 count = connected.send(self._out)
             except BlockingIOError:
                 return
-            except OSError as error:
-                self.fail(f"the connection broke: {error.strerror}")
+            except OSError:
+                # The server may have replied before it closed; reading finds what there is, and then the end.
+                self.ending = True
+                self._out.clear()
                 return
             now = time.monotonic_ns()
             while self._unaccepted and self._unaccepted[0][1] < connected.sent:
@@ -271,7 +274,7 @@ class Http1(Connection):
 
     @property
     def room(self) -> int:
-        return 1 if self.open and self._reply is None else 0
+        return 1 if self.open and not self.ending and self._reply is None else 0
 
     @property
     def idle(self) -> bool:
@@ -324,7 +327,7 @@ class Http1(Connection):
                 self._reply = None
                 self.finish(reply, end)
                 reusable = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-                if reusable and not self._out and end == self._connected.received:
+                if reusable and not self.ending and not self._out and end == self._connected.received:
                     self._protocol.start_next_cycle()
                 else:
                     self.close()
@@ -357,11 +360,11 @@ class Http2(Connection):
         self._replies: dict[int, _Reply] = {}
         self._bodies: dict[int, int] = {}  # bytes sent of those that are not complete, by stream, in order
         self._in = bytearray()
-        self._configured = self._ending = False
+        self._configured = False
 
     @property
     def room(self) -> int:
-        if not self.open or self._ending:
+        if not self.open or self.ending:
             return 0
         most = self._protocol.remote_settings.max_concurrent_streams if self._configured else _FIRST_STREAMS
         return max(0, most - len(self._replies))
@@ -472,12 +475,12 @@ class Http2(Connection):
                     (self._return if refused else self._lose)(stream, reason)
         self._frame_out()
         self.refill()
-        if self._ending and not self._replies:
+        if self.ending and not self._replies:
             self.close()
 
     def _end_after(self, last: int, code: int) -> None:
         """GOAWAY: the server answers streams up to `last`, and takes no new ones."""
-        self._ending = True
+        self.ending = True
         for stream in [stream for stream in self._replies if stream > last]:
             self._return(stream, f"the server ended the connection: {_name(code)}")
         if not self._replies:
@@ -508,7 +511,10 @@ VERSIONS: dict[str, type[Connection]] = {"1.1": Http1, "2": Http2}
 
 
 def _status(headers: Iterable[tuple[Any, Any]]) -> int:
-    return int(next(value for name, value in headers if name == ":status"))
+    code = str(dict(headers).get(":status"))
+    if not code.isdecimal():
+        raise h2.exceptions.ProtocolError(f"status {code}")
+    return int(code)
 
 
 def _failure(code: int) -> str | None:
