@@ -415,6 +415,7 @@ def make_run(path: Path, shape: Shape | None = None, *, named: bool = True) -> S
     _write_series(raw / "series.bin", simulation)
     _write_requests(raw, simulation, named=named)
     _write_nodes(raw / "nodes.jsonl", simulation)
+    _write_host(raw / "host.jsonl", shape)
     description = _description(simulation) | shape.description
     if not named:
         description.pop("applications", None)
@@ -565,6 +566,16 @@ def _write_nodes(path: Path, simulation: Simulation) -> None:
                     "oom_kills": 0,
                 }
             )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _write_host(path: Path, shape: Shape) -> None:
+    """Samples of a machine on which nothing else runs."""
+    second, lines = 1000 * MS, []
+    for number in range(int(shape.duration + shape.drain)):
+        clocks = {"time_ns": T0 + number * second, "realtime_ns": 0, "boottime_ns": 0}
+        used = {"idle_ns": 1900 * MS * number, "own_ns": 90 * MS * number, "steal_ns": 0}
+        lines.append(clocks | used | {"cpus": 2, "pressure_ns": 20 * MS * number, "nodes": []})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 from cellbed.measure.disturbance import MAGIC, RECORD, judge, machine, read_seconds
+from cellbed.report.formats import machine as words
 from cellbed.testbed.pressure import Pressure
 
 T0 = 5_000_000_000_000
@@ -82,7 +84,8 @@ def test_an_undisturbed_run_is_not_called_disturbed(tmp_path: Path) -> None:
     assert (figures.lateness_s, figures.late_share, figures.standstill_s) == (0.002, 0.01, 0.001)
     assert figures.foreign_cpus == pytest.approx(0.02)
     assert figures.waiting == pytest.approx(0.04)  # without what its limit made it wait
-    assert figures.pressure == pytest.approx(0.1)
+    assert (figures.pressure, figures.pressure_peak) == pytest.approx((0.1, 0.1))
+    assert "waited for a processor in 10 % of the time (PSI), at most 10 % of a second" in words(asdict(figures))
     assert table.filter(pl.col("second") == 59)["edge-0.waited_s"].to_list() == [pytest.approx(0.02)]
 
 
@@ -119,6 +122,28 @@ def test_other_programs_disturb_only_where_a_node_waits_for_them(tmp_path: Path)
         "other programs kept edge-0 waiting for a processor: edge-0 in 10 of 60 seconds, 0.4 s for each second of "
         "processor time, while they used 1.4 of 2 processors"
     )
+
+
+def test_pressure_disturbs_where_other_programs_use_the_processors(tmp_path: Path) -> None:
+    busy = {"idle_ns": dict.fromkeys(range(10, 20), 0)}
+    pressed = {"pressure_ns": dict.fromkeys(range(10, 20), 450 * MS)}
+    assert judged(tmp_path, emulator(), host(**pressed)) == []  # its own programs wait for each other
+    # A CPU limit stops edge-0 for 0.3 s of each second, which PSI counts as waiting.
+    limited = {"pressure_ns": dict.fromkeys(range(10, 20), 390 * MS)}
+    assert judged(tmp_path, emulator(), host(**busy, **limited)) == []
+    (reason,) = judged(tmp_path, emulator(), host(**busy, **pressed))
+    assert reason == (
+        "the machine's processors were under pressure in 10 of 60 seconds: programs waited for them in up to 45 % of a "
+        "second (PSI), while other programs used 1.4 of 2 processors"
+    )
+    # One sentence is enough where a node is known to have waited.
+    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 500 * MS)}
+    (reason,) = judged(tmp_path, emulator(), host(**busy, **pressed, **waiting))
+    assert reason.startswith("other programs kept edge-0 waiting")
+    unknown = [sample | {"pressure_ns": None} for sample in host(**busy)]
+    table = seconds(tmp_path, emulator(), unknown)
+    assert judge(table, DESCRIPTION) == []
+    assert "the kernel does not report CPU pressure" in words(asdict(machine(table, 60)))
 
 
 def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> None:

@@ -284,7 +284,8 @@ def test_the_run_counts_neither_the_kill_of_the_proof_nor_the_end_of_the_program
     assert nodes["oom_kills"][0] == 0
     assert [node.oom_kills for node in summary.nodes] == [1, 1]
     requests, links = requests_of(run), pl.read_parquet(run / "links.parquet")
-    drawn = timeline(json.loads((run / "run.json").read_bytes()), requests, links, nodes)["nodes"]
+    seconds = pl.read_parquet(run / "disturbance.parquet")
+    drawn = timeline(json.loads((run / "run.json").read_bytes()), requests, links, nodes, seconds)["nodes"]
     for node, shown in zip(drawn, summary.nodes, strict=True):
         assert max(filter(None, node["cpu"])) <= shown.cpu_cores_peak + 0.001  # type: ignore[operator]
 

@@ -51,7 +51,9 @@ class Page:
         """Whether each chart has anything but background on it."""
         script = """all => all.map(c => new Set(new Uint32Array(
             c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size > 3)"""
-        found: list[bool] = self.page.eval_on_selector_all("#timeline canvas, #nodes canvas", script)
+        found: list[bool] = self.page.eval_on_selector_all(
+            "#charts canvas, #nodes canvas, #machine-charts canvas", script
+        )
         return found
 
 
@@ -598,6 +600,7 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
         "node-edge-1": ("limit",),
         "node-endpoint-0": (),
         "node-endpoint-1": (),
+        "machine": ("CPU pressure, %", "others, processors"),
     }
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {f"{name}.svg" for name in units}
     for name, words in units.items():
@@ -632,7 +635,7 @@ def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link")])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("warning: one is the same run twice")
-    assert result.output.count("±0 ms to ±0 ms") == 2  # median and P90, of the same requests
+    assert result.output.count("±0 ms to ±0 ms") == 3  # median and P90 of the same requests, and of each
 
 
 def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,8 @@ WAITING = 0.1
 """... and a node waited longer than this share of the processor time that it got ..."""
 WAITED_S = 0.01
 """... and longer than this, ..."""
+PRESSURE = 0.1
+"""... or some program of the machine waited for longer than this share of the second, CPU limits apart, ..."""
 CLOCK_S = 0.01
 """... or a clock was set, or the machine suspended, by more than this."""
 SECONDS = 0.01
@@ -69,7 +71,8 @@ class Machine:
     lateness_s: the highest of a packet; late_share: packets more than 1 ms late, of all; standstill_s: the longest
     time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
     steal_cpus: those that the hypervisor took, included in it. pressure: share of the time in which some
-    task of the machine waited for a processor. waiting: of the node that waited most for other programs, per
+    task of the machine waited for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
+    pressure_peak: of the second with most. waiting: of the node that waited most for other programs, per
     processor time that it got.
     """
 
@@ -80,6 +83,7 @@ class Machine:
     foreign_cpus: float | None
     steal_cpus: float | None
     pressure: float | None
+    pressure_peak: float | None
     waiting: float | None
 
 
@@ -89,9 +93,11 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the second's
     where it stood still), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (highest), ``standstill_s`` (longest
     time without running) and ``stood_until_s``. Of the machine: ``cpus``, ``foreign_cpus`` (processors used by programs
-    that are not the run's), ``steal_cpus``, ``pressure`` (share of the second), ``clock_step_s``, ``suspended_s``. Of
-    each node ``NODE.cpu_s`` and ``NODE.waited_s``: the time that it waited for a processor, without the time that its
-    CPU limit stopped it, and at most as long as other programs ran. A second that was not recorded has no row or nulls.
+    that are not the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in which some task waited for a
+    processor), ``stopped`` (for how long CPU limits stopped nodes, all together, as a share), ``clock_step_s``,
+    ``suspended_s``. Of each node ``NODE.cpu_s`` and ``NODE.waited_s``: the time that it waited for a processor, without
+    the time that its CPU limit stopped it, and at most as long as other programs ran. A second that was not recorded
+    has no row or nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
@@ -135,17 +141,21 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
         clock_step_s=grown("realtime_ns"),
         suspended_s=grown("boottime_ns"),
     )
-    each = samples.select("second", "nodes").explode("nodes").drop_nulls("nodes").unnest("nodes")
+    each = samples.select("second", "span_s", "nodes").explode("nodes").drop_nulls("nodes").unnest("nodes")
     each = each.select(
         "second",
+        "span_s",
         "node",
         cpu_s=pl.col("cpu_ns").diff().over("node") / 1e9,
-        waited_s=(pl.col("waited_ns").diff() - pl.col("throttled_ns").diff().fill_null(0)).over("node") / 1e9,
-    )
+        throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
+        waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
+    ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
     # Waiting for other programs cannot exceed their run time: the rest is waiting of a node's tasks for each other.
     taken_s = machine.select("second", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(taken_s, on="second", how="left")
     waited_s = pl.min_horizontal("waited_s", "taken_s").clip(lower_bound=0)
+    stopped = each.group_by("second").agg(stopped=pl.col("throttled_s").sum() / pl.col("span_s").first())
+    machine = machine.join(stopped, on="second", how="left").with_columns(pl.col("stopped").fill_null(0))
     for (node,), series in each.group_by("node", maintain_order=True):
         named = series.select("second", pl.col("cpu_s").alias(f"{node}.cpu_s"), waited_s.alias(f"{node}.waited_s"))
         machine = machine.join(named, on="second", how="left")
@@ -170,6 +180,7 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
         foreign_cpus=_number(during["foreign_cpus"].mean()),
         steal_cpus=_number(during["steal_cpus"].mean()),
         pressure=_number(during["pressure"].mean()),
+        pressure_peak=_number(during["pressure"].max()),
         waiting=max(shares, default=None),
     )
 
@@ -190,7 +201,7 @@ def judge(seconds: pl.DataFrame, description: dict[str, Any]) -> list[str]:
     found = [str(death) for death in description.get("deaths") or []]
     found += _frozen(seconds, duration_s, description.get("status") == "complete")
     found += _late(during)
-    found += _deprived(during, nodes_of(seconds))
+    found += list(_deprived(during, nodes_of(seconds))) or _pressed(during)
     found += _clocks(during)
     return found
 
@@ -245,6 +256,18 @@ def _deprived(during: pl.DataFrame, nodes: list[str]) -> Iterator[str]:
         f"{significant(share)} s for each second of processor time, while they used "
         f"{significant(_number(deprived['foreign_cpus'].mean()) or 0)} of {deprived['cpus'][0]} processors"
     )
+
+
+def _pressed(during: pl.DataFrame) -> Iterator[str]:
+    foreign = pl.col("foreign_cpus") > FOREIGN * pl.col("cpus")
+    pressed = during.filter(foreign & (pl.col("pressure") - pl.col("stopped") > PRESSURE))
+    if _too_many(pressed, during):
+        waited, used = _number(pressed["pressure"].max()) or 0, _number(pressed["foreign_cpus"].mean()) or 0
+        yield (
+            f"the machine's processors were under pressure in {_of(pressed, during)}: programs waited for them in up "
+            f"to {significant(waited * 100)} % of a second (PSI), while other programs used {significant(used)} of "
+            f"{pressed['cpus'][0]} processors"
+        )
 
 
 def _deprived_seconds(during: pl.DataFrame, node: str) -> pl.DataFrame:

@@ -71,7 +71,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes = read_tables(run)
+    requests, links, nodes, seconds = read_tables(run)
     found: dict[str, Drawing] = {}
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         samples = latencies(of(requests, each.name))
@@ -83,7 +83,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
         ]
         if columns:
             found[f"{each.name}-parts"] = _parts(columns, application.spans)
-    charts = timeline(description, requests, links, nodes)
+    charts = timeline(description, requests, links, nodes, seconds)
     if len(charts["links"]) > 1:
         found["endpoints"] = _multiples(charts)
     for link in charts["links"]:
@@ -91,6 +91,8 @@ def of_run(run: Path) -> dict[str, Drawing]:
     for node in charts["nodes"]:
         if node["time"]:
             found[f"node-{node['name']}"] = _node(node, charts["span"])
+    if charts["host"]["time"]:
+        found["machine"] = _host(charts["host"], charts["span"])
     return found
 
 
@@ -278,6 +280,21 @@ def _draw_node(figure: FigureBase, node: dict[str, Any], span: Sequence[float]) 
         axes.set(ylabel=label, ylim=(0, None))
     above.set_title(node["name"])
     below.set(xlabel=TIME, xlim=span)
+
+
+def _host(host: dict[str, Any], span: Sequence[float]) -> Drawing:
+    """CPU pressure of this machine, and what other programs used of it."""
+    return Drawing(3.2, lambda figure: _draw_host(figure, host, span))
+
+
+def _draw_host(figure: FigureBase, host: dict[str, Any], span: Sequence[float]) -> None:
+    above, below = figure.subplots(2, 1, sharex=True)
+    pressure = _numbers(host["pressure"] or [None] * len(host["time"]))
+    for axes, values in ((above, pressure), (below, _numbers(host["foreign"]))):
+        axes.stairs(np.nan_to_num(values), np.r_[host["time"], host["time"][-1] + 1], fill=True, color=plot.MUTED)
+    above.set(ylabel="CPU pressure, %", ylim=(0, 100))
+    above.set_title("This machine" if host["pressure"] else "This machine (its kernel does not report CPU pressure)")
+    below.set(ylabel="others, processors", ylim=(0, host["cpus"]), xlabel=TIME, xlim=span)
 
 
 def _shade(axes: Axes, link: dict[str, Any]) -> None:

@@ -84,8 +84,13 @@ def machine(figures: Mapping[str, Any]) -> str:
         words.append(f"{share(figures['late_share'])} of them by more than 1 ms")
     if (used := figures["foreign_cpus"]) is not None:
         words.append(f"other programs used {number(round(used, 2))} of {figures['cpus']} processors")
+    if (pressure := figures["pressure"]) is not None:
+        peak = f", at most {share(figures['pressure_peak'])} of a second" if pressure else ""
+        words.append(f"programs waited for a processor in {share(pressure)} of the time (PSI){peak}")
+    elif figures["cpus"] is not None:
+        words.append("the kernel does not report CPU pressure (there is no /proc/pressure/cpu)")
     if (waiting := figures["waiting"]) is not None:
-        words.append(f"nodes waited for them at most {duration(waiting)} per second of processor time")
+        words.append(f"nodes waited for other programs at most {duration(waiting)} per second of processor time")
     return ", ".join(words)
 
 

@@ -44,10 +44,10 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes = read_tables(run)
+    requests, links, nodes, seconds = read_tables(run)
 
     content = json.loads((run / "summary.json").read_bytes())
-    charts = timeline(description, requests, links, nodes)
+    charts = timeline(description, requests, links, nodes, seconds)
     applications = [
         {
             "key": f"applications.{index}",
@@ -132,15 +132,16 @@ def environment() -> "jinja2.Environment":
     return made
 
 
-def read_tables(run: Path) -> "tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]":
-    """Requests, links and nodes of a measured run. Raises MeasureError where one is missing or damaged."""
+def read_tables(run: Path) -> "tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]":
+    """Requests, links, nodes and seconds of a measured run. Raises MeasureError where one is missing or damaged."""
     import polars as pl
 
     try:
-        requests, links, nodes = (pl.read_parquet(run / f"{name}.parquet") for name in ("requests", "links", "nodes"))
+        names = ("requests", "links", "nodes", "disturbance")
+        requests, links, nodes, seconds = (pl.read_parquet(run / f"{name}.parquet") for name in names)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
-    return requests, links, nodes
+    return requests, links, nodes, seconds
 
 
 def shown_decompositions(application: "ApplicationSummary") -> list[int]:

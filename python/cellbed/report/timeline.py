@@ -19,10 +19,14 @@ MOST_SAMPLES = 3_000
 
 
 def timeline(
-    description: dict[str, Any], requests: pl.DataFrame, links: pl.DataFrame, nodes: pl.DataFrame
+    description: dict[str, Any],
+    requests: pl.DataFrame,
+    links: pl.DataFrame,
+    nodes: pl.DataFrame,
+    seconds: pl.DataFrame,
 ) -> dict[str, Any]:
     """Data of the charts, JSON-able: ``links`` (one per last-mile link, with the requests of its endpoint by
-    application) and ``nodes``.
+    application), ``nodes``, and ``host``: of this machine the CPU pressure and what other programs used.
 
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
@@ -63,6 +67,7 @@ def timeline(
             }
             for link, endpoint in drawn
         ],
+        "host": _host(seconds, duration),
         "left_out": len(mobile) - len(drawn),
         "nodes": [
             _node(node, during.filter(pl.col("node") == node["name"])) for node in _drawn_nodes(description, drawn)
@@ -154,6 +159,22 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
         "queue": joined["queue_peak_bytes"].to_list(),
         "dropped": joined["dropped_queue"].to_list(),
         "lost": joined["dropped_loss"].to_list(),
+    }
+
+
+def _host(seconds: pl.DataFrame, duration: float) -> dict[str, Any]:
+    during = seconds.filter(pl.col("second").is_between(0, duration, closed="left") & pl.col("cpus").is_not_null())
+    factor = max(1, -(-len(during) // MOST_SAMPLES))
+    joined = (
+        during.with_row_index("row")
+        .group_by(pl.col("row") // factor, maintain_order=True)
+        .agg(pl.col("second").first(), pl.col("cpus").first(), pl.col("pressure").max(), pl.col("foreign_cpus").mean())
+    )
+    return {
+        "time": joined["second"].to_list(),
+        "cpus": joined["cpus"].max(),
+        "pressure": _rounded(joined["pressure"] * 100, 1) if joined["pressure"].null_count() < len(joined) else None,
+        "foreign": _rounded(joined["foreign_cpus"], 3),
     }
 
 

@@ -377,6 +377,20 @@
     });
   }
 
+  function hostCharts(parent, host) {
+    const nearest = (u, time) => Math.max(0, at(u, time));
+    const shown = { stroke: colours.muted, width: 1, fill: colours.rule, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } };
+    const common = { height: 110, keys: [], timeLabel: true, series: [shown] };
+    if (host.pressure) add(parent, {
+      ...common, title: "This machine: CPU pressure (PSI)", label: "%", data: [host.time, host.pressure], scale: { range: () => [0, 100] },
+      say: (u, time) => `some program waited for ${digits(host.pressure[nearest(u, time)])} % of the second`,
+    });
+    add(parent, {
+      ...common, title: "This machine: used by other programs", label: "processors", data: [host.time, host.foreign], scale: { range: () => [0, host.cpus] },
+      say: (u, time) => `${digits(host.foreign[nearest(u, time)])} of ${host.cpus} processors`,
+    });
+  }
+
   // ---- the page
 
   function build() {
@@ -404,6 +418,11 @@
       const near = data.nodes.length <= NODES ? data.nodes
         : data.nodes.filter((node) => ends.includes(node.name) || node.class !== "endpoint").slice(0, NODES);
       near.forEach((node, i) => { if (node.time.length) nodeCharts(nodePlace, node, i === near.length - 1); });
+    }
+    const machine = document.getElementById("machine-charts");
+    if (machine) {
+      machine.textContent = "";
+      hostCharts(machine, data.host);
     }
     markChosen();
   }
