@@ -36,7 +36,10 @@ if [ "$purpose" = test ]; then
     need passt pasta
     need iproute2 ip
     need shellcheck shellcheck
+    need curl curl
     need nginx-light nginx
+    need redis-server redis-server
+    need redis-tools redis-benchmark
     need openssl openssl
     need procps ps
     need tshark tshark
@@ -65,7 +68,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
-    for server in mosquitto nginx; do
+    for server in mosquitto nginx redis-server; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable --now "$server" >/dev/null 2>&1 || true
         fi

@@ -232,6 +232,7 @@ def application(name: str, clients: Sequence[str], servers: Sequence[str], ports
         ([application("other", ["cloud-0"], ["cloud-1"])], None),
         ([application("push", ["edge-0"], ["phone-0"])], "push"),
         ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"], [80])], "b"),
+        ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"], [81])], "a"),
         ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"])], None),
         ([application("database", [], ["edge-0"]), application("web", ["cloud-0"], ["cloud-1"])], "database"),
         ([application("before", [], [])], "before"),

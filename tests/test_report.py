@@ -502,7 +502,7 @@ def test_a_program_without_requests_is_reported_by_its_connections(tmp_path: Pat
     (peer,) = [each for each in collect(run).connections if each.app == "publishers"]
     text = printed(run)
     assert "application: mosquitto_pub" in text
-    assert "of publishers" in text
+    assert "connections to" in text
     assert "edge-0 port 1883" in text
     assert formats.size(peer.to_server.bytes) in text
     for words in ("Handshake", "Queue and service", "Server", formats.milliseconds(peer.parts["server"])):

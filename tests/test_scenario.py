@@ -40,7 +40,9 @@ def test_values_are_canonical_numbers() -> None:
     assert scenario.links.core.edge == CoreDelay(500_000, "base-edge")
     assert scenario.workload is not None
     assert scenario.workload.rate == 2.0
-    assert (scenario.workload.client, scenario.workload.server) == ("endpoint", "edge")
+    assert scenario.workload.client is not None
+    assert scenario.workload.server is not None
+    assert (scenario.workload.client.on, scenario.workload.server.on) == ("endpoint", "edge")
 
 
 def test_defaults() -> None:

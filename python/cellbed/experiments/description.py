@@ -34,7 +34,8 @@ class Known:
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
-    machine's. services: names of the spans that the services of each application have reported.
+    machine's. services: names of the spans that the services of each application have reported. notes: what a reader
+    of the run must know. duration_ns: of the schedule, where it ended early.
     """
 
     status: str = "running"
@@ -47,6 +48,8 @@ class Known:
     counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    duration_ns: int | None = None
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What each direction has done to packets since the start of the schedule, given what it has counted `now`."""
@@ -68,7 +71,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
             "status": state.status,
             "t0_ns": state.t0_ns,
             "started": started.isoformat(timespec="seconds"),
-            "duration_ns": scenario.duration,
+            "duration_ns": state.duration_ns or scenario.duration,
             "drain_ns": max((each.drain for each in scenario.applications.values()), default=0),
             "limits_enforced": limits,
             "no_limits": not limits,
@@ -117,6 +120,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
             ],
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
+            "notes": state.notes,
             "warnings": state.warnings,
             "deaths": state.deaths,
         },
@@ -125,14 +129,14 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
 
 def deployments(plan: Plan) -> list[Deployment]:
     """The applications of the scenario on the nodes of the plan."""
-    servers = {name: plan.of_group(each.server) for name, each in plan.scenario.applications.items()}
+    servers = {name: plan.of_role(each.server) for name, each in plan.scenario.applications.items()}
     addresses = {name: str(nodes[0].ipv4) for name, nodes in servers.items() if nodes}
     return [
         Deployment(
             name=name,
             table=table,
             number=number,
-            clients=plan.of_group(table.client),
+            clients=plan.of_role(table.client),
             servers=servers[name],
             start_ns=table.start,
             stop_ns=table.stop or plan.scenario.duration,

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -23,14 +23,16 @@ from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
+from cellbed.testbed.process import Process
 from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.spans import SpanSockets
 from cellbed.testbed.state import Record, process_start
-from cellbed.testbed.supervise import Program, Supervisor
+from cellbed.testbed.supervise import AnyProgram, Supervisor
 from cellbed.testbed.testbed import Testbed
+from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
 
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
+STAGES = 8
+"""More than the stages of the programs of an application."""
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
+EARLY_NS = 100_000_000
+"""How much before the end of the schedule a run has ended early."""
 FULL_BYTES = 1 << 16
 """A disk with less than this free is full."""
 
@@ -203,16 +209,17 @@ def _drive(
             state.warnings += sockets.warnings()
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
-        stack.callback(supervisor.stop)
+        stack.callback(_stop_programs, supervisor, state)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
         spans: dict[str, Deployment] = {}
-        processes = []
+        processes: list[Process | Command] = []
+        order = scenario.stages()
         for each in deployed:
             own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
             own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
-            processes += own
+            processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         loads = supervisor.start_all(processes, bed.nodes)
 
         t0_ns = time.monotonic_ns() + 20_000_000
@@ -283,7 +290,7 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:
 
 def _follow(
     supervisor: Supervisor,
-    loads: list[Program],
+    loads: list[AnyProgram],
     t0_ns: int,
     end_ns: int,
     deadline_ns: int,
@@ -294,8 +301,8 @@ def _follow(
     journal: Journal,
 ) -> None:
     """Wait for the load generators, at most until the deadline, and watch that everything stays alive."""
-    counts: dict[Program, dict[str, int]] = {}
-    finished: set[Program] = set()
+    counts: dict[AnyProgram, dict[str, int]] = {}
+    finished: set[AnyProgram] = set()
 
     def done() -> bool:
         for load in loads:
@@ -304,7 +311,7 @@ def _follow(
                 if event.get("event") == "done":
                     finished.add(load)
             load.events.clear()
-        return len(finished) == len(loads)
+        return bool(loads) and len(finished) == len(loads)
 
     draining = False
 
@@ -330,9 +337,16 @@ def _follow(
         if meter is not None and (readings := meter.read(time.monotonic_ns())) is not None:
             listener.links(readings)
 
-    if not supervisor.wait(done, deadline_ns, tick):
-        late = ", ".join(load.name for load in loads if load not in finished)
-        state.warnings.append(f"{late} did not end by itself within the drain; its last records may be missing")
+    if not supervisor.wait(done, deadline_ns if loads else end_ns, tick):
+        if late := ", ".join(load.name for load in loads if load not in finished):
+            state.warnings.append(f"{late} did not end by itself within the drain; its last records may be missing")
+    elif (now_ns := time.monotonic_ns()) < end_ns - EARLY_NS:
+        planned = (end_ns - t0_ns) / 1e9
+        state.duration_ns = now_ns - t0_ns
+        state.notes.append(
+            f"all clients had ended after {state.duration_ns / 1e9:.1f} of {planned:g} s: the run ended then"
+        )
+        listener.note(state.notes[-1])
     tick()
 
 
@@ -346,6 +360,15 @@ def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:
 
     while True:
         supervisor.wait(lambda: False, time.monotonic_ns() + 3600 * 10**9, tick)
+
+
+def _stop_programs(supervisor: Supervisor, state: Known) -> None:
+    supervisor.stop()
+    for program in supervisor.programs:
+        if isinstance(program, UnmodifiedProgram):
+            if program.restarts:
+                state.warnings.append(f"{program.name} ended and was started again {program.restarts} times")
+            state.warnings += program.notes
 
 
 def _stop_emulator(emulator: Emulator, state: Known) -> None:

@@ -424,7 +424,7 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
 
 def _applications(found: pl.DataFrame, description: dict[str, Any]) -> pl.Series:
     """The application of each connection: whose server it goes to at a port that the application declares, else whose
-    server and client it joins, else whose server it goes to; of several none."""
+    client and server it joins, those without declared ports first, else whose server it goes to; of several none."""
     applications = applications_of(description)
     pairs = found.select("client", "server", "server_port").unique()
     names = []
@@ -432,9 +432,10 @@ def _applications(found: pl.DataFrame, description: dict[str, Any]) -> pl.Series
         fitting: dict[int, set[str]] = {}
         for app in applications:
             if server in app.servers:
-                rank = 0 if port in app.ports else 1 if client in app.clients else 3
+                # Another port than those that are known may be its too.
+                rank = 0 if port in app.ports else (4 if client not in app.clients else 2 if app.ports else 1)
             elif (server in app.clients and client in app.servers) or not (app.clients or app.servers):
-                rank = 2  # the latter: a run from before applications listed their nodes
+                rank = 3  # the latter: a run from before applications listed their nodes
             else:
                 continue
             fitting.setdefault(rank, set()).add(app.name)
@@ -465,9 +466,9 @@ class WaySummary:
 class PeerSummary:
     """The connections of an application to one port of one node (``None``: to several).
 
-    app: ``None`` if unknown. unanswered: TCP connections without an answer to their SYN. connect_s, first_byte_s:
-    medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their mean time
-    under way and at the server. parts: means over the connections that have them, seconds, by the names in
+    app: ``None`` if unknown. failed: TCP connections that did not open, refused or without any answer. connect_s,
+    first_byte_s: medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their
+    mean time under way and at the server. parts: means over the connections that have them, seconds, by the names in
     :data:`PARTS`.
     """
 
@@ -477,7 +478,7 @@ class PeerSummary:
     port: int | None
     clients: int
     connections: int
-    unanswered: int
+    failed: int
     connect_s: float | None
     first_byte_s: float | None
     exchanges: int
@@ -518,7 +519,7 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
         *names,
         clients=group["client"].n_unique(),
         connections=len(group),
-        unanswered=group["connect_s"].null_count() if names[1] == "tcp" else 0,
+        failed=group["connect_s"].null_count() if names[1] == "tcp" else 0,
         connect_s=_number(group["connect_s"].median()),
         first_byte_s=_number(group["to_client_first_s"].median()),
         exchanges=exchanges,

@@ -31,13 +31,11 @@ MOST_COLUMNS = 3
 """Peers whose parts are shown beside each other."""
 
 
-def sections(
-    applications: "Sequence[Description]", peers: "Sequence[PeerSummary]"
-) -> "Iterator[tuple[str, list[int]]]":
-    """What to show: a heading, and the numbers of its peers; of applications whose requests are known nothing."""
-    for name in (*(each.name for each in applications if not each.spans), None):
-        if found := [index for index, peer in enumerate(peers) if peer.app == name]:
-            yield f"Connections of {name}" if name else "Connections of no application", found
+def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
+    """What the page shows: a heading and the numbers of its peers; nothing of applications whose requests are known."""
+    for application in (*(each.name for each in applications if not each.spans), None):
+        if found := [index for index, peer in enumerate(peers) if peer.app == application]:
+            yield f"Connections of {application or 'no application'}", found
 
 
 def name(peer: "PeerSummary") -> str:
@@ -46,11 +44,14 @@ def name(peer: "PeerSummary") -> str:
     return where if peer.protocol == "tcp" else f"{where} ({peer.protocol.upper()})"
 
 
-def tables(heading: str, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
-    """The section of the terminal: figures of each peer, and the parts of those with most bytes."""
+def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
+    """What the terminal shows of an application: figures of each peer, and the parts of those with most bytes."""
+    peers = [peer for peer in peers if peer.app == application]
+    if not peers:
+        return
     columns: dict[str, Callable[[PeerSummary], str | Text]] = {
         "number": lambda peer: formats.number(peer.connections),
-        "un-\nanswered": lambda peer: Text(formats.number(peer.unanswered), style="red" if peer.unanswered else ""),
+        "failed": lambda peer: Text(formats.number(peer.failed), style="red" if peer.failed else ""),
         "sent": lambda peer: formats.size(peer.to_server.bytes),
         "received": lambda peer: formats.size(peer.to_client.bytes),
         "hand-\nshake": lambda peer: formats.duration(peer.connect_s),
@@ -60,7 +61,7 @@ def tables(heading: str, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
         "\ndropped": lambda peer: formats.number(peer.to_server.dropped + peer.to_client.dropped),
         "sent\nagain": _again,
     }
-    figures = _table(heading.lower().replace(" of ", "\nof ", 1))
+    figures = _table("connections to" if application else "connections of\nno application")
     for column in columns:
         figures.add_column(column, justify="right")
     for peer in peers:

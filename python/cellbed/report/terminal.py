@@ -39,10 +39,9 @@ def show(run: Path, console: Console | None = None) -> None:
     _headline(summary, description, console)
     for each, application in zip(summary.applications, described, strict=True):
         _application(each, application, console, alone=len(described) == 1)
-    for heading, numbers in connections.sections(described, summary.connections):
-        for each_table in connections.tables(heading, [summary.connections[number] for number in numbers]):
-            console.print()
-            console.print(each_table)
+        if not application.spans:
+            _connections(each.name, summary, console)
+    _connections(None, summary, console)
     for table in (_links(summary), _nodes(summary)):
         if table is not None:
             console.print()
@@ -120,6 +119,12 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     if len(summary.endpoints) > 1:
         console.print()
         console.print(_endpoints(summary))
+
+
+def _connections(application: str | None, summary: "Summary", console: Console) -> None:
+    for table in connections.tables(application, summary.connections):
+        console.print()
+        console.print(table)
 
 
 def _latency(summary: "ApplicationSummary") -> Table:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, field_validator
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import BODY_FILE, FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name, NodeGroup
+from cellbed.scenario.roles import AnyRole, Role
 from cellbed.scenario.table import Table, written
 from cellbed.units import DURATION, FREQUENCY, SIZE
 
@@ -21,6 +22,8 @@ Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,4000}[!-~])?$")]
 Groups = Mapping[str, NodeGroup]
+Key = str | tuple[str | int, ...]
+"""A key of an application's table, or the path of one below it."""
 
 _OWN_HEADERS = ("content-length", "transfer-encoding", "cellbed-request")
 _HTTP1_HEADERS = ("connection", "keep-alive", "proxy-connection", "te", "upgrade")
@@ -29,44 +32,71 @@ _HTTP1_HEADERS = ("connection", "keep-alive", "proxy-connection", "te", "upgrade
 class Application(Table):
     """What every application has: the node groups of its programs, and when its load runs."""
 
-    client: Name | None = Field(
+    client: AnyRole | None = Field(
         None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]
     )
-    server: Name | None = Field(None, description="Node group of the servers.", examples=["edge"])
+    server: AnyRole | None = Field(None, description="Node group of the servers.", examples=["edge"])
+    after: list[Name] = Field(
+        [], description="Applications whose servers are ready before the programs of this one start.", examples=[["db"]]
+    )
     start: Moment = Field(written("0 s"), description="When its load starts, from the start of the workload.")
     stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
 
-    def templates(self) -> Iterator[tuple[str, str]]:
+    def templates(self) -> Iterator[tuple[Key, str]]:
         """The texts in which names are filled in (:mod:`cellbed.scenario.templates`): (key, text)."""
-        yield from ()
+        for key, role in self.roles():
+            for path, text in role.texts():
+                yield (key, *path), text
+
+    def roles(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
+        """The roles that it has, in the order in which their programs start."""
+        if self.server is not None:
+            yield "server", self.server
+        if self.client is not None:
+            yield "client", self.client
 
     def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
-        return self.model_copy(update={"client": self.client or next(iter(_endpoints(groups)), None)})
-
-    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
-        """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
         endpoints = _endpoints(groups)
-        if self.client is not None:
-            yield from group_misfits("client", self.client, groups)
-        elif len(endpoints) != 1:
-            listed = (
-                f"write one of {', '.join(endpoints)}" if endpoints else "add [nodes.endpoint] with cpus and memory"
-            )
-            yield "client", f"missing, and there are {len(endpoints) or 'no'} groups of endpoints: {listed}"
-        if self.server is not None:
-            yield from group_misfits("server", self.server, groups)
+        return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
+        """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
+        yield from self._role_misfits(groups)
         if self.start >= duration:
             yield "start", f"the workload ends after {DURATION.format(duration)}: write an earlier time"
         if self.stop is not None and not self.start < self.stop <= duration:
             yield "stop", f"not after 'start' and at most the duration, {DURATION.format(duration)}"
+
+    def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
+        """Of an application whose programs are cellbed's own."""
+        endpoints = _endpoints(groups)
+        if self.client is None and len(endpoints) != 1:
+            listed = (
+                f"write one of {', '.join(endpoints)}" if endpoints else "add [nodes.endpoint] with cpus and memory"
+            )
+            yield "client", f"missing, and there are {len(endpoints) or 'no'} groups of endpoints: {listed}"
+        for key, role in self.roles():
+            yield from self._own_misfits(key, role, groups)
+
+    def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
+        """Of a role whose program is cellbed's own."""
+        yield from group_misfits(key, role.on, groups)
+        for name in sorted(role.model_fields_set - {"on"}):
+            yield (key, name), f"the {key} of this kind is a program of cellbed: remove this key"
+
+    def _program_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
+        """Of a role with the user's program."""
+        yield from group_misfits(key, role.on, groups)
+        if role.on in groups:
+            yield from (((key, *path), text) for path, text in role.misfits(groups[role.on]))
 
 
 def _endpoints(groups: Groups) -> list[str]:
     return [name for name, group in groups.items() if group.node_class == "endpoint"]
 
 
-def group_misfits(key: str, name: str, groups: Groups) -> Iterator[tuple[str, str]]:
+def group_misfits(key: Key, name: str, groups: Groups) -> Iterator[tuple[Key, str]]:
     """What is wrong with the name of a node group at `key`."""
     if name not in groups:
         hint = did_you_mean(name, list(groups))
@@ -95,7 +125,7 @@ class Load(Application):
     timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
     drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
 
-    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.arrivals == "closed" and self.rate is not None:
@@ -106,7 +136,8 @@ class Load(Application):
     def __str__(self) -> str:
         """The application in a line."""
         rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
-        return f"{self.kind} on {self.server}, {self.arrivals}{rate}"  # type: ignore[attr-defined]
+        where = self.server.on if self.server is not None else "no node"
+        return f"{self.kind} on {where}, {self.arrivals}{rate}"  # type: ignore[attr-defined]
 
 
 class ImageClassification(Load):
@@ -133,12 +164,12 @@ class ImageClassification(Load):
     def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
         filled = super().completed(groups)
-        server = self.server or self.on
-        served_by = groups.get(server or "")
+        server = self.server or (Role.of_group(self.on) if self.on is not None else None)
+        served_by = groups.get(server.on) if server is not None else None
         workers = self.workers or (max(1, int(served_by.cpus)) if served_by is not None else None)
         return filled.model_copy(update={"workers": workers, "server": server, "on": None})
 
-    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.on is not None:
@@ -184,8 +215,9 @@ class Http(Load):
             raise refusal(wrong)
         return url
 
-    def templates(self) -> Iterator[tuple[str, str]]:
+    def templates(self) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
+        yield from super().templates()
         yield "url", self.url
         yield "body", self.body
         for value in self.headers.values():
@@ -196,7 +228,13 @@ class Http(Load):
         connections = self.connections or (6 if self.version == "1.1" else 1)
         return super().completed(groups).model_copy(update={"connections": connections})
 
-    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[str, str]]:
+    def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
+        """The server can be a program of the user, which another application runs if this one has none."""
+        if key == "server" and role.model_fields_set != {"on"}:
+            return self._program_misfits(key, role, groups)
+        return super()._own_misfits(key, role, groups)
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         given = [key for key in ("body", "body_file", "body_size") if getattr(self, key)]
@@ -224,4 +262,34 @@ def _url_problem(url: str) -> str | None:
     return f"{plainly(url)} is not the URL of a request: write one such as 'http://{{server.address}}:8080/path'"
 
 
-AnyApplication = Annotated[ImageClassification | Http, Field(discriminator="kind")]
+class Program(Application):
+    """Any programs, unmodified: clients that start with the load, servers that run before it, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["client"]}, {"required": ["server"]}]})
+
+    kind: Literal["program"]
+
+    @property
+    def drain(self) -> int:
+        """Nothing is awaited after the load."""
+        return 0
+
+    def completed(self, groups: Groups) -> Self:
+        """As of :class:`Application`; only a server is a service without a load."""
+        return self
+
+    def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
+        if not list(self.roles()):
+            yield "client", 'missing, and \'server\' too: write client = { on = "endpoint", command = "…" }'
+        for key, role in self.roles():
+            yield from self._program_misfits(key, role, groups)
+        if self.client is not None and self.client.ready is not None:
+            yield ("client", "ready"), "nothing waits for a client: remove this key"
+
+    def __str__(self) -> str:
+        """The application in a line."""
+        parts = [f"{(role.command or ['the program of its image'])[0]} on {role.on}" for _, role in self.roles()]
+        return f"{self.kind}: {' and '.join(parts)}"
+
+
+AnyApplication = Annotated[ImageClassification | Http | Program, Field(discriminator="kind")]

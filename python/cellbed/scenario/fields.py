@@ -5,15 +5,23 @@ describes itself to the JSON Schema as the text that a user writes.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, obstacle, resolve
+from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, resolve
 from cellbed.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
@@ -233,3 +241,42 @@ def _file(what: str, example: str) -> TextField:
 
 FILE = _file("model file", "model.onnx")
 BODY_FILE = _file("file", "body.json")
+
+
+def _read_place(text: str, folder: Path) -> Path:
+    path = find_file(text, folder) or find_folder(text, folder)
+    if path is None:
+        raise UnitError(f"there is no file or folder '{text}': write a path relative to the scenario file")
+    return path
+
+
+PLACE = TextField(
+    _read_place,
+    str,
+    {"minLength": 1, "examples": ["data"]},
+    lambda _number: "the path of a file or folder",
+)
+
+
+def _split(value: object) -> object:
+    """Splits text into words like a shell; other values are left to the field's validation."""
+    try:
+        return shlex.split(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise refusal(f"{plainly(value)}: {str(error).lower()}: close it, or write a list of words") from error
+
+
+Command = Annotated[
+    list[str],
+    BeforeValidator(_split),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            ]
+        }
+    ),
+]
+"""A program with its arguments: a list, or text that is split into words like a shell does."""

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from cellbed.scenario.applications import AnyApplication
+from cellbed.near_names import did_you_mean
+from cellbed.scenario.applications import AnyApplication, Key
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import quantity, refusal
@@ -133,16 +134,44 @@ class Scenario(Table):
             found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
         for name, application in self.applications.items():
             where: Path = ("workload",) if self.workload is not None else ("apps", name)
-            found += [((*where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
+            found += [(_below(where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
             for key, text in application.templates():
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
-                    found.append(((*where, key), wrong))
+                    found.append((_below(where, key), wrong))
+            found += [((*where, "after"), text) for text in self._order_misfits(name)]
         reported: set[tuple[Path, str]] = set()
         for path, link in self.mobile_links():
             # A group's link has the mistakes of those keys that it has from [links.mobile].
             new = [each for each in link.misfits(self.duration) if each not in reported]
             reported |= set(new)
             found += [((*path, *inner), text) for inner, text in new]
+        return found
+
+    def stages(self) -> dict[str, int]:
+        """For each application how many others must be ready before it, one after the other."""
+        found: dict[str, int] = {}
+        while len(found) < len(self.applications):
+            for name, application in self.applications.items():
+                if all(other in found for other in application.after):
+                    found[name] = max((found[other] + 1 for other in application.after), default=0)
+        return found
+
+    def _order_misfits(self, name: str) -> Iterator[str]:
+        """What is wrong with the applications that one comes after."""
+        for other in self.applications[name].after:
+            if other not in self.applications:
+                hint = did_you_mean(other, list(self.applications))
+                yield f"there is no application '{other}': {hint}write some of {', '.join(self.applications)}"
+            elif name in self._before(other):
+                yield f"'{name}' comes before '{other}' itself: remove one of the two"
+
+    def _before(self, name: str) -> set[str]:
+        """The application and all that come before it."""
+        found, waiting = set[str](), [name]
+        while waiting:
+            if (each := waiting.pop()) not in found and each in self.applications:
+                found.add(each)
+                waiting += self.applications[each].after
         return found
 
     def _node_misfits(self) -> Iterator[tuple[Path, str]]:
@@ -174,6 +203,10 @@ class Scenario(Table):
             total = sum(group.count for group in self.nodes.values() if group.node_class == node_class)
             if total > MOST_NODES:
                 yield ("nodes",), f"{total} nodes of class {node_class}: write at most {MOST_NODES} in all"
+
+
+def _below(table: Path, key: Key) -> Path:
+    return (*table, *key) if isinstance(key, tuple) else (*table, key)
 
 
 MOST_NODES = 16_000

@@ -1,4 +1,4 @@
-"""Nodes in namespaces of this machine, which share its file system."""
+"""Nodes in namespaces of this machine, which share its file system; each has a folder for its programs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class NamespaceNode:
         self.name, self.place, self.group = setup.name, setup.place, setup.group
         self.clock = Clock()  # this machine's
         self._run = setup.run
+        # The node's own folder; without a record nothing would remove it after a `kill -9`.
+        self._folder = setup.folder if setup.record is not None else None
         self.facts: dict[str, Any] = {}
 
     def start(self) -> None:
@@ -45,7 +47,7 @@ class NamespaceNode:
             command,
             self.place,
             environment={**os.environ, RUN_VARIABLE: self._run, **(environment or {})},
-            folder=folder,
+            folder=str(self._in_folder(folder or ".")) if self._folder or folder else None,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -57,11 +59,18 @@ class NamespaceNode:
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(source, Path(target))
+        copy(source, self._in_folder(target))
 
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(Path(source), target)
+        copy(self._in_folder(source), target)
+
+    def _in_folder(self, path: str) -> Path:
+        """A path of this machine; relative ones lie in the node's own folder."""
+        if self._folder is None:
+            return Path(path)
+        self._folder.mkdir(exist_ok=True)
+        return self._folder / path
 
     def stop(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""

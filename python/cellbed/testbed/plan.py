@@ -27,6 +27,7 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink
 from cellbed.scenario.radio import Radio
+from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
@@ -254,6 +255,10 @@ class Plan:
         """The nodes of one group."""
         return [node for node in self.nodes if node.group == group]
 
+    def of_role(self, role: Role | None) -> list[Node]:
+        """The nodes on which a program of an application runs."""
+        return self.of_group(role.on) if role is not None else []
+
     def hosts_file(self) -> str:
         """``/etc/hosts`` as the nodes see it: every node by name; the first node of a group by its name and aliases,
         the first of an application's servers by that of the application."""
@@ -269,7 +274,7 @@ class Plan:
     def _servers(self) -> Iterator[tuple[str, str]]:
         for name, application in self.scenario.applications.items():
             if application.server is not None:
-                yield name, application.server
+                yield name, application.server.on
 
     def path(self, source: str, target: str) -> list[Direction]:
         """The directions that a packet crosses from one node to another, by the fewest hops."""

@@ -1,4 +1,4 @@
-"""Watch programs that speak JSON lines, and sample the nodes meanwhile: one thread, one selector."""
+"""Watch the programs of a run, and sample the nodes meanwhile: one thread, one selector."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.spans import SERVE_S, SpanSockets
 from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.unmodified import GRACE_S, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -56,6 +57,9 @@ class Program(EventProcess):
         return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
 
 
+AnyProgram = Program | UnmodifiedProgram
+
+
 class Supervisor:
     """The programs and samples of one run.
 
@@ -69,7 +73,7 @@ class Supervisor:
         self._spans = spans
         self._journal = journal
         self._selector = selectors.DefaultSelector()
-        self.programs: list[Program] = []
+        self.programs: list[AnyProgram] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
@@ -79,12 +83,12 @@ class Supervisor:
         self._host_samples: IO[str] | None = None
         self._next_host_sample_ns = 0
 
-    def start_all(self, processes: Sequence[Process], nodes: Mapping[str, Backend]) -> list[Program]:
+    def start_all(self, processes: Sequence[Process | Command], nodes: Mapping[str, Backend]) -> list[AnyProgram]:
         """Start programs by their stages and wait until all are ready; returns those that wait for the start of a load.
 
         nodes: by name. Errors: :class:`ProgramError`.
         """
-        loads: list[Program] = []
+        loads: list[AnyProgram] = []
         for stage in sorted({process.stage for process in processes}):
             started = []
             for process in processes:
@@ -95,7 +99,16 @@ class Supervisor:
             self.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
         return loads
 
-    def start(self, process: Process, node: Backend) -> Program:
+    def start(self, process: Process | Command, node: Backend) -> AnyProgram:
+        """Start a program. Errors: :class:`ProgramError`."""
+        if isinstance(process, Process):
+            return self.start_own(process, node)
+        program = UnmodifiedProgram(process, node, self._raw, lambda event, **more: self._note(event, program, **more))
+        self.programs.append(program)
+        program.start()
+        return program
+
+    def start_own(self, process: Process, node: Backend) -> Program:
         """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.
 
         Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
@@ -127,7 +140,7 @@ class Supervisor:
         self._note("program started", found, pid=started.pid, log=log.name)
         return found
 
-    def _note(self, event: str, program: Program, **more: Any) -> None:
+    def _note(self, event: str, program: AnyProgram, **more: Any) -> None:
         if self._journal is not None:
             self._journal.note(event, program.name, node=program.node, **more)
 
@@ -156,7 +169,11 @@ class Supervisor:
             self._sample(now)
             if tick is not None:
                 tick()
-            pause_s = min(self._pause_ns(now), deadline_ns - now, SAMPLE_INTERVAL_NS) / 1e9
+            due_ns = deadline_ns
+            for each in self.programs:
+                if isinstance(each, UnmodifiedProgram):
+                    due_ns = min(due_ns, each.step(now))
+            pause_s = min(self._pause_ns(now), due_ns - now, SAMPLE_INTERVAL_NS) / 1e9
             if self._spans is not None:
                 self._spans.serve()
                 pause_s = min(pause_s, SERVE_S) if self._spans.connected else pause_s
@@ -173,8 +190,8 @@ class Supervisor:
                     self._note("program ended", program, status=program.process.wait())
         return True
 
-    def wait_ready(self, programs: list[Program], timeout_s: float) -> None:
-        """Wait until each of `programs` has announced that it is ready.
+    def wait_ready(self, programs: Sequence[AnyProgram], timeout_s: float) -> None:
+        """Wait until each of `programs` has announced that it is ready; unmodified programs have their own limits.
 
         Errors: :class:`ProgramError` for one that did not do so in time, and for any program that ended meanwhile: what
         others wait for, such as a broker, must still run.
@@ -184,13 +201,17 @@ class Supervisor:
             for program in self.programs:
                 if program.ended and not (program in programs and _said_ready(program)):
                     raise program.failure()
+                if isinstance(program, UnmodifiedProgram) and program.has_died():
+                    raise program.failure()
             return all(_said_ready(program) for program in programs)
 
+        own_limits = (each.command.ready.timeout_ns / 1e9 for each in programs if isinstance(each, UnmodifiedProgram))
+        timeout_s = max([timeout_s, *(limit + READY_TIMEOUT_S for limit in own_limits)])
         if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
             late = next(program for program in programs if not _said_ready(program))
             raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
 
-    def next_event(self, program: Program, silence_s: float) -> dict[str, Any]:
+    def next_event(self, program: AnyProgram, silence_s: float) -> dict[str, Any]:
         """Take the next event of a program, while all of them run. Errors: :class:`ProgramError`."""
 
         def received() -> bool:
@@ -209,6 +230,9 @@ class Supervisor:
             program.hang_up()
         deadline = time.monotonic() + 1.0
         for program in reversed(self.programs):
+            if isinstance(program, UnmodifiedProgram):
+                program.close(deadline - 1.0 + GRACE_S)
+                continue
             try:
                 program.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -234,7 +258,8 @@ class Supervisor:
         assert self._host_samples is not None
         nodes: dict[str, list[int]] = {}
         for program in self.programs:
-            nodes.setdefault(program.node, []).append(program.process.pid)
+            if program.process is not None:
+                nodes.setdefault(program.node, []).append(program.process.pid)
         samples = {name: node.sample() for name, node in self._nodes.items()}
         throttled = {name: sample.throttled_ns if sample else None for name, sample in samples.items()}
         self._host_samples.write(json.dumps(self._pressure.sample(nodes, throttled)) + "\n")
@@ -271,5 +296,5 @@ class Supervisor:
             self._next_sample_ns += self._sample_interval_ns
 
 
-def _said_ready(program: Program) -> bool:
+def _said_ready(program: AnyProgram) -> bool:
     return any(event.get("event") == "ready" for event in program.events)

@@ -124,6 +124,7 @@ class Testbed:
             return Path()
         folder = self._record.note_scratch(Path(tempfile.gettempdir()))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
+        # Programs that give up root, such as the workers of a web server, still reach the folders in it.
+        folder.mkdir(mode=0o711)
         (folder / "sockets").mkdir(mode=0o755)
         return folder

@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 from cellbed.scenario.templates import fill
 from cellbed.testbed.process import Process
+from cellbed.testbed.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Deployment, Description, Measure, Span
+from cellbed.workloads.program import commands, port_of
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import Http
@@ -22,11 +24,14 @@ def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
     """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
 
 
-def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
-    """The load generators of the clients; see :class:`cellbed.workloads.kind.Workload`."""
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
+    """The user's servers, if they are given, and the load generators of the clients; see
+    :class:`cellbed.workloads.kind.Workload`."""
     table: Http = deployment.table
     servers, clients = deployment.servers, deployment.clients
-    started = []
+    started: list[Process | Command] = []
+    if table.server is not None and table.server.command is not None:
+        started += commands(deployment, "server", raw, seed)
     for index, node in enumerate(clients):
         server = servers[index % len(servers)] if servers else None
         values = deployment.values(node, node, server, seed)
@@ -96,4 +101,5 @@ def describe(table: Mapping[str, Any]) -> Description:
         client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
         server_columns={},
         measures=(Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")),
+        ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from cellbed.testbed.process import Process
+from cellbed.testbed.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 
 Place = Literal["endpoint", "uplink", "remote", "downlink"]
@@ -225,8 +226,11 @@ class Workload(Protocol):
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
         """Build what the workload needs, once, and check what the user gave. Raises CellbedError."""
 
-    def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
-        """The programs of one run; their configurations are written into ``raw``. Call prepare before."""
+    def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> Sequence[Process | Command]:
+        """The programs of one run; their configurations are written into ``raw``. Call prepare before.
+
+        Those of the user are commands, which run as they are.
+        """
 
     def describe(self, table: Mapping[str, Any]) -> Description:
         """What measuring and reporting need. table: of ``scenario.resolved.json``, also of an earlier version."""

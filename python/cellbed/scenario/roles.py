@@ -1,0 +1,138 @@
+"""The programs of an application: on which nodes, which command, when it is ready, and what becomes of it."""
+
+import pathlib
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
+
+from cellbed.scenario.fields import PLACE, Command, quantity, refusal
+from cellbed.scenario.nodes import Name, NodeGroup
+from cellbed.scenario.table import Table, written
+from cellbed.units import DURATION
+
+Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+Status = Annotated[int, Field(ge=0, le=255)]
+_CHECKS = ("port", "line", "file", "http")
+
+
+class Ready(Table):
+    """When a program counts as ready. One of the first four keys."""
+
+    port: int | None = Field(None, ge=1, le=65535, description="It listens on this TCP or UDP port.", examples=[8080])
+    line: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Its output has a line with a match of this regular expression.",
+        examples=["server started"],
+    )
+    file: str | None = Field(None, min_length=1, description="This file exists on the node.", examples=["run/ready"])
+    http: str | None = Field(
+        None,
+        pattern="^http://",
+        description="A GET request for this URL, sent on the node, has the reply 200.",
+        examples=["http://{node.address}:8080/health"],
+    )
+    timeout: Annotated[int, quantity(DURATION, "1 ms", "1 h")] = Field(
+        written("30 s"), description="How long the program may take."
+    )
+
+    @field_validator("line")
+    @classmethod
+    def _is_expression(cls, line: str | None) -> str | None:
+        try:
+            re.compile((line or "").encode())
+        except re.error as error:
+            raise refusal(f"'{line}' is not a regular expression: {error}") from error
+        return line
+
+    @model_validator(mode="after")
+    def _has_one_check(self) -> Self:
+        if sum(getattr(self, key) is not None for key in _CHECKS) != 1:
+            raise refusal(f"needs one of {', '.join(_CHECKS)}: write for example {{ port = 8080 }}")
+        return self
+
+
+class Role(Table):
+    """The program of an application on each node of a group."""
+
+    on: Name = Field(description="Node group that runs the program.", examples=["edge"])
+    command: Command | None = Field(
+        None,
+        description="Program and arguments: a list, or text that is split like a shell does. Names in braces are "
+        "filled in. A container may leave it out: then its image's own.",
+        examples=["iperf3 --server"],
+    )
+    ready: Ready | None = Field(
+        None, description="When a server is ready. Default: at once.", examples=[{"port": 8080}]
+    )
+    environment: dict[Variable, str] = Field(
+        {}, description="Environment variables beyond those of the node.", examples=[{"THREADS": "2"}]
+    )
+    folder: str | None = Field(
+        None, min_length=1, description="Working directory on the node. Default: the node's own.", examples=["/srv"]
+    )
+    copy_in: dict[Annotated[pathlib.Path, PLACE], str] = Field(
+        {},
+        description="Files and folders that are copied to the node first: path relative to the scenario file = path on "
+        "the node.",
+        examples=[{"site": "html"}],
+    )
+    copy_out: list[str] = Field(
+        [],
+        description="Paths on the node that are copied into the run's folder at the end.",
+        examples=[["result.json"]],
+    )
+    restart: Literal["never", "on-failure", "always"] = Field(
+        "never", description="When to start it again after it has ended during the run."
+    )
+    status: Status | list[Status] = Field(0, description="Expected exit status, or several of them.", examples=[0])
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: Any) -> Any:
+        """A role without a program is the name of its group."""
+        return self.on if self == Role.of_group(self.on) else handler(self)
+
+    @classmethod
+    def of_group(cls, name: str) -> Self:
+        """The role of a group whose nodes run a program of cellbed."""
+        return cls.model_validate({"on": name})
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """The expected exit statuses."""
+        return tuple(self.status) if isinstance(self.status, list) else (self.status,)
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """The texts in which names are filled in: (path of the key, text)."""
+        for index, word in enumerate(self.command or ()):
+            yield ("command", index), word
+        for name, value in self.environment.items():
+            yield ("environment", name), value
+        if self.ready is not None and self.ready.http is not None:
+            yield ("ready", "http"), self.ready.http
+
+    def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""
+        on_this_machine = group.backend.kind == "namespace"
+        if self.command is None and on_this_machine:
+            yield ("command",), 'missing: write the program and its arguments, command = "iperf3 --server"'
+        for source, target in self.copy_in.items():
+            if on_this_machine and PurePosixPath(target).is_absolute():
+                yield (
+                    ("copy_in", str(source)),
+                    f"a namespace node shares this machine's files, and '{target}' is one of them: write a relative "
+                    "path, in the node's own folder",
+                )
+
+
+AnyRole = Annotated[
+    Role,
+    BeforeValidator(
+        lambda value: {"on": value} if isinstance(value, str) else value, json_schema_input_type=Name | Role
+    ),
+]
+"""In the file a table, or the name of the node group alone."""

@@ -1,0 +1,82 @@
+"""Any programs of the user, unmodified, on clients and servers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from cellbed.scenario.templates import fill
+from cellbed.testbed.unmodified import Command, Ready
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.kind import Deployment, Description
+
+if TYPE_CHECKING:
+    from cellbed.scenario import roles
+    from cellbed.scenario.applications import Program
+
+
+def prepare(table: "Program", cache: Path, note: Note = silent) -> None:
+    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
+
+
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Command]:
+    """The programs of servers and clients; see :class:`cellbed.workloads.kind.Workload`."""
+    return [*commands(deployment, "server", raw, seed), *commands(deployment, "client", raw, seed)]
+
+
+def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path, seed: int) -> Iterator[Command]:
+    """The user's program of a role on each of its nodes. raw: of the run."""
+    role = getattr(deployment.table, key)
+    clients, servers = deployment.clients, deployment.servers
+    for index, node in enumerate(clients if key == "client" else servers):
+        # Client i belongs to server i mod n.
+        client = node if key == "client" else clients[index] if index < len(clients) else None
+        server = node if key == "server" else servers[index % len(servers)] if servers else None
+        values = deployment.values(node, client, server, seed)
+        yield Command(
+            name=f"{deployment.name}.{node.name}.{key}",
+            node=node.name,
+            command=tuple(fill(word, values) for word in role.command or ()),
+            stage=1 if key == "client" else 0,
+            load=key == "client",
+            environment={name: fill(value, values) for name, value in role.environment.items()},
+            folder=role.folder,
+            ready=_ready(role.ready, values),
+            copy_in=tuple((source.absolute(), target) for source, target in role.copy_in.items()),
+            copy_out=tuple(role.copy_out),
+            files=raw.parent / "files" / deployment.name / node.name,
+            restart=role.restart,
+            status=role.statuses,
+        )
+
+
+def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
+    if table is None:
+        return Ready()
+    http = fill(table.http, values) if table.http is not None else None
+    return Ready(table.port, table.line, table.file, http, table.timeout)
+
+
+def port_of(url: str) -> int | None:
+    """The port of a URL in which names may still have to be filled in; ``None`` where that is open."""
+    try:
+        return urlsplit(re.sub(r"\{[^{}]*\}", "host", url)).port or 80
+    except ValueError:
+        return None
+
+
+def describe(table: Mapping[str, Any]) -> Description:
+    """No requests are known of it: its connections are reported."""
+    roles = {key: role for key in ("client", "server") if isinstance(role := table.get(key), Mapping)}
+    parts = [f"{Path((role.get('command') or ['its image'])[0]).name} on {role['on']}" for role in roles.values()]
+    ready = roles.get("server", {}).get("ready") or {}
+    port = ready.get("port") or (port_of(ready["http"]) if ready.get("http") else None)
+    return Description(
+        kind="program",
+        title=", ".join(parts) or "programs",
+        spans=(),
+        client_columns={},
+        server_columns={},
+        ports=(port,) if port is not None else (),
+    )

@@ -1,0 +1,310 @@
+"""Unmodified programs: readiness, restarts, exit statuses, output and files; each on a node that is this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.testbed import unmodified
+from cellbed.testbed.backend import Clock
+from cellbed.testbed.namespace import copy
+from cellbed.testbed.process import ProgramError, Running
+from cellbed.testbed.supervise import Supervisor
+from cellbed.testbed.unmodified import Command, Ready, UnmodifiedProgram
+
+SECOND = 1_000_000_000
+PATIENCE_NS = 60 * SECOND
+LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
+
+
+class ThisMachine:
+    """A node without namespaces and limits; what a check needs is started through `spawn`, as on a distant machine."""
+
+    place = group = None
+
+    def __init__(self, folder: Path) -> None:
+        self.name, self.folder, self.clock = "edge-0", folder, Clock()
+        self.facts: dict[str, Any] = {}
+
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        **to: Any,
+    ) -> Running:
+        where = self.folder / (folder or "")
+        to = {"stdin": subprocess.DEVNULL, **to}
+        variables = {**os.environ, **(environment or {})}
+        return subprocess.Popen(list(command), cwd=where, env=variables, start_new_session=True, **to)
+
+    def sample(self) -> None:
+        return None
+
+    def copy_in(self, source: Path, target: str) -> None:
+        copy(source, self.folder / target)
+
+    def copy_out(self, source: str, target: Path) -> None:
+        copy(self.folder / source, target)
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.raw = folder / "raw"
+        self.raw.mkdir()
+        (folder / "node").mkdir()
+        self.node: Any = ThisMachine(folder / "node")
+        self.supervisor = Supervisor(self.raw, "test")
+
+    def command(self, *words: str, name: str = "web.edge-0.server", **more: Any) -> Command:
+        return Command(name, "edge-0", words, files=self.raw.parent / "files", **more)
+
+    def python(self, code: str, *arguments: str, **more: Any) -> Command:
+        return self.command(sys.executable, "-c", code, *arguments, **more)
+
+    def start(self, *commands: Command) -> list[UnmodifiedProgram]:
+        self.supervisor.start_all(commands, {"edge-0": self.node})
+        return [each for each in self.supervisor.programs if isinstance(each, UnmodifiedProgram)]
+
+    def until(self, happened: Any) -> None:
+        assert self.supervisor.wait(happened, time.monotonic_ns() + PATIENCE_NS)
+
+    def refusal(self, *commands: Command) -> str:
+        with pytest.raises(ProgramError) as caught:
+            self.start(*commands)
+        return str(caught.value)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.supervisor.stop()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def output(site: Site, name: str = "web.edge-0.server") -> str:
+    return (site.raw / f"{name}.out").read_text()
+
+
+def test_a_server_is_ready_when_it_listens_and_nothing_connects_to_find_out(site: Site) -> None:
+    port = free_port()
+    code = (
+        "import socket, sys, time\n"
+        "time.sleep(0.2)\n"
+        "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "server.settimeout(1.0)\n"
+        "try: server.accept(); print('somebody connected')\n"
+        "except TimeoutError: print('nobody came')\n"
+        "time.sleep(600)"
+    )
+    (program,) = site.start(site.python("import sys; " + f"exec({code!r})", str(port), ready=Ready(port=port)))
+    assert {"event": "ready"} in program.events
+    site.until(lambda: "\n" in output(site) or program.has_died())
+    assert output(site) == "nobody came\n"
+
+
+def test_ready_by_line_file_and_reply(site: Site) -> None:
+    port = free_port()
+    serve = (
+        "import http.server, sys\n"
+        "class Handler(http.server.BaseHTTPRequestHandler):\n"
+        "    seen = 0\n"
+        "    def do_GET(self):\n"
+        "        Handler.seen += 1\n"
+        "        self.send_response(200 if Handler.seen > 2 else 503); self.end_headers()\n"
+        "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()"
+    )
+    speak = "import sys, time; print('one'); print('server started on 80', file=sys.stderr); time.sleep(600)"
+    touch = "import pathlib, time; time.sleep(0.2); pathlib.Path('up').touch(); time.sleep(600)"
+    programs = site.start(
+        site.python(speak, name="a", ready=Ready(line=r"^server \w+ on \d+$")),
+        site.python(touch, name="b", ready=Ready(file="up")),
+        site.python(serve, str(port), name="c", ready=Ready(http=f"http://127.0.0.1:{port}/")),
+        site.command("sleep", "600", name="d"),
+        site.python(
+            "import time; print('> ', end='', flush=True); time.sleep(600)", name="e", ready=Ready(line="^> $")
+        ),
+    )
+    assert all({"event": "ready"} in program.events for program in programs)
+
+
+@pytest.mark.parametrize(
+    ("code", "ready", "message"),
+    [
+        (
+            "print('no such table'); raise SystemExit(3)",
+            Ready(port=1),
+            r"ended with status 3 before it was ready: no such",
+        ),
+        (
+            "",
+            Ready(port=1),
+            "ended with status 0 before it was ready; it must stay in the foreground, without any output",
+        ),
+        (
+            "import time; print('loading', flush=True); time.sleep(600)",
+            Ready(port=1, timeout_ns=SECOND // 2),
+            r"was not ready within 0.5 s, since it did not listen on port 1: loading",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", Ready(line="never"), "was killed by signal 9 before it was ready"),
+        (
+            "import time; time.sleep(600)",
+            Ready(file="missing", timeout_ns=SECOND // 10),
+            "since there was no file 'missing', without any output",
+        ),
+    ],
+)
+def test_a_program_that_does_not_become_ready_is_one_error(site: Site, code: str, ready: Ready, message: str) -> None:
+    text = site.refusal(site.python(code, ready=ready))
+    assert text.startswith("web.edge-0.server on edge-0 ")
+    assert re.search(message, text)
+    assert re.search(r"\n  its output: \S+raw/web.edge-0.server.(out|err)$", text)
+
+
+def test_a_missing_program_and_a_taken_port_are_errors(site: Site) -> None:
+    assert re.search(
+        "cannot start web.edge-0.server on edge-0: No such file or directory: 'nosuch'",
+        site.refusal(site.command("nosuch")),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        text = site.refusal(site.command("true", name="other", ready=Ready(port=port)))
+    assert text == f"other: port {port} of edge-0 is in use already: choose another one"
+
+
+def test_a_server_that_dies_is_told_and_one_that_ends_well_is_noted(site: Site) -> None:
+    wait = (
+        "import sys, time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
+    )
+    died, well = site.start(site.python(wait, "7", name="died"), site.python(wait, "0", name="well"))
+    (site.node.folder / "go").touch()
+    site.until(lambda: died.has_died() and well.notes)
+    (event,) = [each for each in died.events if each["event"] == "died"]
+    assert event["what"] == "died ended with status 7"
+    assert not died.ended  # the run continues
+    assert well.notes == ["well ended with status 0 before the run did"]
+
+
+def test_a_server_that_dies_while_others_start_is_an_error(site: Site) -> None:
+    text = site.refusal(
+        site.python("import time; time.sleep(0.1); raise SystemExit('out of luck')", name="first"),
+        site.command("sleep", "600", name="second", stage=1, ready=Ready(file="never")),
+    )
+    assert "first on edge-0 ended with status 1: out of luck" in text
+
+
+@pytest.mark.parametrize(
+    ("restart", "status", "again"), [("on-failure", 1, True), ("on-failure", 0, False), ("always", 0, True)]
+)
+def test_restarts_follow_their_policy_and_are_counted(site: Site, restart: Any, status: int, again: bool) -> None:
+    code = (
+        "import sys, time, pathlib\n"
+        "tries = pathlib.Path('tries'); n = len(tries.read_text()) if tries.exists() else 0\n"
+        "tries.write_text('x' * (n + 1)); print('try', n, flush=True)\n"
+        "time.sleep(600) if n == 2 else sys.exit(int(sys.argv[1]))"
+    )
+    (program,) = site.start(site.python(code, str(status), restart=restart))
+    site.until(lambda: "try 2" in output(site) if again else program.notes)
+    assert program.restarts == (2 if again else 0)
+    assert not program.has_died()
+
+
+def test_a_load_runs_from_its_start_to_its_end(site: Site) -> None:
+    forever = "import time; print('begun', flush=True); time.sleep(600)"
+    long, short, wrong, expected = site.start(
+        *(
+            site.python(code, name=name, load=True, **more)
+            for name, code, more in (
+                ("long", forever, {}),
+                ("short", "print('done')", {}),
+                ("wrong", "raise SystemExit('cannot resolve host')", {}),
+                ("expected", "raise SystemExit(28)", {"status": (0, 28)}),
+            )
+        )
+    )
+    assert not (site.raw / "short.out").exists()  # nothing runs before the load
+    now = time.monotonic_ns()
+    for each in (long, short, wrong, expected):
+        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+    site.until(lambda: wrong.ended and all({"event": "done"} in each.events for each in (short, expected)))
+    assert str(wrong.failure()).startswith("wrong on edge-0 ended with status 1: cannot resolve host\n  its output: ")
+    site.until(lambda: output(site, "long") == "begun\n")
+    assert {"event": "done"} not in long.events
+    long.say({"t0_ns": now, "end_ns": now})
+    long._begin_ns = None
+    site.until(lambda: {"event": "done"} in long.events)
+    assert not long.ended
+
+
+def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "words").write_text("hello")
+    (tmp_path / "one.txt").write_text("1")
+    code = (
+        "import os, pathlib\n"
+        "text = pathlib.Path('words').read_text() + os.environ['MORE'] + pathlib.Path('../one').read_text()\n"
+        "pathlib.Path('deep').mkdir(); pathlib.Path('deep/result').write_text(text); print('written', flush=True)\n"
+        "import time; time.sleep(600)"
+    )
+    (program,) = site.start(
+        site.python(
+            code,
+            environment={"MORE": " there"},
+            folder="in",
+            copy_in=((tmp_path / "data", "in"), (tmp_path / "one.txt", "one")),
+            copy_out=("in/deep/result", "missing"),
+            ready=Ready(line="written"),
+        )
+    )
+    site.supervisor.stop()
+    assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1"
+    assert program.notes == ["web.edge-0.server: cannot copy missing from edge-0: No such file or directory"]
+    site.supervisor = Supervisor(site.raw, "again")
+
+
+def test_output_is_kept_up_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unmodified, "OUTPUT_LIMIT", 1 << 20)
+    (program,) = site.start(site.python("while True: print('x' * 999)"))
+    site.until(lambda: program.notes)
+    site.supervisor.stop()
+    assert (site.raw / "web.edge-0.server.out").stat().st_size == 1 << 20
+    assert program.notes == ["web.edge-0.server: of its output only the first 1 MiB are kept"]
+    site.supervisor = Supervisor(site.raw, "again")
+
+
+def test_what_a_program_has_started_ends_with_it(site: Site) -> None:
+    code = "import subprocess, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
+    (_,) = site.start(site.python(code, ready=Ready(line="[0-9]")))
+    child = int(output(site))
+    site.supervisor.stop()
+    site.supervisor = Supervisor(site.raw, "again")
+    status = Path(f"/proc/{child}/stat")
+    deadline = time.monotonic() + 60
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_listening_ports_are_read_from_the_kernels_tables() -> None:
+    table = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   1: 0100007F:C001 0100007F:1F91 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 20 4 30 10 -1
+   2: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 3
+   3: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4 2 0 0
+"""
+    assert unmodified._ports(table) == {8080, 80, 53}

@@ -1,0 +1,269 @@
+"""Real programs over emulated links: iperf3, nginx with curl, and Redis, measured by cellbed and by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cellbed.measure.connections import PARTS
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed import cgroups
+from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.process import find
+from in_process import cellbed as in_process
+from scenario_text import GOOD
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+NODES = """
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+
+[nodes.edge]
+cpus = 1.0
+memory = "256 MiB"
+
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "10 ms"
+
+[links.core]
+edge = "3 ms"
+"""
+REAL = f"""
+name = "real"
+duration = "300 s"
+{NODES}
+[apps.speed]
+kind = "program"
+client = {{ on = "endpoint", command = "iperf3 --client {{server.address}} --bytes 2M --json" }}
+server = {{ on = "edge", command = "iperf3 --server", ready = {{ port = 5201 }} }}
+
+[apps.store]
+kind = "program"
+client = {{ on = "endpoint", command = "redis-benchmark -h {{server.address}} -t set -n 40 -c 1 --csv" }}
+server = {{ on = "edge", command = "redis-server --save '' --protected-mode no", ready = {{ port = 6379 }} }}
+
+[apps.web]
+kind = "program"
+after = ["store"]
+
+[apps.web.client]
+on = "endpoint"
+command = ["sh", "-c", '''
+for n in 1 2 3; do
+    curl --silent --output page-$n --write-out "$FORMAT\\n" http://web:8080/
+done''']
+environment = {{ FORMAT = '%{{{{time_connect}}}} %{{{{time_starttransfer}}}} %{{{{time_total}}}}' }}
+copy_out = ["page-3"]
+
+[apps.web.server]
+on = "edge"
+command = ["nginx", "-p", ".", "-e", "stderr", "-c", "nginx.conf"]
+ready = {{ http = "http://{{node.address}}:8080/" }}
+copy_in = {{ "web-nginx-curl.conf" = "nginx.conf", "web-nginx-curl.toml" = "html/index.html" }}
+"""
+DELAY = 0.013
+"""One way, in seconds."""
+
+
+def why_not() -> str | None:
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "/dev/net/tun cannot be opened"
+    missing = [name for name in ("iperf3", "curl", "nginx", "redis-server", "redis-benchmark") if find(name) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    try:
+        cgroups.locate()
+    except LimitsError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def cellbed(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+needs_nodes = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("web-nginx-curl.conf", "web-nginx-curl.toml"):
+        (folder / name).write_bytes((SCENARIOS / name).read_bytes())
+    (folder / "real.toml").write_text(REAL)
+    done = cellbed("run", str(folder / "real.toml"), "--out", str(folder / "runs"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (folder / "runs").iterdir()
+    return path
+
+
+def connections(run: Path, app: str) -> pl.DataFrame:
+    return pl.read_parquet(run / "connections.parquet").filter(app=app)
+
+
+@needs_nodes
+def test_curls_times_contain_those_of_its_connections(run: Path) -> None:
+    stated = [
+        list(map(float, line.split())) for line in (run / "raw" / "web.endpoint-0.client.out").read_text().splitlines()
+    ]
+    both = connections(run, "web").sort("opened_ns")
+    found = both.drop_nulls("connect_s")
+    assert len(stated) == len(found) == 3
+    assert len(both) == 6  # a name has an IPv6 address too, at which this server does not listen
+    columns = ("connect_s", "to_client_first_s", "to_client_last_s")
+    for (connect, first, total), row in zip(stated, found.iter_rows(named=True), strict=True):
+        measured = [row[name] for name in columns]
+        # curl's clock starts before its first packet enters the network, and stops after the last has left it.
+        assert connect >= measured[0] >= 2 * DELAY
+        assert first >= measured[1] >= 4 * DELAY
+        assert total >= measured[2] >= measured[1]
+        # A request of one packet, and a handshake: their delays are those of the links.
+        assert row["part_to_server_delay"] == pytest.approx(DELAY)
+        assert row["to_server_delay_s"] == row["to_client_delay_s"] == pytest.approx(DELAY)
+        assert sum(row[f"part_{name}"] for name in PARTS) == pytest.approx(row["to_client_last_s"])
+        assert row["exchanges"] == 1
+        assert row["to_client_bytes"] > (SCENARIOS / "web-nginx-curl.toml").stat().st_size
+    page = run / "files" / "web" / "endpoint-0" / "page-3"
+    assert page.read_bytes() == (SCENARIOS / "web-nginx-curl.toml").read_bytes()
+
+
+@needs_nodes
+def test_iperf3_counts_the_bytes_of_its_connection(run: Path) -> None:
+    stated = json.loads((run / "raw" / "speed.endpoint-0.client.out").read_text())["end"]
+    bulk = connections(run, "speed").sort("to_server_bytes").row(-1, named=True)
+    cookie = 37  # with which each connection begins
+    assert stated["sum_received"]["bytes"] <= bulk["to_server_bytes"] - cookie <= stated["sum_sent"]["bytes"]
+    assert bulk["to_server_retransmitted"] == stated["sum_sent"]["retransmits"]
+    # 2 MB do not pass 20 Mbit/s in less time, and do not wait for their sender or receiver.
+    assert bulk["to_server_last_s"] >= bulk["to_server_bytes"] * 8 / 20e6
+    assert bulk["part_to_server_transport"] > 0.5 * bulk["to_server_bytes"] * 8 / 20e6
+
+
+@needs_nodes
+def test_each_request_to_redis_is_an_exchange(run: Path) -> None:
+    found = connections(run, "store")
+    assert found["exchanges"].max() == 40
+    busiest = found.sort("exchanges").row(-1, named=True)
+    under_way = sum(busiest[f"part_{name}"] for name in PARTS if name not in ("connect", "client", "server"))
+    assert under_way >= 40 * 2 * DELAY
+    for way in ("to_server", "to_client"):
+        assert busiest[f"part_{way}_delay"] == pytest.approx(40 * DELAY)
+
+
+@needs_nodes
+def test_the_run_ends_with_its_clients_and_reports_each_application(run: Path) -> None:
+    description = json.loads((run / "run.json").read_text())
+    assert description["status"] == "complete"
+    assert description["deaths"] == []
+    assert description["duration_ns"] < 300e9
+    assert any(note.startswith("all clients had ended after") for note in description["notes"])
+    peers = {(peer["app"], peer["port"]) for peer in json.loads((run / "summary.json").read_text())["connections"]}
+    assert peers == {("speed", 5201), ("store", 6379), ("web", 8080)}
+    done = in_process("report", str(run))
+    assert done.returncode == 0
+    for words in ("nginx on edge", "edge-0 port 6379", "Handshake", "all clients had ended after"):
+        assert words in done.stdout
+
+
+@needs_nodes
+def test_a_client_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "fails.toml").write_text(
+        f'name = "fails"\nduration = "300 s"\n{NODES}\n[apps.web]\nkind = "program"\n'
+        'client = { on = "endpoint", command = "curl --no-progress-meter http://{edge.address}:1/" }\n'
+        '[apps.edge]\nkind = "program"\nserver = { on = "edge", command = "sleep 600" }\n'
+    )
+    done = cellbed("run", str(tmp_path / "fails.toml"), "--out", str(tmp_path / "runs"))
+    assert done.returncode == 1
+    assert "web.endpoint-0.client on endpoint-0 ended with status 7: curl: (7) Failed to connect" in done.stderr
+    assert "its output: " in done.stderr
+    (path,) = (tmp_path / "runs").iterdir()
+    assert json.loads((path / "run.json").read_text())["status"] == "failed"
+    (refused,) = pl.read_parquet(path / "connections.parquet").iter_rows(named=True)
+    assert refused["connect_s"] is None
+
+
+APP = '\n[apps.web]\nkind = "program"\n'
+MANY = GOOD[: GOOD.index("[workload]")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "apps.web.client: missing, and 'server' too: write client = "),
+        ('client = "endpoint"', 'apps.web.client.command: missing: write the program and its arguments, command = "'),
+        (
+            'client = { on = "endpont", command = "x" }',
+            "apps.web.client: 'endpont' has no nodes: did you mean 'endpoint'?",
+        ),
+        ('client = { on = "endpoint", comand = "x" }', "apps.web.client.comand: unknown key; did you mean 'command'?"),
+        ('client = { on = "endpoint", command = "x \'y" }', "no closing quotation: close it, or write a list of words"),
+        (
+            'client = { on = "endpoint", command = "curl {server.adress}" }',
+            "apps.web.client.command[1]: unknown name '{server.adress}': did you mean 'server.address'?",
+        ),
+        (
+            'server = { on = "edge", command = "x", ready = { prt = 80 } }',
+            "apps.web.server.ready.prt: unknown key; did you mean 'port'?",
+        ),
+        (
+            'server = { on = "edge", command = "x", ready = { port = 80, line = "up" } }',
+            "apps.web.server.ready: needs one of port, line, file, http: write for example { port = 8080 }",
+        ),
+        ('server = { on = "edge", command = "x", ready = { line = "(" } }', "'(' is not a regular expression: "),
+        (
+            'server = { on = "edge", command = "x", copy_in = { "nothing" = "x" } }',
+            "there is no file or folder 'nothing': write a path relative to the scenario file",
+        ),
+        (
+            'server = { on = "edge", command = "x", copy_in = { "." = "/etc" } }',
+            "a namespace node shares this machine's files, and '/etc' is one of them: write a relative path",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", ready = { port = 80 } }',
+            "apps.web.client.ready: nothing waits for a client: remove this key",
+        ),
+        (
+            'server = { on = "edge", command = "x" }\nafter = ["wb"]',
+            "there is no application 'wb': did you mean 'web'?",
+        ),
+        ('server = { on = "edge", command = "x" }\nafter = ["web"]', "'web' comes before 'web' itself"),
+    ],
+)
+def test_mistakes_in_a_program_are_errors_of_their_key(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse(MANY + APP + text, source="test.toml", folder=tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_program_of_cellbed_takes_no_command() -> None:
+    spoiled = GOOD.replace('on = "edge"', 'server = { on = "edge", command = "x" }')
+    with pytest.raises(
+        ScenarioError, match=r"workload.server.command: the server of this kind is a program of cellbed"
+    ):
+        parse(spoiled, source="test.toml", folder=Path())
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SCENARIOS.glob("*.toml")))
+def test_the_scenarios_of_the_project_are_valid(name: str) -> None:
+    done = in_process("run", str(SCENARIOS / name), "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_programs_resolve_to_what_was_written() -> None:
+    http = '\n[apps.load]\nkind = "http"\nserver = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n'
+    client = 'client = { on = "endpoint", command = "curl -o \'a b\' http://{load.address}/" }\n'
+    resolved: Any = parse(MANY + http + APP + client, source="test.toml", folder=Path()).resolved()["apps"]
+    assert resolved["load"]["server"] == "edge"
+    assert resolved["web"]["client"]["command"] == ["curl", "-o", "a b", "http://{load.address}/"]
