@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::bottleneck::BottleneckConfig;
 use crate::damage::{CorruptionConfig, DuplicationConfig};
 use crate::delay::{DelayConfig, DelaySeries};
+use crate::gate::GateConfig;
 use crate::loss::LossConfig;
 use crate::queue::Discipline;
 use crate::radio::RadioTable;
@@ -96,6 +97,7 @@ where
             fields.remove("kind");
         }
         Ok(match &*kind {
+            "gate" => from_value::<GateConfig>(table)?.into(),
             "duplication" => from_value::<DuplicationConfig>(table)?.into(),
             "corruption" => from_value::<CorruptionConfig>(table)?.into(),
             "delay" => from_value::<DelayTable>(table)?.build()?.into(),
@@ -229,6 +231,7 @@ const KINDS: &[&str] = &[
     "gilbert-elliott",
     "loss-series",
     "on-off",
+    "gate",
     "duplication",
     "corruption",
     "bottleneck",

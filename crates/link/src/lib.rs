@@ -27,6 +27,7 @@ pub mod bottleneck;
 pub mod damage;
 pub mod delay;
 pub mod direction;
+pub mod gate;
 #[cfg(feature = "serde")]
 pub mod language;
 pub mod lines;
@@ -48,6 +49,7 @@ pub use bottleneck::{BottleneckConfig, Clock};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, Observed, RandomDelay};
 pub use direction::{Change, ChangeError, Direction, InForce};
+pub use gate::GateConfig;
 pub use loss::{LossConfig, LossSeries};
 pub use meter::{BIN_WIDTH, Bin};
 pub use outcome::{DropReason, Fate, Outcome};

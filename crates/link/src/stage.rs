@@ -3,6 +3,7 @@
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
+use crate::gate::GateConfig;
 use crate::loss::{Loss, LossConfig};
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
@@ -13,13 +14,15 @@ use crate::replay::{
 };
 use crate::schedule;
 use crate::time::{Duration, Time};
-use crate::units::Bytes;
+use crate::units::{BitRate, Bytes};
 
 /// What one stage of a direction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageConfig {
     /// Packets vanish.
     Loss(LossConfig),
+    /// The stage in which packets queue is closed at times.
+    Gate(GateConfig),
     /// Packets queue for their turn.
     Bottleneck(BottleneckConfig),
     /// Packets travel.
@@ -63,6 +66,12 @@ impl StageConfig {
 impl From<LossConfig> for StageConfig {
     fn from(config: LossConfig) -> Self {
         Self::Loss(config)
+    }
+}
+
+impl From<GateConfig> for StageConfig {
+    fn from(config: GateConfig) -> Self {
+        Self::Gate(config)
     }
 }
 
@@ -111,6 +120,7 @@ impl From<ConditionalConfig> for StageConfig {
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
+    Gate(GateConfig),
     Bottleneck(Box<Bottleneck<P>>),
     Delay(Delay<Item<P>>),
     WorkloadDependent(Box<WorkloadDependent<P>>),
@@ -129,6 +139,9 @@ pub(crate) enum Offer {
 }
 
 impl Offer {
+    /// During an outage.
+    pub(crate) const NOTHING: Self = Self::Schedule(schedule::Offer::Constant(BitRate(0)));
+
     /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         match self {
@@ -143,6 +156,7 @@ impl<P> Stage<P> {
     pub(crate) fn new(config: StageConfig, zero: Time) -> Self {
         match config {
             StageConfig::Loss(config) => Self::Loss(Loss::new(config, zero)),
+            StageConfig::Gate(config) => Self::Gate(config),
             StageConfig::Bottleneck(config) => {
                 Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
             }
@@ -171,6 +185,7 @@ impl<P> Stage<P> {
             Self::Delay(delay) => delay.restart(zero, offset),
             Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
+            Self::Gate(_) => {} // its instants are those of the direction
             Self::Radio(radio) => radio.restart(zero, now, offset),
             Self::Conditional(link) => link.restart(zero, now, offset),
         }
@@ -182,6 +197,7 @@ impl<P> Stage<P> {
             (Self::Loss(loss), StageConfig::Loss(config)) => {
                 loss.change(config.clone(), zero, offset);
             }
+            (Self::Gate(gate), StageConfig::Gate(config)) => *gate = config.clone(),
             (Self::Bottleneck(bottleneck), StageConfig::Bottleneck(config)) => {
                 bottleneck.change(config, now, offset);
             }
@@ -200,6 +216,19 @@ impl<P> Stage<P> {
                 link.change(config, zero, now, offset);
             }
             _ => {} // refused before
+        }
+    }
+
+    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed.
+    ///
+    /// Events before `now` must have been taken.
+    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.set_closed(closed, now),
+            Self::WorkloadDependent(link) => link.set_closed(closed, now),
+            Self::Radio(radio) => radio.set_closed(closed, now),
+            Self::Conditional(link) => link.set_closed(closed, now),
+            _ => {}
         }
     }
 
@@ -285,7 +314,7 @@ impl<P> Stage<P> {
             Self::WorkloadDependent(link) => link.step(now),
             Self::Radio(radio) => radio.step(now),
             Self::Conditional(link) => link.step(now),
-            Self::Loss(_) | Self::Duplication(_) | Self::Corruption(_) => None,
+            Self::Loss(_) | Self::Gate(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }
 }

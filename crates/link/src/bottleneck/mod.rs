@@ -118,6 +118,8 @@ pub(crate) struct Bottleneck<P> {
     serving: Option<Item<P>>,
     /// When the packet in service leaves or, if there is none, when the next one is taken from the queue.
     event: Option<Time>,
+    /// While nothing is served: bytes of the packet in service that have not left.
+    closed: Option<u64>,
     /// Packets that the queue has given up.
     dropped: Dropped<P>,
 }
@@ -136,6 +138,7 @@ impl<P> Bottleneck<P> {
             service: Service::new(config, zero),
             serving: None,
             event: None,
+            closed: None,
             dropped: Dropped::new(),
             zero,
             config: config.clone(),
@@ -177,15 +180,45 @@ impl<P> Bottleneck<P> {
         }
     }
 
+    /// Closed: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves again, and
+    /// what the schedule offered meanwhile is lost.
+    ///
+    /// Events before `now` must have been taken.
+    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+        match self.closed {
+            None if closed => {
+                self.closed = Some(self.service.owed(now));
+                self.event = None;
+            }
+            Some(owed) if !closed => {
+                self.closed = None;
+                self.service.wake(now);
+                if self.serving.is_some() {
+                    self.service.owe(owed);
+                    self.look_ahead();
+                } else {
+                    self.turn_to_next(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether nothing is served at present.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// Events up to and including `now` must have been taken.
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         let idle = self.serving.is_none() && self.queue.is_empty();
-        if idle && matches!(self.service, Service::Unlimited(_)) {
+        let open = self.closed.is_none();
+        if idle && open && matches!(self.service, Service::Unlimited(_)) {
             return Admission::Passed(item);
         }
         item.entered = self.stamp(now);
-        if idle && !self.decides_late() && self.queue.admits(item.size) {
+        if idle && open && !self.decides_late() && self.queue.admits(item.size) {
             // The same as below, without the way through the queue.
             self.service.wake(now);
             self.serve(item);
@@ -284,7 +317,7 @@ impl<P> Bottleneck<P> {
     /// The server is free.
     #[inline]
     fn turn_to_next(&mut self, now: Time) {
-        if self.queue.is_empty() {
+        if self.queue.is_empty() || self.closed.is_some() {
             self.event = None;
         } else if self.decides_late() {
             self.look_ahead();
@@ -316,6 +349,7 @@ impl<P> Bottleneck<P> {
 
     fn look_ahead(&mut self) {
         self.event = match &self.serving {
+            _ if self.closed.is_some() => None,
             Some(_) => self.service.departure(),
             None if self.queue.is_empty() => None,
             None => self.service.start(),

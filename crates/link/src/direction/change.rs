@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::Direction;
-use crate::stage::StageConfig;
+use crate::stage::{Stage, StageConfig};
 use crate::time::{Duration, Time};
 
 /// A change that follows every start of a direction.
@@ -80,11 +80,18 @@ pub(super) enum What {
     },
     /// Known beforehand: number of the change.
     Scheduled(usize),
+    /// An outage begins or ends.
+    Gate,
 }
 
 impl What {
     pub(super) fn is_restart(&self) -> bool {
         matches!(self, Self::Restart(_))
+    }
+
+    /// Whether delays stay as they are.
+    pub(super) fn is_steady(&self) -> bool {
+        matches!(self, Self::Restart(_) | Self::Gate)
     }
 }
 
@@ -173,6 +180,7 @@ impl<P: Clone> Direction<P> {
                 self.in_force[stage] = InForce::Scheduled(index);
                 self.alter(stage, &config, at);
             }
+            What::Gate => self.set_gate(at),
         }
     }
 
@@ -192,6 +200,7 @@ impl<P: Clone> Direction<P> {
         for stage in &mut self.stages {
             stage.restart(zero, at, offset);
         }
+        self.set_gate(at);
         self.lay_bins(at);
     }
 
@@ -206,6 +215,43 @@ impl<P: Clone> Direction<P> {
     fn alter_stage(&mut self, stage: usize, config: &StageConfig, at: Time) {
         self.stages[stage].change(config, self.zero, at, self.offset);
         self.drop_given_up(stage, at);
+        if matches!(config, StageConfig::Gate(_)) {
+            self.set_gate(at);
+        }
+    }
+
+    /// Closes or opens the stage in which packets queue, as its gates have it at `at`, and plans the next time.
+    pub(super) fn set_gate(&mut self, at: Time) {
+        let zero = self.zero;
+        let gates = self.stages.iter().filter_map(|stage| match stage {
+            Stage::Gate(gate) => Some(gate),
+            _ => None,
+        });
+        let (mut closed, mut next) = (false, None::<Time>);
+        for gate in gates {
+            closed |= gate.is_closed(zero, at);
+            let edge = gate.next_edge(zero, at);
+            next = [next, edge].into_iter().flatten().min();
+        }
+        self.pending
+            .retain(|pending| !matches!(pending.what, What::Gate));
+        if let Some(at) = next {
+            self.schedule(Pending {
+                at,
+                what: What::Gate,
+            });
+        }
+        let Some(index) = self.metered.filter(|_| closed != self.closed) else {
+            return;
+        };
+        self.closed = closed;
+        self.stages[index].set_closed(closed, at);
+        self.drop_given_up(index, at);
+        let offer = self.offer();
+        if let Some(meter) = &mut self.meter {
+            meter.offered(at, offer);
+        }
+        self.queue_changed(index, at);
     }
 
     /// The capacity of the bins follows the schedule from `at` on.

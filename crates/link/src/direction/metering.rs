@@ -56,6 +56,7 @@ impl<P: Clone> Direction<P> {
         if let Stage::WorkloadDependent(link) = &mut self.stages[index]
             && let Some(from) = link.take_spliced()
             && self.metered == Some(index)
+            && !self.closed
             && let Some(meter) = &mut self.meter
         {
             meter.offered(from, Offer::Schedule(link.bottleneck().offer()));
@@ -73,6 +74,9 @@ impl<P: Clone> Direction<P> {
     }
 
     pub(super) fn offer(&self) -> Offer {
+        if self.closed {
+            return Offer::NOTHING;
+        }
         self.metered
             .and_then(|index| self.stages[index].offer())
             .unwrap_or(Offer::Schedule(schedule::Offer::Unlimited))

@@ -69,13 +69,15 @@ pub struct Direction<P> {
     meter: Option<Meter>,
     /// Index of the first bottleneck.
     metered: Option<usize>,
+    /// Whether gates have closed it.
+    closed: bool,
 }
 
 impl<P: Clone> Direction<P> {
     /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
         let metered = stages.iter().position(|stage| stage.queue().is_some());
-        Self {
+        let mut direction = Self {
             stages: stages
                 .iter()
                 .map(|stage| Stage::new(stage.clone(), zero))
@@ -93,7 +95,10 @@ impl<P: Clone> Direction<P> {
             pending: VecDeque::new(),
             meter: None,
             metered,
-        }
+            closed: false,
+        };
+        direction.set_gate(direction.clock);
+        direction
     }
 
     /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
@@ -137,7 +142,7 @@ impl<P: Clone> Direction<P> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
         }
-        let steady = self.pending.iter().all(|pending| pending.what.is_restart());
+        let steady = self.pending.iter().all(|pending| pending.what.is_steady());
         let mut behind = Duration::ZERO;
         let mut earliest: Option<Time> = None;
         for stage in self.stages.iter().rev() {
@@ -255,6 +260,11 @@ impl<P: Clone> Direction<P> {
             match &mut self.stages[index] {
                 Stage::Loss(loss) => {
                     if loss.strikes(now) {
+                        return self.finish(now, item, Fate::Dropped(DropReason::Loss));
+                    }
+                }
+                Stage::Gate(gate) => {
+                    if self.metered.is_none() && gate.is_closed(self.zero, now) {
                         return self.finish(now, item, Fate::Dropped(DropReason::Loss));
                     }
                 }

@@ -60,6 +60,8 @@ pub(crate) struct Radio<P> {
     flight: Flight<Item<P>>,
     /// Packets whose last byte is in the slot that is being sent.
     complete: Vec<Item<P>>,
+    /// During an outage.
+    closed: bool,
     dropped: Dropped<P>,
 }
 
@@ -80,6 +82,7 @@ impl<P> Radio<P> {
             decoded: Time::ZERO,
             flight: Flight::new(false),
             complete: Vec::new(),
+            closed: false,
             dropped: Dropped::new(),
             config: config.clone(),
         }
@@ -115,6 +118,19 @@ impl<P> Radio<P> {
         self.look_ahead(now);
     }
 
+    /// Closed: sends nothing in slots that begin at `now` or later. Open: the device asks for slots again.
+    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+        if closed && self.slot.take().is_some() {
+            self.warmth.rest(now);
+        }
+        let opens = self.closed && !closed;
+        self.closed = closed;
+        if opens && (self.serving.is_some() || !self.queue.is_empty()) {
+            let ready = self.access.ready(&self.config, self.position(now));
+            self.turn_to(ready, now);
+        }
+    }
+
     /// Events up to and including `now` must have been taken.
     #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
@@ -123,7 +139,7 @@ impl<P> Radio<P> {
         if let Err((item, reason)) = self.queue.push(now, item, surcharge, &mut self.dropped) {
             return Admission::Refused(item, reason);
         }
-        if self.slot.is_none() {
+        if self.slot.is_none() && !self.closed {
             // A slot that begins at this very instant is made up already, whoever else comes now.
             let next = self.position(now) + Duration::from_nanos(1);
             let ready = self.access.ready(&self.config, next);
@@ -269,7 +285,7 @@ impl<P> Radio<P> {
     /// Looks for the next slot anew.
     fn look_ahead(&mut self, now: Time) {
         self.slot = None;
-        if self.serving.is_some() || !self.queue.is_empty() {
+        if !self.closed && (self.serving.is_some() || !self.queue.is_empty()) {
             let position = self.position(now);
             self.turn_to(position, now);
         }

@@ -73,6 +73,11 @@ impl<P> WorkloadDependent<P> {
         self.config = config.clone();
     }
 
+    /// As of [`Bottleneck::set_closed`].
+    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+        self.bottleneck.set_closed(closed, now);
+    }
+
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
         let shift = self.config.compensation.of(item.size);
         let delay = match self.state {
@@ -181,10 +186,13 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// When the last of the packets that are here now leaves, if none of them is dropped.
+    /// When the last of the packets that are here now leaves, if none of them is dropped; `None` if that is not known.
     fn empties(&self) -> Option<Time> {
         if self.is_empty() {
             return Some(self.empty_since);
+        }
+        if self.bottleneck.is_closed() {
+            return None;
         }
         let (mut service, mut free) = self.bottleneck.drained(self.empty_since)?;
         let mut activations = self.activations.iter().peekable();

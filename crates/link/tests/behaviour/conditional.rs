@@ -169,3 +169,24 @@ proptest! {
         prop_assert_eq!(full, count.saturating_sub(10));
     }
 }
+
+#[test]
+fn nothing_is_sent_during_an_outage() {
+    let gate = GateConfig::new(vec![(ms(1000), ms(500))]).unwrap();
+    let config = ConditionalConfig::new(Arc::new(model()));
+    let mut link = Direction::new(vec![gate.into(), config.into()], Time::ZERO);
+    for number in 0..3000 {
+        link.accept(at(number), number, Bytes(1400));
+    }
+    let sent: Vec<_> = drain(&mut link).iter().map(|it| it.released).collect();
+    assert_eq!(sent.len(), 3000);
+    assert!(
+        sent.iter()
+            .all(|sent| *sent < at(1000) || *sent >= at(1500))
+    );
+    // The saturated link, which sends a packet each ms once it is warm.
+    let soon = sent
+        .iter()
+        .filter(|sent| **sent >= at(1500) && **sent < at(1600));
+    assert!((60..=101).contains(&soon.count()));
+}

@@ -58,7 +58,13 @@ fn stages() -> impl Strategy<Value = Vec<StageConfig>> {
             probability: Probability::new(probability).unwrap(),
             seed: Seed(seed),
         });
+    let gate = (0..30 * MS, 1..50 * MS, any::<bool>()).prop_map(|(begin, length, down)| {
+        let outage = (Duration::from_nanos(begin), Duration::from_nanos(length));
+        let gate = GateConfig::new(vec![outage]).unwrap();
+        StageConfig::from(gate.with_down(down && begin == 0))
+    });
     let stage = prop_oneof![
+        1 => gate,
         1 => loss.prop_map(StageConfig::from),
         2 => bottleneck().prop_map(StageConfig::from),
         2 => delay().prop_map(StageConfig::from),

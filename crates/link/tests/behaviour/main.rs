@@ -12,6 +12,7 @@ mod invariants;
 mod mahimahi;
 mod management;
 mod meter;
+mod outages;
 mod parser;
 mod published_behaviour;
 mod radio;

@@ -172,7 +172,7 @@ impl Service {
     }
 
     /// Bytes of the head that have not left by `now`.
-    fn owed(&self, now: Time) -> u64 {
+    pub(crate) fn owed(&self, now: Time) -> u64 {
         match self {
             Self::Opportunities(service) => service.owed.saturating_sub(service.sent(now)),
             Self::Stepped(service) => service.owed(now),
@@ -182,7 +182,8 @@ impl Service {
         }
     }
 
-    fn owe(&mut self, bytes: u64) {
+    /// So many bytes of the head are to be sent from now on.
+    pub(crate) fn owe(&mut self, bytes: u64) {
         match self {
             Self::Opportunities(service) => service.owed = bytes,
             Self::Stepped(service) => service.begin(bytes),

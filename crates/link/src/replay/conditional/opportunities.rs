@@ -263,6 +263,13 @@ impl Opportunities {
         }
     }
 
+    /// Continues with the saturated link after an idleness.
+    pub(super) fn resume(&mut self, now: Time, idle: Duration, waited_for: bool) {
+        self.warmth = self.model.warm_up.cooled(self.warmth, idle);
+        self.told = now;
+        self.saturate(now, waited_for);
+    }
+
     /// Finds the next one of the saturated link after `now`, where that is not known and wanted.
     pub(super) fn look_up(&mut self, now: Time) {
         if self.source == Source::Saturated && self.next.is_none() {

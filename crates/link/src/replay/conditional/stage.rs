@@ -37,6 +37,8 @@ pub(crate) struct Conditional<P> {
     service: Option<Time>,
     /// When something happens within, or a packet leaves: asked for more often than it changes.
     event: Option<Time>,
+    /// Since when an outage lasts.
+    closed: Option<Time>,
     dropped: Dropped<P>,
 }
 
@@ -56,6 +58,7 @@ impl<P> Conditional<P> {
             each: 0.0,
             service: None,
             event: None,
+            closed: None,
             dropped: Dropped::new(),
             config,
         }
@@ -92,6 +95,22 @@ impl<P> Conditional<P> {
         self.floor = (Bytes(0), config.model.delays.floor(Bytes(0)));
         self.trend = 0;
         self.opportunities.saturate(now, !self.is_empty());
+        self.look_ahead();
+    }
+
+    /// Closed: sends nothing from `now` on. Open: continues as the saturated link, after an idleness as long as that.
+    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+        match self.closed {
+            None if closed => self.closed = Some(now),
+            Some(since) if !closed => {
+                self.closed = None;
+                self.credit = 0.0;
+                self.instant = now;
+                let waiting = !self.is_empty();
+                self.opportunities.resume(now, now.since(since), waiting);
+            }
+            _ => return,
+        }
         self.look_ahead();
     }
 
@@ -146,7 +165,7 @@ impl<P> Conditional<P> {
     /// When the next bytes can be sent.
     #[inline]
     fn next_service(&self) -> Option<Time> {
-        if self.is_empty() {
+        if self.is_empty() || self.closed.is_some() {
             return None;
         }
         if self.credit > 0.0 {

@@ -1,0 +1,260 @@
+//! Outages: nothing leaves during one, nothing is late for another reason, and no packet is early.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+use proptest::prelude::*;
+
+use crate::arrivals::{MS, in_order, timestamps, waits};
+use crate::driving::drain;
+
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn gate(outages: &[(u64, u64)]) -> StageConfig {
+    let outages = outages.iter().map(|&(at, of)| (span(at), span(of)));
+    GateConfig::new(outages.collect()).unwrap().into()
+}
+
+fn down(down: bool) -> StageConfig {
+    GateConfig::default().with_down(down).into()
+}
+
+/// Outages in ms, (begin, length).
+fn outages() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((1..40u64, 1..40u64), 0..6).prop_map(|steps| {
+        let mut free = 0;
+        let place = |(wait, length)| {
+            let begin = free + wait;
+            free = begin + length;
+            (begin, length)
+        };
+        steps.into_iter().map(place).collect()
+    })
+}
+
+/// Arrivals of packets: (ns, bytes).
+fn packets() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((waits(), 40..1501u64), 1..80).prop_map(in_order)
+}
+
+fn run(stages: Vec<StageConfig>, packets: &[(u64, u64)]) -> Vec<Outcome<usize>> {
+    let mut link = Direction::new(stages, Time::ZERO);
+    for (number, &(at, size)) in packets.iter().enumerate() {
+        link.accept(Time::from_nanos(at), number, Bytes(size));
+    }
+    let mut outcomes = drain(&mut link);
+    outcomes.sort_by_key(|outcome| outcome.packet);
+    outcomes
+}
+
+fn is_inside(outages: &[(u64, u64)], at: Time) -> bool {
+    outages
+        .iter()
+        .any(|&(begin, length)| ms(begin) <= at && at < ms(begin + length))
+}
+
+/// The time without the outages before it.
+fn without(outages: &[(u64, u64)], at: u64) -> u64 {
+    let lost = |&(begin, length): &(u64, u64)| at.saturating_sub(begin * MS).min(length * MS);
+    at - outages.iter().map(lost).sum::<u64>()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_constant_rate_continues_after_an_outage_where_it_stopped(outages in outages(), packets in packets()) {
+        // A byte takes a whole µs, so that no outage cuts one.
+        let packets: Vec<_> = packets.into_iter().map(|(at, size)| (at / 1000 * 1000, size)).collect();
+        let bottleneck = StageConfig::from(BottleneckConfig::new(Schedule::Constant(BitRate(8_000_000))));
+        let gated = run(vec![gate(&outages), bottleneck.clone()], &packets);
+        let joined: Vec<_> = packets.iter().map(|&(at, size)| (without(&outages, at), size)).collect();
+        for (with, plain) in gated.iter().zip(run(vec![bottleneck], &joined)) {
+            prop_assert!(!is_inside(&outages, with.departed), "{with:?}");
+            let at = without(&outages, with.departed.as_nanos());
+            prop_assert_eq!(at, plain.departed.as_nanos());
+        }
+    }
+
+    #[test]
+    fn an_outage_takes_the_opportunities_in_it_and_no_others(
+        millis in timestamps(), outages in outages(), packets in packets(),
+    ) {
+        let once = |millis: Vec<u64>| {
+            let trace = Arc::new(Trace::from_millis(millis).unwrap());
+            StageConfig::from(BottleneckConfig::new(Schedule::once(trace)))
+        };
+        let end = 10_000; // so that both traces have one
+        let left: Vec<u64> = millis.iter().copied().filter(|&at| !is_inside(&outages, ms(at))).collect();
+        let [all, left] = [millis, left].map(|millis| once(millis.into_iter().chain([end]).collect()));
+        let gated = run(vec![gate(&outages), all.clone()], &packets);
+        let filtered = run(vec![left], &packets);
+        prop_assert_eq!(&gated, &filtered);
+        for (with, free) in gated.iter().zip(run(vec![all], &packets)) {
+            prop_assert!(with.departed >= free.departed);
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_a_queue_of_any_kind_during_an_outage(
+        outages in outages(), packets in packets(), schedule in 0..4usize, queue in 0..3usize, delay in 0..30u64,
+    ) {
+        let trace = Arc::new(Trace::from_millis([2, 5, 5, 9]).unwrap());
+        let steps = vec![(span(0), BitRate(5_000_000)), (span(7), BitRate(0)), (span(9), BitRate(40_000_000))];
+        let series = Arc::new(RateSeries::new(steps, Some(span(20))).unwrap());
+        let schedule = [
+            Schedule::looped(trace),
+            Schedule::Series { series, offset: Duration::ZERO },
+            Schedule::TokenBucket { rate: BitRate(4_000_000), burst: Bytes(3000) },
+            Schedule::Unlimited,
+        ][schedule].clone();
+        let queue = [
+            Discipline::DropTail { packets: Some(Packets(5)), bytes: None },
+            Discipline::CoDel(CoDelConfig::default()),
+            Discipline::Infinite,
+        ][queue].clone();
+        let bottleneck = BottleneckConfig::new(schedule).with_queue(queue);
+        let stages = vec![gate(&outages), bottleneck.into(), DelayConfig::Fixed(span(delay)).into()];
+        let outcomes = run(stages, &packets);
+        prop_assert_eq!(outcomes.len(), packets.len());
+        for outcome in outcomes.iter().filter(|outcome| outcome.fate == Fate::Delivered) {
+            prop_assert!(!is_inside(&outages, outcome.released), "{outcome:?}");
+            prop_assert_eq!(outcome.departed, outcome.released + span(delay));
+        }
+    }
+
+    #[test]
+    fn what_is_offered_is_without_the_outages(outages in outages(), packets in packets()) {
+        let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(8_000_000)));
+        let mut link = Direction::new(vec![gate(&outages), bottleneck.into()], Time::ZERO).with_meter();
+        for &(at, size) in &packets {
+            link.accept(Time::from_nanos(at), (), Bytes(size));
+        }
+        for bin in link.finished_bins(ms(1000)) {
+            let open = without(&outages, bin.end.as_nanos()) - without(&outages, bin.start.as_nanos());
+            prop_assert_eq!(bin.capacity, Some(Bytes(open / 1000)));
+        }
+    }
+}
+
+/// A packet of 1400 bytes each ms for 3 s.
+fn flood(stage: StageConfig, outages: &[(u64, u64)]) -> Vec<Outcome<usize>> {
+    let packets: Vec<_> = (0..3000).map(|at| (at * MS, 1400)).collect();
+    run(vec![gate(outages), stage], &packets)
+}
+
+#[test]
+fn a_radio_link_sends_nothing_during_an_outage() {
+    for way in [Way::Uplink, Way::Downlink] {
+        let radio = Profile::MIDBAND_GOOD.config(way);
+        let outcomes = flood(radio.into(), &[(1000, 500)]);
+        // What was sent before may have to be sent again.
+        let sent_again = span(60);
+        let delivered = || outcomes.iter().filter(|it| it.fate == Fate::Delivered);
+        let inside =
+            |it: &&Outcome<usize>| ms(1000) + sent_again < it.released && it.released < ms(1500);
+        assert_eq!(delivered().find(inside), None);
+        let soon = delivered()
+            .filter(|it| it.released >= ms(1500))
+            .map(|it| it.released);
+        assert!(soon.min() < Some(ms(1530)), "the queue is served again");
+        assert!(delivered().any(|it| it.arrived > ms(1100) && it.arrived < ms(1400)));
+    }
+}
+
+#[test]
+fn a_recording_of_two_workloads_sends_nothing_during_an_outage() {
+    let heavy = Arc::new(Trace::from_millis((1..=500).map(|step| 2 * step)).unwrap());
+    let light = Arc::new(LightRows::parse(&b"0 20 0 1 3 6\n50 30 0 2 4\n"[..]).unwrap());
+    let config = WorkloadDependentConfig {
+        idle: span(10),
+        ..WorkloadDependentConfig::new(light, heavy)
+    };
+    let outcomes = flood(config.clone().into(), &[(1000, 500)]);
+    assert_eq!(outcomes.len(), 3000);
+    assert!(
+        outcomes
+            .iter()
+            .all(|it| !is_inside(&[(1000, 500)], it.departed))
+    );
+    assert!(outcomes.iter().any(|it| it.departed == ms(1500)));
+    // Packets that come alone, also into the outage, of which each is an activation.
+    let packets: Vec<_> = (0..60).map(|at| (at * 50 * MS, 1400)).collect();
+    let outcomes = run(vec![gate(&[(1000, 500)]), config.into()], &packets);
+    assert_eq!(outcomes.len(), 60);
+    assert!(
+        outcomes
+            .iter()
+            .all(|it| !is_inside(&[(1000, 500)], it.departed))
+    );
+}
+
+#[test]
+fn a_change_while_the_link_is_down_is_in_force_when_it_is_up() {
+    let constant = |megabits: u64| {
+        let schedule = Schedule::Constant(BitRate(megabits * 1_000_000));
+        StageConfig::from(BottleneckConfig::new(schedule))
+    };
+    let mut link = Direction::new(vec![down(false), constant(12)], Time::ZERO);
+    for packet in 0..3 {
+        link.accept(ms(0), packet, MTU); // 1 ms each
+    }
+    link.change(Time::from_micros(1500), 0, down(true)).unwrap();
+    link.change(ms(4), 1, constant(6)).unwrap();
+    link.change(ms(10), 0, down(false)).unwrap();
+    let left: Vec<_> = drain(&mut link).iter().map(|it| it.departed).collect();
+    // Half of the second packet was sent before, at 12 Mbit/s.
+    assert_eq!(left, [1000, 11_000, 13_000].map(Time::from_micros));
+    assert_eq!(link.in_force(), [InForce::Called; 2]);
+}
+
+#[test]
+fn outages_continue_behind_what_was_down_and_begin_anew_with_a_start() {
+    let unlimited = StageConfig::from(BottleneckConfig::new(Schedule::Unlimited));
+    let outages = GateConfig::new(vec![(span(10), span(10))]).unwrap();
+    let closed = outages.clone().with_down(true);
+    let mut link = Direction::new(vec![outages.clone().into(), unlimited], Time::ZERO);
+    link.change(ms(5), 0, closed.into()).unwrap();
+    link.change(ms(15), 0, outages.into()).unwrap();
+    for at in [4, 5, 16, 20] {
+        link.accept(ms(at), at, MTU);
+    }
+    link.restart(ms(100), Duration::ZERO);
+    for at in [109, 111] {
+        link.accept(ms(at), at, MTU);
+    }
+    let left = drain(&mut link)
+        .into_iter()
+        .map(|it| (it.packet, it.departed));
+    let expected = [(4, 4), (5, 20), (16, 20), (20, 20), (109, 109), (111, 120)];
+    assert_eq!(
+        left.collect::<Vec<_>>(),
+        expected.map(|(packet, at)| (packet, ms(at)))
+    );
+}
+
+#[test]
+fn without_a_queue_packets_are_lost() {
+    let delay = DelayConfig::Fixed(span(5)).into();
+    let fates: Vec<_> = run(
+        vec![gate(&[(10, 10)]), delay],
+        &[(9 * MS, 100), (10 * MS, 100), (20 * MS, 100)],
+    )
+    .iter()
+    .map(|outcome| outcome.fate)
+    .collect();
+    assert_eq!(
+        fates,
+        [
+            Fate::Delivered,
+            Fate::Dropped(DropReason::Loss),
+            Fate::Delivered
+        ]
+    );
+}
