@@ -14,8 +14,9 @@ REPLACED = {
     "base_delay": 'base_delay = "10 ms"',
     "queue": 'queue = { kind = "droptail", limit = "1 MB" }',
     "loss": 'start = "0 s"',
+    "outage": 'start = "0 s"',
 }
-EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
+EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
 
 def write_recordings(path: Path) -> None:

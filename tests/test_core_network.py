@@ -106,10 +106,21 @@ def test_a_split_is_kept(tmp_path: Path) -> None:
 def test_rate_queue_and_loss_of_a_core_link(tmp_path: Path) -> None:
     table = '{ kind = "place", name = "base-edge", rate = "1 Gbit/s", loss = "0.1 %", queue = { kind = "codel" } }'
     up, _ = core(tmp_path, table)
-    loss, bottleneck, _ = up.stages
+    loss, _, bottleneck, _ = up.stages
     assert loss["probability"] == 0.001
     assert bottleneck["schedule"] == {"kind": "constant", "bit_rate": 10**9}
     assert bottleneck["queue"]["kind"] == "codel"
+
+
+def test_a_core_link_with_a_fixed_delay_can_have_an_outage(tmp_path: Path) -> None:
+    up, down = core(tmp_path, '{ kind = "delay", delay = "3 ms", outage = { uplink = [["2 s", "500 ms"]] } }')
+    assert [stage["outages_ns"] for way in (up, down) for stage in way.stages if stage["kind"] == "gate"] == [
+        [[2 * 10**9, 5 * 10**8]],
+        [],
+    ]
+    assert up.stages[-1]["fixed_ns"] == down.stages[-1]["fixed_ns"] == 3_000_000
+    # Where there is no rate, packets wait during an outage in a queue with a limit, too.
+    assert up.stages[2]["queue"]["bytes"] == 10**6
 
 
 def test_a_record_that_is_not_there_is_looked_for_in_the_archive(tmp_path: Path, archive: Archive) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 import in_process
 from cellbed.measure.comparison import compare
+from cellbed.measure.links import read_links
+from cellbed.measure.outages import find_outages
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
@@ -38,6 +40,7 @@ memory = "1 GiB"
 up = "20 Mbit/s"
 down = "20 Mbit/s"
 base_delay = "5 ms"
+outage = { downlink = [["1.6 s", "400 ms"]] }
 [[links.mobile.changes]]
 at = "1 s"
 up = "2 Mbit/s"
@@ -155,6 +158,21 @@ def test_links_change_by_hand(finished: Finished) -> None:
 
 
 @pytest.mark.needs_tun
+def test_nothing_leaves_a_link_during_an_outage_of_the_scenario(finished: Finished) -> None:
+    begin, end = (finished.description["t0_ns"] + at * MS for at in (1600, 2000))
+    for name, passes in (("mobile-0.downlink", False), ("mobile-0.uplink", True)):
+        released = finished.packets[name]["released"]
+        assert bool(((released >= begin) & (released < end)).any()) == passes
+        assert (released >= end).any()
+    assert finished.description["directions"][1]["description"].endswith(
+        "no packets at 1.6 s for 400 ms; from 1 s on loss 0.001"
+    )
+    (outage,) = find_outages(finished.description, read_links(finished.folder, finished.description))
+    assert (outage.endpoint, outage.way) == ("endpoint-0", "downlink")
+    assert (outage.begin_s, outage.length_s) == pytest.approx((1.6, 0.4), abs=0.011)
+
+
+@pytest.mark.needs_tun
 def test_a_run_that_was_changed_by_hand_says_so(finished: Finished) -> None:
     summary = json.loads((finished.folder / "summary.json").read_text())
     (warning,) = [text for text in summary["warnings"] if "by hand" in text]
@@ -234,6 +252,19 @@ def test_the_link_of_a_shell_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert set(names) == {"other-1", row["name"]}
         other.remove()
         assert round_trip() > 0
+        # An outage by hand: what was in force is in force again, with what was changed meanwhile.
+        done = cellbed(tmp_path, "link", "set", row["name"], "down")
+        assert done.stdout == "uplink: up -> down\ndownlink: up -> down\n", done.stderr
+        shell.stdin.write("\n")
+        shell.stdin.flush()
+        assert cellbed(tmp_path, "link", "set", "uplink", "rate=2 Mbit/s").returncode == 0
+        while not (shown := json.loads(cellbed(tmp_path, "link", "show", "--json").stdout))[0]["queue_bytes"]:
+            pass
+        assert shown[0]["description"] == "2 Mbit/s, drop-tail queue of 1 MB, 1 ms one way, down"
+        assert cellbed(tmp_path, "link", "set", "up").stdout == "uplink: down -> up\ndownlink: down -> up\n"
+        assert shell.stdout.readline().startswith("round trip")
+        shown = json.loads(cellbed(tmp_path, "link", "show", "--json").stdout)
+        assert shown[0]["description"] == "2 Mbit/s, drop-tail queue of 1 MB, 1 ms one way"
         for words, answer in WRONG:
             done = cellbed(tmp_path, "link", *words)
             assert (done.returncode, done.stdout) == (2, "")
@@ -318,7 +349,8 @@ def test_an_emulator_that_is_gone_is_told(registry: Path) -> None:
         (["corruption=1"], "corruption: '1' is not from 0 to below 1"),
         (["rate=series steps=[[0,0]]"], "rate.steps: "),
         (['rate={kind="series", steps=[["0 s", "0 Mbit/s"]]}'], "an outage is a change of the rate to '0 Mbit/s'"),
-        (["spin=1"], "spin: unknown key; known here: rate, delay, queue, loss, duplication, corruption"),
+        (["up", "down"], "both 'up' and 'down': remove one of the two"),
+        (["spin=1"], "spin: unknown key; known here: delay, queue, duplication, corruption, state, rate, loss"),
     ],
 )
 def test_a_setting_that_cannot_be_read_is_told(words: list[str], message: str, tmp_path: Path) -> None:

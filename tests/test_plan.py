@@ -39,8 +39,9 @@ def kinds(direction: Direction) -> list[str]:
 
 def test_a_link_can_change_all_that_a_link_has() -> None:
     plan = planned(GOOD)
-    assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "bottleneck", "delay"]
-    loss, bottleneck, delay = down(plan).stages
+    assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "gate", "bottleneck", "delay"]
+    loss, gate, bottleneck, delay = down(plan).stages
+    assert gate == {"kind": "gate", "outages_ns": [], "down": False}
     assert loss["probability"] == 0.0
     assert bottleneck["schedule"] == {"kind": "unlimited"}
     assert delay == {"kind": "delay", "fixed_ns": 10 * MS}
@@ -50,8 +51,8 @@ def test_a_link_can_change_all_that_a_link_has() -> None:
 def test_directions_may_differ() -> None:
     line = "duplication = { downlink = 0.01 }\ncorruption = { uplink = 0.02 }\nloss = { uplink = 0.1 }\n"
     plan = planned(GOOD.replace("[links.core]", line + "[links.core]"))
-    assert kinds(up(plan)) == ["loss", "corruption", "bottleneck", "delay"]
-    assert kinds(down(plan)) == ["loss", "duplication", "bottleneck", "delay"]
+    assert kinds(up(plan)) == ["loss", "corruption", "gate", "bottleneck", "delay"]
+    assert kinds(down(plan)) == ["loss", "duplication", "gate", "bottleneck", "delay"]
     assert [stage["probability"] for stage in up(plan).stages[:2]] == [0.1, 0.02]
     assert down(plan).stages[0]["probability"] == 0.0
 
@@ -72,27 +73,27 @@ def test_a_change_concerns_only_what_it_names() -> None:
     second = 'at = "20 s"\nup = "2 Mbit/s"\nbase_delay = "40 ms"\ncorruption = { downlink = 0.001 }\n'
     plan = planned(GOOD + CHANGE + first + CHANGE + second)
     changes = up(plan).config["changes"]
-    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1), (20_000 * MS, 2)]
+    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 2), (20_000 * MS, 3)]
     assert changes[0]["to"]["schedule"] == {"kind": "constant", "bit_rate": 2_000_000}
-    assert changes[0]["to"]["queue"] == up(plan).stages[1]["queue"]
+    assert changes[0]["to"]["queue"] == up(plan).stages[2]["queue"]
     assert changes[1]["to"] == {"kind": "delay", "fixed_ns": 40 * MS}
     # What is only there from a change on is there from the start and does nothing.
-    assert kinds(down(plan)) == ["loss", "corruption", "bottleneck", "delay"]
+    assert kinds(down(plan)) == ["loss", "corruption", "gate", "bottleneck", "delay"]
     assert down(plan).stages[1]["probability"] == 0.0
     reported = [
         (change["at_ns"], change["stage"], change["to"].get("probability")) for change in down(plan).config["changes"]
     ]
-    assert reported == [(10_000 * MS, 0, 0.01), (20_000 * MS, 1, 0.001), (20_000 * MS, 3, None)]
+    assert reported == [(10_000 * MS, 0, 0.01), (20_000 * MS, 1, 0.001), (20_000 * MS, 4, None)]
 
 
 def test_a_queue_that_changes_keeps_the_schedule_and_its_seed() -> None:
     text = GOOD.replace('"droptail", limit = "1 MB"', '"pie"') + CHANGE
     direction = up(planned(text + 'at = "1 s"\nqueue = { kind = "pie", target = "20 ms", ecn = true }\n'))
     (change,) = direction.config["changes"]
-    queue, before = change["to"]["queue"], direction.stages[1]["queue"]
+    queue, before = change["to"]["queue"], direction.stages[2]["queue"]
     assert (queue["target_ns"], queue["ecn"]) == (20 * MS, True)
     assert queue["seed"] == before["seed"]
-    assert change["to"]["schedule"] == direction.stages[1]["schedule"]
+    assert change["to"]["schedule"] == direction.stages[2]["schedule"]
 
 
 def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
     text = GOOD.replace('base_delay = "10 ms"', line).replace('start = "0 s"', 'start = "5 s"')
     text = text.replace('"12 Mbit/s"', '{ kind = "series", steps = [["0 s", "1 Mbit/s"], ["9 s", "2 Mbit/s"]] }')
     plan = planned(text, tmp_path)
-    _, bottleneck, delay = up(plan).stages
+    *_, bottleneck, delay = up(plan).stages
     assert delay["series"] == [[0, 15 * MS], [5_000 * MS, 20 * MS], [15_000 * MS, 20 * MS]]
     assert bottleneck["schedule"]["offset_ns"] == 5_000 * MS
     assert list(up(plan).recordings()) == ["d.csv"]
@@ -117,6 +118,7 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
         ),
         ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
         ("loss = 0.01", "loss 0.01"),
+        ('outage = [["8 s", "1.5 s"], ["20 s", "1 s"]]', "no packets at 8 s for 1.5 s, at 20 s for 1 s"),
         ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),
         ('up = { kind = "token-bucket", rate = "5 Mbit/s" }', "5 Mbit/s with bursts of 64 KiB"),
         (
@@ -138,7 +140,7 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
 
     assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
     changes = json.loads(dry("--json"))["directions"][0]["changes"]
-    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 1)]
+    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 2)]
 
 
 @pytest.mark.needs_tun
@@ -222,7 +224,7 @@ stop = "20 s"
     uplinks = {way.link: way for way in plan.directions if way.way == "uplink"}
     assert list(uplinks) == ["mobile-phone-0", "mobile-phone-1", "mobile-car-0", "core-near-0", "core-far-0"]
     assert [uplinks[f"mobile-phone-{each}"].playing.start_ns for each in (0, 1)] == [1000 * MS, 6000 * MS]
-    assert uplinks["mobile-phone-0"].stages[1]["schedule"]["bit_rate"] == 1_000_000
+    assert uplinks["mobile-phone-0"].stages[2]["schedule"]["bit_rate"] == 1_000_000
     assert uplinks["mobile-car-0"].played is not None
     assert uplinks["core-far-0"].stages[-1]["fixed_ns"] == 3 * MS
     one, two = deployments(plan)

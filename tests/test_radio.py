@@ -48,7 +48,7 @@ def test_both_directions_of_a_radio_link_have_one_seed_and_no_other_limit() -> N
     (down,) = (stage for stage in stages(scenario, "downlink") if stage["kind"] == "radio")
     assert up == {"kind": "radio", "profile": "lowband-driving", "way": "uplink", "seed": down["seed"]}
     assert down["way"] == "downlink"
-    assert {stage["kind"] for stage in stages(scenario, "uplink")} == {"loss", "radio", "delay"}
+    assert {stage["kind"] for stage in stages(scenario, "uplink")} == {"loss", "gate", "radio", "delay"}
 
 
 def test_every_endpoint_has_surroundings_of_its_own() -> None:
@@ -62,9 +62,9 @@ def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
     more = 'queue = { uplink = { kind = "codel" } }\nloss = "1 %"\nstart = "5 s"\n'
     scenario = read(RADIO + more)
     assert isinstance(scenario.links.mobile, RadioLink)
-    loss, up, _ = stages(scenario, "uplink")
+    loss, _, up, _ = stages(scenario, "uplink")
     assert (loss["probability"], up["queue"]["kind"], up["offset_ns"]) == (0.01, "codel", 5_000_000_000)
-    assert "queue" not in stages(scenario, "downlink")[1]
+    assert "queue" not in stages(scenario, "downlink")[2]
     direction = make_plan(scenario).directions[0]
     assert direction.description.startswith("radio lowband-driving (synthetic) from 5 s, CoDel queue")
     assert direction.played is not None
@@ -74,7 +74,7 @@ def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
 def test_a_resolved_scenario_says_the_same() -> None:
     resolved = read(RADIO).resolved()["links"]["mobile"]
     assert (resolved["kind"], resolved["profile"], resolved["start"]) == ("radio", "lowband-driving", "0 s")
-    assert read(RADIO).resolved() == Scenario.model_validate(read(RADIO).model_dump()).resolved()
+    assert read(RADIO).resolved() == Scenario.model_validate(read(RADIO).resolved()).resolved()
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_the_schema_knows_both_kinds_of_mobile_links() -> None:
 def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
     link = parse_link(radio="midband-crowded", folder=Path())
     kinds = [stage["kind"] for stage in link.downlink.stages]
-    assert kinds == ["loss", "radio", "delay"]
-    assert "queue" not in link.downlink.stages[1]
-    assert link.uplink.stages[1]["seed"] == link.downlink.stages[1]["seed"]
+    assert kinds == ["loss", "gate", "radio", "delay"]
+    assert "queue" not in link.downlink.stages[2]
+    assert link.uplink.stages[2]["seed"] == link.downlink.stages[2]["seed"]
     assert link.downlink.description == "radio midband-crowded (synthetic)"
     waiting = parse_link(radio="midband-crowded", queue=EachWay("100 packets"), folder=Path())
-    assert waiting.uplink.stages[1]["queue"]["packets"] == 100
+    assert waiting.uplink.stages[2]["queue"]["packets"] == 100
 
 
 def test_a_shell_refuses_what_does_not_go_together() -> None:
@@ -203,7 +203,7 @@ def test_the_library_refuses_what_is_no_radio_link(settings: dict[str, Any], mes
 def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
     stages = list(parse_link(radio="lowband-good", folder=Path()).uplink.stages)
     [(index, after)] = changed(stages, read_settings(["queue=codel"], Path()), "uplink")
-    assert (index, after["kind"], after["queue"]["kind"]) == (1, "radio", "codel")
+    assert (index, after["kind"], after["queue"]["kind"]) == (2, "radio", "codel")
     assert words([after]) == "radio lowband-good (synthetic), CoDel queue of 1 MB at 5 ms"
     with pytest.raises(RateChangeError, match="neither into nor from a radio link"):
         changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")

@@ -53,7 +53,8 @@ def error(line: str, folder: Path = Path()) -> str:
 
 
 def test_the_page_has_an_example_of_every_kind() -> None:
-    others = {"image-classification", "program", "http", "namespace", "radio", "recording", "place", "round-trips"}
+    others = {"image-classification", "program", "http", "namespace"}
+    others |= {"radio", "recording", "delay", "place", "round-trips"}
     kinds = {const for table in json_schema()["$defs"].values() if (const := _kind(table))}
     assert kinds - others == {kind for line in EXAMPLES for kind in re.findall(r'kind = "(\S+)"', line)}
 
@@ -121,6 +122,8 @@ def test_losses(folder: Path) -> None:
     assert steps.downlink == 0.0
     spells = link('loss = { kind = "on-off", on = "10 s", off = "1 s" }').loss.uplink
     assert spells == OnOff(kind="on-off", on="10 s", off="1 s", exponential=False)
+    assert link('outage = [["8 s", "1.5 s"]]').outage == Ways(((8000 * MS, 1500 * MS),), ((8000 * MS, 1500 * MS),))
+    assert link('outage = { downlink = [["0 s", "1 s"]] }').outage == Ways((), ((0, 1000 * MS),))
     assert link('duplication = { uplink = "1 %" }').duplication == Ways(0.01, 0.0)
 
 

@@ -31,15 +31,15 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
         folder=tmp_path,
     )
     uplink, downlink = link.emulator_config(PAIR, DEVICES)["directions"]
-    assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "bottleneck", "delay"]
+    assert [stage["kind"] for stage in uplink["stages"]] == ["loss", "gate", "bottleneck", "delay"]
     assert uplink["stages"][0]["probability"] == 0.01
-    assert uplink["stages"][1] == {
+    assert uplink["stages"][2] == {
         "kind": "bottleneck",
         "schedule": {"kind": "constant", "bit_rate": 12_000_000},
         "queue": {"kind": "droptail", "packets": 100, "bytes": None},
     }
-    assert uplink["stages"][2] == {"kind": "delay", "fixed_ns": 20_000_000}
-    assert downlink["stages"][1]["schedule"] == {
+    assert uplink["stages"][3] == {"kind": "delay", "fixed_ns": 20_000_000}
+    assert downlink["stages"][2]["schedule"] == {
         "kind": "trace",
         "path": str(trace),
         "looped": False,
@@ -50,7 +50,7 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
 def test_a_link_without_options_changes_nothing() -> None:
     link = parse_link(folder=Path())
     for direction in (link.uplink, link.downlink):
-        loss, bottleneck, delay = direction.stages
+        loss, _, bottleneck, delay = direction.stages
         # They are there because they may change while the shell runs.
         assert (loss["probability"], bottleneck["schedule"], delay["fixed_ns"]) == (0.0, {"kind": "unlimited"}, 0)
 
@@ -66,13 +66,13 @@ def test_directions_may_differ_and_have_any_queue_delay_and_loss(tmp_path: Path)
         queue=EachWay("codel 1 MB target=7ms", downlink="fqcodel"),
         folder=tmp_path,
     )
-    loss, bottleneck, delay = link.uplink.stages
+    loss, _, bottleneck, delay = link.uplink.stages
     assert (loss["kind"], loss["to_bad"], loss["to_good"]) == ("gilbert-elliott", 0.01, 0.25)
     assert bottleneck["schedule"]["steps"] == [[0, 10_000_000], [1_000_000_000, 20_000_000]]
     assert (bottleneck["queue"]["kind"], bottleneck["queue"]["target_ns"]) == ("codel", 7_000_000)
     assert bottleneck["queue"]["bytes"] == 1_000_000
     assert delay["series"] == [[0, 10_000_000], [1_000_000_000, 20_000_000]]
-    loss, bottleneck, delay = link.downlink.stages
+    loss, _, bottleneck, delay = link.downlink.stages
     assert (loss["kind"], loss["probability"]) == ("loss", 0.01)
     assert bottleneck["schedule"] == {"kind": "token-bucket", "bit_rate": 12_000_000, "burst_bytes": 65536}
     assert bottleneck["queue"]["kind"] == "fqcodel"

@@ -44,10 +44,10 @@ class Link:
         its delay: a cellreplay recording, or one direction of a radio link, ``{"kind": "radio", "profile":
         "lowband-good", "way": "downlink"}``. The other direction with the same seed meets the same surroundings.
     queue: 1 MB of drop-tail if not given, or a radio link's own. delay: one way. loss, duplication, corruption:
-    probabilities, or a table for loss. mahimahi: account for bytes and times as Mahimahi does. start: where in traces,
-    series and surroundings time 0 lies. loop: whether traces begin anew at their end. changes: tables, each with a time
-    ``at`` and what is different from then on, ``{"at": "30 s", "rate": "2 Mbit/s"}``. seed: every random stage derives
-    a separate one from it.
+    probabilities, or a table for loss. outage: pairs of begin and length, ``[("8 s", "1.5 s")]``. mahimahi: account for
+    bytes and times as Mahimahi does. start: where in traces, series and surroundings time 0 lies. loop: whether traces
+    begin anew at their end. changes: tables, each with a time ``at`` and what is different from then on, ``{"at": "30
+    s", "rate": "2 Mbit/s"}``. seed: every random stage derives a separate one from it.
 
     Errors: :class:`ValueError` that says what was wrong and what to write.
     """
@@ -61,6 +61,7 @@ class Link:
         loss: Value | None = None,
         duplication: Value | None = None,
         corruption: Value | None = None,
+        outage: Sequence[Sequence[str]] | None = None,
         mahimahi: bool = False,
         start: str = "0 s",
         loop: bool = True,
@@ -68,7 +69,13 @@ class Link:
         seed: int = 1,
     ) -> None:
         settings = _settings(
-            rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
+            rate=rate,
+            queue=queue,
+            delay=delay,
+            loss=loss,
+            duplication=duplication,
+            corruption=corruption,
+            outage=None if outage is None else [list(pair) for pair in outage],
         )
         later = [(_time(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
         made = _made(settings, [each for _, each in later], Playing(_time(start), loop), seed, mahimahi)
@@ -223,6 +230,7 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
         loss=0.0 if settings.loss is None else settings.loss,
         duplication=settings.duplication or 0.0,
         corruption=settings.corruption or 0.0,
+        outages=settings.outages or (),
     )
     found = stages(parameters, playing, lambda slot: derived_seed(seed, slot))
     for slot in ("duplication", "corruption"):
@@ -257,6 +265,7 @@ _KEYS: dict[Slot, tuple[str, ...]] = {
     "loss": ("loss",),
     "duplication": ("duplication",),
     "corruption": ("corruption",),
+    "gate": ("down", "outages"),
     "bottleneck": ("rate", "queue"),
     "delay": ("delay",),
 }

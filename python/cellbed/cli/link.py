@@ -79,14 +79,16 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
 def set_link(
     words: Annotated[
         list[str],
-        typer.Argument(help="Run, link or direction, and settings (see below).", metavar="[RUN] [LINK] KEY=VALUE…"),
+        typer.Argument(help="Run, link or direction, and settings (see below).", metavar="[RUN] [LINK] SETTING…"),
     ],
     as_json: _Json = False,
 ) -> None:
     """Change a link while it runs. Queued packets stay queued.
 
     RUN is optional if only one is live, LINK if it has only one link. A link's name stands for both directions.
-    Settings: rate, delay, queue, loss, duplication, corruption, with the values of the scenario file.
+    Settings: KEY=VALUE for rate, delay, queue, loss, duplication, corruption, with the values of the scenario file;
+    'down', during which nothing leaves the bottleneck and packets wait in its queue; 'up', which ends that. The other
+    settings stay in force meanwhile, and can change.
 
     \b
     Examples:
@@ -94,13 +96,15 @@ def set_link(
       cellbed link set RUN mobile-0.uplink delay="40 ms" loss="1 %"
       cellbed link set mobile-0.downlink queue=codel rate=lte-suburban.down
       cellbed link set mobile-0 delay="normal mean=20ms deviation=3ms"
-      cellbed link set mobile-0.uplink rate=0          an outage, until another rate is set
+      cellbed link set mobile-0 down
+      cellbed link set mobile-0.uplink up
     """
-    from cellbed.scenario.settings import read_settings
+    from cellbed.scenario.settings import STATES, read_settings
     from cellbed.testbed.live import change, find_link
 
-    record, link = find_link([word for word in words if "=" not in word])
-    done = change(record, link, read_settings([word for word in words if "=" in word], Path.cwd()))
+    settings = [word for word in words if "=" in word or word in STATES]
+    record, link = find_link([word for word in words if word not in settings])
+    done = change(record, link, read_settings(settings, Path.cwd()))
     if as_json:
         print(
             json.dumps(

@@ -13,12 +13,12 @@ from pydantic import Field
 from cellbed.scenario.delays import Delay, DelaySeries
 from cellbed.scenario.fields import TextField, plainly, quantity
 from cellbed.scenario.forms import EachWay, PlainOr, Ways
-from cellbed.scenario.impairments import LossEachWay
+from cellbed.scenario.impairments import LossEachWay, OutageEachWay, outage_misfits
 from cellbed.scenario.places import PLACES, Hours
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.round_trips import RoundTripRecord, round_trip_record
 from cellbed.scenario.series import Points
-from cellbed.scenario.table import Table, written
+from cellbed.scenario.table import Path, Table, written
 from cellbed.units import BIT_RATE, DURATION, UnitError
 
 _RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
@@ -54,13 +54,14 @@ class CoreDelay:
         """The delay of each direction."""
         return Ways(self.one_way, self.one_way)
 
+    def misfits(self, _duration: int) -> list[tuple[Path, str]]:
+        """Keys that do not fit: none."""
+        return []
+
 
 class CoreTable(Table):
     """Base of core links that are more than a delay."""
 
-    split: float = Field(
-        0.5, ge=0, le=1, description="Share of a round trip spent on the uplink; echoes cannot measure it."
-    )
     rate: Annotated[int, _RATE] | None = Field(
         None, description="Bottleneck of each direction. Default: none.", examples=["1 Gbit/s"]
     )
@@ -68,6 +69,28 @@ class CoreTable(Table):
         written(_QUEUE), description="Queue before the bottleneck, if there is one."
     )
     loss: LossEachWay = Field(written(0.0), description="Packet loss.")
+    outage: OutageEachWay = written([])
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """Keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
+        return list(outage_misfits(self.outage, duration))
+
+    def delays(self, seed: int, duration: int) -> Ways[Delay]:
+        """The delay of each direction over a workload of `duration` ns."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> Source | None:
+        """Of round-trip times that vary."""
+        return None
+
+
+class _RoundTrips(CoreTable):
+    """Base of core links with round-trip times that vary."""
+
+    split: float = Field(
+        0.5, ge=0, le=1, description="Share of a round trip spent on the uplink; echoes cannot measure it."
+    )
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
         """The delay of each direction over a workload of `duration` ns."""
@@ -76,16 +99,11 @@ class CoreTable(Table):
         downlink = [(at, trip - up) for (at, trip), (_, up) in zip(trips, uplink, strict=True)]
         return Ways(_series(uplink), _series(downlink))
 
-    @property
-    def source(self) -> Source | None:
-        """The source of the round-trip times."""
-        raise NotImplementedError
-
     def _round_trips(self, seed: int, duration: int) -> Sequence[tuple[int, int]]:
         raise NotImplementedError
 
 
-class CorePlace(CoreTable):
+class CorePlace(_RoundTrips):
     """A place with round-trip times that vary around the published one. Synthetic."""
 
     kind: Literal["place"]
@@ -101,7 +119,7 @@ class CorePlace(CoreTable):
         return PLACES[self.name].round_trips.over(duration, self.hours, Random(f"core {self.name} {seed}"))
 
 
-class CoreRoundTrips(CoreTable):
+class CoreRoundTrips(_RoundTrips):
     """Recorded round-trip times, each of which holds until the next."""
 
     kind: Literal["round-trips"]
@@ -168,5 +186,17 @@ _PLAIN = TextField(
     _hint,
 )
 
-CoreLink = CoreDelay | CorePlace | CoreRoundTrips
-CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CorePlace, CoreRoundTrips), _PLAIN.show)
+
+class CoreFixed(CoreTable):
+    """A fixed delay."""
+
+    kind: Literal["delay"]
+    delay: Annotated[CoreDelay, _PLAIN] = Field(description="A preset, or a one-way delay.", examples=["3 ms"])
+
+    def delays(self, _seed: int, _duration: int) -> Ways[Delay]:
+        """The delay of each direction."""
+        return Ways(self.delay.one_way, self.delay.one_way)
+
+
+CoreLink = CoreDelay | CoreFixed | CorePlace | CoreRoundTrips
+CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed, CorePlace, CoreRoundTrips), _PLAIN.show)

@@ -1,12 +1,17 @@
-"""Random impairments of any last mile, by direction."""
+"""What disturbs the packets of a link, by direction: random impairments, and outages."""
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
-from cellbed.scenario.fields import Probability
+from cellbed.scenario.fields import Probability, plainly, quantity, refusal
 from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.series import Pairs, Points
+from cellbed.scenario.table import Path
+from cellbed.units import DURATION
 
 EXAMPLES = [0.01, "1 %"]
 
@@ -21,3 +26,46 @@ CorruptionEachWay = Annotated[
     EachWay(Probability, 0.0),
     Field(description="Probability that one bit of a packet is flipped.", examples=EXAMPLES),
 ]
+
+_LENGTH = quantity(DURATION, "0 s", "24 h", above=True)
+
+
+def _length(text: object, info: ValidationInfo) -> int:
+    if not isinstance(text, str):
+        raise refusal(f"{plainly(text)} is not a length: write text such as '1.5 s'")
+    return int(_LENGTH.validate(text, info))
+
+
+def _apart(outages: Points) -> Points:
+    for (begin, length), (following, _) in pairwise(outages):
+        if following <= begin + length:
+            raise refusal(
+                f"the outage at {DURATION.format(following)} does not begin after the end of that at "
+                f"{DURATION.format(begin)}: write one outage, or a later time"
+            )
+    return outages
+
+
+_EXAMPLE = [["8 s", "1.5 s"]]
+Outages = Annotated[
+    Points,
+    Pairs(_length, DURATION.format, _LENGTH.schema, "1.5 s", least=0, words="begin and length"),
+    AfterValidator(_apart),
+]
+"""Pairs of begin, from the start of the workload, and length, ns; in order of time, with time between them."""
+OutageEachWay = Annotated[
+    Ways[Points],
+    EachWay(Outages, []),
+    Field(
+        description="Outages, pairs of begin and length: nothing leaves the bottleneck, packets wait in its queue.",
+        examples=[_EXAMPLE],
+    ),
+]
+
+
+def outage_misfits(outages: Ways[Points], duration: int) -> Iterator[tuple[Path, str]]:
+    """Outages after the end of a workload of `duration` ns: (path below the link, what to do)."""
+    late = [begin for each in (outages.uplink, outages.downlink) for begin, _ in each if begin >= duration]
+    if late:
+        text = f"no outage at {DURATION.format(late[0])}: the workload ends after {DURATION.format(duration)}"
+        yield ("outage",), f"{text}: write an earlier time"

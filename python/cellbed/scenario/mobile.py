@@ -9,7 +9,14 @@ from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, Link
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import EachWay, Ways
-from cellbed.scenario.impairments import EXAMPLES, CorruptionEachWay, DuplicationEachWay, LossEachWay
+from cellbed.scenario.impairments import (
+    EXAMPLES,
+    CorruptionEachWay,
+    DuplicationEachWay,
+    LossEachWay,
+    OutageEachWay,
+    outage_misfits,
+)
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
@@ -71,6 +78,7 @@ class MobileLink(Table):
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the bottleneck.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
+    outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
     loop: bool = Field(True, description="Whether traces repeat when they end.")
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
@@ -86,7 +94,7 @@ class MobileLink(Table):
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Changes that do not fit the others or the workload's `duration` (ns): (path below the link, what to do)."""
-        found: list[tuple[Path, str]] = []
+        found = list(outage_misfits(self.outage, duration))
         before = -1
         for index, change in enumerate(self.changes):
             at: Path = ("changes", index, "at")

@@ -109,6 +109,15 @@ class Scenario(Table):
             if group.link is not None:
                 yield ("nodes", name, "link"), group.link
 
+    def core_links(self) -> Iterator[tuple[Path, CoreLink]]:
+        """All core links of the file, with their paths."""
+        for node_class in ("edge", "cloud"):
+            if (link := getattr(self.links.core, node_class)) is not None:
+                yield ("links", "core", node_class), link
+        for name, group in self.nodes.items():
+            if group.core is not None:
+                yield ("nodes", name, "core"), group.core
+
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
         return self.model_dump(mode="json", by_alias=True)
@@ -140,7 +149,7 @@ class Scenario(Table):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
         reported: set[tuple[Path, str]] = set()
-        for path, link in self.mobile_links():
+        for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].
             new = [each for each in link.misfits(self.duration) if each not in reported]
             reported |= set(new)

@@ -7,7 +7,13 @@ from pydantic import Field
 
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.forms import EachWay, Ways
-from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, LossEachWay
+from cellbed.scenario.impairments import (
+    CorruptionEachWay,
+    DuplicationEachWay,
+    LossEachWay,
+    OutageEachWay,
+    outage_misfits,
+)
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Path, Table, written
@@ -54,6 +60,7 @@ class RadioLink(Table):
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the radio link.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
+    outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into the radio conditions.")
 
     @property
@@ -86,8 +93,8 @@ class RadioLink(Table):
         return self
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Keys that do not fit each other or the workload's `duration`: none can."""
-        return []
+        """Keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
+        return list(outage_misfits(self.outage, duration))
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
         """Capacities from files: none."""

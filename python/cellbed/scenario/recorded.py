@@ -16,7 +16,13 @@ from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import QueueLimit, TextField, quantity
 from cellbed.scenario.forms import EachWay, Ways
-from cellbed.scenario.impairments import CorruptionEachWay, DuplicationEachWay, LossEachWay
+from cellbed.scenario.impairments import (
+    CorruptionEachWay,
+    DuplicationEachWay,
+    LossEachWay,
+    OutageEachWay,
+    outage_misfits,
+)
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
@@ -231,6 +237,7 @@ class RecordedLink(_Replayed):
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
     duplication: DuplicationEachWay = written(0.0)
     corruption: CorruptionEachWay = written(0.0)
+    outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into the recording.")
     loop: bool = Field(True, description="Whether the recording repeats when it ends.")
 
@@ -261,13 +268,14 @@ class RecordedLink(_Replayed):
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
+        found = list(outage_misfits(self.outage, duration))
         try:
             end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)
         except TraceError as error:
-            return [(("path",), str(error))]
+            return [*found, (("path",), str(error))]
         if self.start >= end and not self.loop:
-            return [(("start",), f"the recording ends after {DURATION.format(end)}: write an earlier time")]
-        return []
+            found.append((("start",), f"the recording ends after {DURATION.format(end)}: write an earlier time"))
+        return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
         """Capacities from files: none, the recording has been read."""

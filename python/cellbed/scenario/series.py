@@ -184,13 +184,16 @@ class Pairs:
     """Annotates `Points` written as a list of pairs, ``[["0 s", VALUE], ["10 s", VALUE]]``.
 
     value: (what was written, validation info) to the value; raises a `refusal`. show: the value as the file would have
-    it. schema: the JSON Schema of a value. example: a value as the file would have it.
+    it. schema: the JSON Schema of a value. example: a value as the file would have it. least: number of pairs. words:
+    their contents.
     """
 
     value: Callable[[Any, ValidationInfo], Any]
     show: Callable[[Any], Any]
     schema: Mapping[str, Any]
     example: Any
+    least: int = 1
+    words: str = "time and value"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(
@@ -206,7 +209,7 @@ class Pairs:
             "minItems": 2,
             "maxItems": 2,
         }
-        return {"type": "array", "items": pair, "minItems": 1, "examples": [self._example]}
+        return {"type": "array", "items": pair, "minItems": self.least, "examples": [self._example]}
 
     @property
     def _example(self) -> list[list[Any]]:
@@ -216,8 +219,8 @@ class Pairs:
         return [[DURATION.format(time), self.show(value)] for time, value in points]
 
     def _validate(self, written: object, info: ValidationInfo) -> Points:
-        right = f"write pairs of time and value, [{str(self._example[0]).replace(chr(39), chr(34))}, …]"
-        if not isinstance(written, list) or not written:
+        right = f"write pairs of {self.words}, [{str(self._example[0]).replace(chr(39), chr(34))}, …]"
+        if not isinstance(written, list) or len(written) < self.least:
             raise refusal(f"not a list of pairs: {right}")
         points: list[tuple[int, Any]] = []
         for number, pair in enumerate(written, 1):

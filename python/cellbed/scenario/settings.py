@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -12,6 +12,7 @@ from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, Link
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
+from cellbed.scenario.impairments import Outages
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
 from cellbed.scenario.phrases import written
@@ -19,6 +20,7 @@ from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
+from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
 from cellbed.units import UnitError
 
@@ -26,9 +28,14 @@ _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDir
 _LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)
 
 
+STATES = ("up", "down")
+"""Words that are settings themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """New settings of one direction of a link; None keeps a value."""
+    """New settings of one direction of a link; None keeps a value. down: nothing leaves its bottleneck. outages: as of
+    :data:`cellbed.scenario.impairments.Outages`."""
 
     rate: LinkCapacity | Radio | Conditional | None = None
     delay: Delay | None = None
@@ -36,37 +43,49 @@ class Settings:
     loss: Loss | None = None
     duplication: float | None = None
     corruption: float | None = None
+    down: bool | None = None
+    outages: Points | None = None
 
 
-class _Written(Table):
-    """The same as it is written."""
+class _Settings(Table):
+    """Base of what is written."""
 
-    rate: Annotated[LinkCapacity | Radio | RecordedDirection, _RATE] | None = Field(None, examples=["5 Mbit/s"])
     delay: Annotated[Delay, DELAY_FORM] | None = Field(None, examples=["40 ms"])
     queue: Queue | None = Field(None, examples=[{"kind": "codel"}])
-    loss: Annotated[Loss, LOSS_FORM] | None = Field(None, examples=["1 %"])
     duplication: Probability | None = Field(None, examples=["1 %"])
     corruption: Probability | None = Field(None, examples=["1 %"])
+    state: Literal["up", "down"] | None = None
 
 
-class _Running(_Written):
-    """The same for a running link."""
+class _Written(_Settings):
+    """A link from its start on."""
+
+    rate: Annotated[LinkCapacity | Radio | RecordedDirection, _RATE] | None = Field(None, examples=["5 Mbit/s"])
+    loss: Annotated[Loss, LOSS_FORM] | None = Field(None, examples=["1 %"])
+    outage: Outages | None = Field(None, examples=[[["8 s", "1.5 s"]]])
+
+
+class _Running(_Settings):
+    """A running link."""
 
     rate: Annotated[LinkCapacity | Radio | RecordedDirection, _LATER_RATE] | None = Field(None, examples=["5 Mbit/s"])
     loss: Annotated[Loss, LATER_LOSS_FORM] | None = Field(None, examples=["1 %"])
 
 
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
-    """The settings that ``KEY=VALUE`` words describe, values as :mod:`cellbed.scenario.phrases` has them.
+    """The settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
 
-    folder: where paths of traces and recordings start. Raises ScenarioError, one line per mistake.
+    Values are those of :mod:`cellbed.scenario.phrases`. folder: start of relative paths of traces and recordings.
+    Raises ScenarioError, one line per mistake.
     """
     texts: dict[str, str] = {}
     for word in words:
-        key, equals, text = word.partition("=")
+        key, equals, text = ("state", "=", word) if word in STATES else word.partition("=")
         key = key.strip()
         if not equals or not key:
             raise ScenarioError(f"'{word}' is not a setting: write KEY=VALUE, such as rate='5 Mbit/s'")
+        if key in texts and key == "state":
+            raise ScenarioError("both 'up' and 'down': remove one of the two")
         if key in texts:
             raise ScenarioError(f"{key}: given twice: remove one of the two")
         texts[key] = text
@@ -76,11 +95,11 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
 def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False) -> Settings:
     """The settings with these texts by key; traces are parsed. As for :func:`read_settings`.
 
-    running: of a running link, which may stop: a rate of 0 and a loss of 100 % are outages.
+    running: of a running link, which may stop: with a rate of 0 or a loss of 100 %, or because it is ``down``.
 
     Values that are not text are as in the scenario file: a number, or a table as a mapping.
     """
-    form = _Running if running else _Written
+    form: type[_Written | _Running] = _Running if running else _Written
     data: dict[str, Any] = {}
     for key, text in texts.items():
         try:
@@ -101,7 +120,7 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
     return settings
 
 
-def _settings(asked: _Written) -> Settings:
+def _settings(asked: _Written | _Running) -> Settings:
     """The settings; a recording's name is replaced by its content. Raises TraceError."""
     rate: LinkCapacity | Radio | Conditional | None
     queue = asked.queue
@@ -110,4 +129,13 @@ def _settings(asked: _Written) -> Settings:
         queue = queue or calibrated_queue(asked.rate.path.description, asked.rate.way)
     else:
         rate = asked.rate
-    return Settings(rate, asked.delay, queue, asked.loss, asked.duplication, asked.corruption)
+    return Settings(
+        rate,
+        asked.delay,
+        queue,
+        asked.loss,
+        asked.duplication,
+        asked.corruption,
+        None if asked.state is None else asked.state == "down",
+        asked.outage if isinstance(asked, _Written) else None,
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.shell.addresses import Pair
+from cellbed.testbed.stages import gate_stage
 
 if TYPE_CHECKING:
     from cellbed.archive import TraceSource
@@ -36,7 +37,9 @@ class ShellDirection:
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
         """The direction as the emulator takes it."""
-        config = {"name": name, "from": source, "to": target, "stages": list(self.stages)}
+        # A gate, so that the link can be down.
+        gate = [] if any(stage["kind"] == "gate" for stage in self.stages) else [gate_stage()]
+        config = {"name": name, "from": source, "to": target, "stages": [*gate, *self.stages]}
         return config if self.mahimahi_log is None else {**config, "mahimahi_log": dict(self.mahimahi_log)}
 
     @property

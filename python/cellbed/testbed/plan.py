@@ -22,10 +22,11 @@ from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
-from cellbed.scenario.fields import ConstantRate
+from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink
+from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
@@ -358,6 +359,7 @@ def _parameters(mobile: AnyMobileLink, way: Way) -> Parameters:
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
         corruption=getattr(mobile.corruption, way),
+        outages=getattr(mobile.outage, way),
     )
 
 
@@ -403,8 +405,7 @@ def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction
 
 def _core_parameters(core: CoreLink, way: Way, delay: Delay) -> Parameters:
     if isinstance(core, CoreDelay):
-        return Parameters(delay=delay)
-    loss = getattr(core.loss, way)
-    if core.rate is None:
-        return Parameters(delay=delay, loss=loss)
-    return Parameters(ConstantRate(core.rate), getattr(core.queue, way), delay, loss)
+        return Parameters(queue=DropTail(kind="droptail"), delay=delay)
+    capacity = Unlimited() if core.rate is None else ConstantRate(core.rate)
+    loss, outages = getattr(core.loss, way), getattr(core.outage, way)
+    return Parameters(capacity, getattr(core.queue, way), delay, loss, outages=outages)

@@ -267,6 +267,9 @@ def _unsteady(path: list[Direction]) -> str | None:
     """Why a path cannot be proved in the time there is for it."""
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
     for direction in path:
+        outages = direction.parameters.outages
+        if outages and outages[0][0] < SETTLED_NS + longest_ns:
+            return f"{direction.name} has an outage after {outages[0][0] / 1e9:g} s, too soon for a measurement"
         if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
             return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon for a measurement"
     if longest_ns > PATIENCE_NS:

@@ -57,6 +57,9 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
         if chance is not None:
             index, _, seed = place(slot, slot)  # type: ignore[arg-type]
             found.append((index, chance_stage(slot, chance, seed)))  # type: ignore[arg-type]
+    if settings.down is not None:
+        index, stage, _ = place("gate", "down" if settings.down else "up")
+        found.append((index, dict(stage) | {"down": settings.down}))
     if settings.rate is not None or settings.queue is not None:
         index, stage, _ = place("bottleneck", "rate" if settings.rate is not None else "queue")
         found.append((index, _bottleneck(stage, settings, name)))

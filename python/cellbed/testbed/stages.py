@@ -1,7 +1,7 @@
 """What one direction of a link does to packets, in the emulator's terms: stages in the order packets meet them in.
 
-Loss strikes first; then packets are doubled and damaged, so that second copies need capacity of their own and are
-damaged on their own; the bottleneck and the delay follow.
+Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; the
+bottleneck, which a gate closes during outages, and the delay follow.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.series import advanced
+from cellbed.scenario.series import Points, advanced
 
 Stage = dict[str, Any]
 """A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
 
-Slot = Literal["loss", "duplication", "corruption", "bottleneck", "delay"]
-SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "bottleneck", "delay")
+Slot = Literal["loss", "duplication", "corruption", "gate", "bottleneck", "delay"]
+SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "gate", "bottleneck", "delay")
 """The places of a direction's stages. A stage may change into any other that belongs in the same place."""
 
 REPLAY = "workload-dependent"
@@ -54,8 +54,8 @@ MTU = 1500
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What one direction does, as the scenario has it. queue: ``None`` for one that never drops, and of a radio
-    link for the profile's own."""
+    """What one direction does, as in the scenario. queue: ``None`` for one that never drops, and for the default of a
+    radio link's profile. outages: pairs of begin and length, ns."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -63,6 +63,7 @@ class Parameters:
     loss: Loss = 0.0
     duplication: float = 0.0
     corruption: float = 0.0
+    outages: Points = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,12 @@ def stages(
 ) -> dict[Slot, Stage]:
     """The stages of a direction by their place. seed: of the random numbers of a place.
 
-    Loss, bottleneck and delay are there even where they do nothing, so that each of them can change; packets are
-    doubled or damaged only where that is asked for.
+    Loss, gate, bottleneck and delay exist even where they have no effect, so that each of them can change; duplication
+    and corruption only where the scenario has them.
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
+        "gate": gate_stage(parameters.outages),
         "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
@@ -121,6 +123,11 @@ def bottleneck_stage(
         case capacity:
             queue = queue_config(parameters.queue, seed("queue"))
             return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": queue}
+
+
+def gate_stage(outages: Points = (), *, down: bool = False) -> Stage:
+    """A stage that closes the bottleneck during outages, and as long as it is down."""
+    return {"kind": "gate", "outages_ns": _pairs(outages), "down": down}
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:

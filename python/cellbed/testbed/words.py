@@ -13,6 +13,9 @@ from cellbed.units import BIT_RATE, DURATION, SIZE
 _MAHIMAHI = {"mahimahi-codel": "CoDel (Mahimahi's)", "mahimahi-pie": "PIE (Mahimahi's)"}
 """Disciplines that only Mahimahi's commands have."""
 
+_LISTED = 3
+"""Outages that are listed one by one."""
+
 Stage = Mapping[str, Any]
 
 
@@ -28,7 +31,9 @@ def words(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> st
 
 
 def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """What a stage did and does, in words: of a bottleneck only the part that is another."""
+    """What a stage did and does, in words: of a bottleneck and a gate only the part that differs."""
+    if before["kind"] == after["kind"] == "gate" and before.get("outages_ns") == after.get("outages_ns"):
+        return _state_words(before), _state_words(after)
     if before["kind"] != "bottleneck" or after["kind"] != "bottleneck":
         return stage_words(before, names), stage_words(after, names)
     schedules = before["schedule"], after["schedule"]
@@ -61,6 +66,8 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
         case "radio":
             queue = f", {queue_words(stage['queue'])}" if stage.get("queue") else ""
             return f"radio {stage['profile']} (synthetic){_offset(stage)}{queue}"
+        case "gate":
+            return _gate_words(stage, silent=silent)
         case "delay":
             return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
         case "jitter":
@@ -78,6 +85,18 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
             on, off = DURATION.format(stage["on_ns"]), DURATION.format(stage["off_ns"])
             return f"passes {on} and loses {off} in turn{drawn}"
     return str(kind)
+
+
+def _gate_words(stage: Stage, *, silent: bool) -> str:
+    outages = [f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage["outages_ns"]]
+    more = f" and {len(outages) - _LISTED} more" if len(outages) > _LISTED else ""
+    listed = f"no packets {', '.join(outages[:_LISTED])}{more}" if outages else ""
+    state = "" if silent and not stage["down"] else _state_words(stage)
+    return ", ".join(filter(None, [state, listed]))
+
+
+def _state_words(stage: Stage) -> str:
+    return "down" if stage.get("down") else "up"
 
 
 def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
