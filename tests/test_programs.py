@@ -118,7 +118,7 @@ def test_a_server_is_ready_when_it_listens_and_nothing_connects_to_find_out(site
     assert output(site) == "nobody came\n"
 
 
-def test_ready_by_line_file_and_reply(site: Site) -> None:
+def test_ready_by_line_file_reply_and_command(site: Site) -> None:
     port = free_port()
     serve = (
         "import http.server, sys\n"
@@ -138,6 +138,23 @@ def test_ready_by_line_file_and_reply(site: Site) -> None:
         site.command("sleep", "600", name="d"),
         site.python(
             "import time; print('> ', end='', flush=True); time.sleep(600)", name="e", ready=Ready(line="^> $")
+        ),
+        site.command(
+            "sleep",
+            "600",
+            name="f",
+            environment={"TWICE": "x"},
+            restart="always",
+            ready=Ready(command=("sh", "-c", "echo $TWICE; test -e once || { touch once; exit 1; }")),
+        ),
+        # It is started again before it is ready, as one whose database is not there yet.
+        site.command(
+            "sh",
+            "-c",
+            "test -e begun || { touch begun; exit 1; }; touch up2; exec sleep 600",
+            name="g",
+            restart="on-failure",
+            ready=Ready(file="up2"),
         ),
     )
     assert all({"event": "ready"} in program.events for program in programs)

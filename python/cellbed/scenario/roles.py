@@ -15,11 +15,11 @@ from cellbed.units import DURATION
 
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]
-_CHECKS = ("port", "line", "file", "http")
+_CHECKS = ("port", "line", "file", "http", "command")
 
 
 class Ready(Table):
-    """When a program counts as ready. One of the first four keys."""
+    """When a program counts as ready. One of the first five keys."""
 
     port: int | None = Field(None, ge=1, le=65535, description="It listens on this TCP or UDP port.", examples=[8080])
     line: str | None = Field(
@@ -35,6 +35,9 @@ class Ready(Table):
         pattern="^http://",
         description="A GET request for this URL, sent on the node, has the reply 200.",
         examples=["http://{node.address}:8080/health"],
+    )
+    command: Command | None = Field(
+        None, description="This command, run on the node, ends with status 0.", examples=["redis-cli ping"]
     )
     timeout: Annotated[int, quantity(DURATION, "1 ms", "1 h")] = Field(
         written("30 s"), description="How long the program may take."
@@ -114,6 +117,8 @@ class Role(Table):
             yield ("environment", name), value
         if self.ready is not None and self.ready.http is not None:
             yield ("ready", "http"), self.ready.http
+        for index, word in enumerate((self.ready.command if self.ready is not None else None) or ()):
+            yield ("ready", "command", index), word
 
     def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
         """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""

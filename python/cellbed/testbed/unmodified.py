@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -49,12 +50,14 @@ while True:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """When a program is ready: it listens on a TCP or UDP port, one of its outputs has a line that contains a match of
-    a regular expression, a file exists on the node, or a GET request has the reply 200; with none of these at once."""
+    a regular expression, a file exists on the node, a GET request has the reply 200, or a command on the node ends with
+    status 0; with none of these at once."""
 
     port: int | None = None
     line: str | None = None
     file: str | None = None
     http: str | None = None
+    command: tuple[str, ...] = ()
     timeout_ns: int = 30_000_000_000
 
     def __str__(self) -> str:
@@ -63,7 +66,11 @@ class Ready:
             return f"it did not listen on port {self.port}"
         if self.line is not None:
             return f"it printed no line with '{self.line}'"
-        return f"there was no file '{self.file}'" if self.file is not None else f"{self.http} did not reply with 200"
+        if self.file is not None:
+            return f"there was no file '{self.file}'"
+        if self.http is not None:
+            return f"{self.http} did not reply with 200"
+        return f"'{shlex.join(self.command)}' did not end with status 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +250,13 @@ class UnmodifiedProgram:
         self._note("program ended", status=status)
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         restart = self.command.restart
+        again = restart == "always" or (restart == "on-failure" and status not in self.command.status)
         if self._stopping:
             self._done()
-        elif not self._ready:
+        elif not self._ready and (not again or now_ns >= self._deadline_ns):
             hint = "; it must stay in the foreground" if status == 0 else ""
             self._fail(f"{how} before it was ready{hint}")
-        elif restart == "always" or (restart == "on-failure" and status not in self.command.status):
+        elif again:
             self.restarts += 1
             pause = min(FIRST_PAUSE_NS << min(self.restarts - 1, 16), LAST_PAUSE_NS)
             self._again_ns = now_ns + pause
@@ -288,6 +296,8 @@ class UnmodifiedProgram:
             return self._succeeds(lambda: self._node.spawn(["test", "-e", str(ready.file)], folder=self.command.folder))
         if ready.http is not None:
             return self._succeeds(lambda: self._fetch(str(ready.http)))
+        if ready.command:
+            return self._succeeds(self._ask)
         return True
 
     def _succeeds(self, begin: Callable[[], Running]) -> bool:
@@ -302,6 +312,11 @@ class UnmodifiedProgram:
         if status is not None:
             self._check = None
         return status == 0
+
+    def _ask(self) -> Running:
+        null = subprocess.DEVNULL
+        asked, environment = self.command.ready.command, self.command.environment
+        return self._node.spawn(asked, environment=environment, folder=self.command.folder, stdout=null, stderr=null)
 
     def _fetch(self, url: str) -> Running:
         if self._node.place is None:

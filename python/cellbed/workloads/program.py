@@ -55,7 +55,8 @@ def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
     if table is None:
         return Ready()
     http = fill(table.http, values) if table.http is not None else None
-    return Ready(table.port, table.line, table.file, http, table.timeout)
+    command = tuple(fill(word, values) for word in table.command or ())
+    return Ready(table.port, table.line, table.file, http, command, table.timeout)
 
 
 def port_of(url: str) -> int | None:
