@@ -170,6 +170,10 @@ def compare(runs: list[Path]) -> Comparison:
     notes = [AUTOCORRELATED, *_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
     for each in applications:
         of_which = f"{each.name} of " if len(applications) > 1 else ""
+        if len({in_run[each.name].spans for in_run in in_runs}) > 1:
+            notes.append(
+                f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
+            )
         notes += [
             f"{of_which}{name} is {'paired with' if pairs else 'not paired with'} the first: "
             + (
