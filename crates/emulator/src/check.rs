@@ -44,12 +44,15 @@ impl Config {
                 return Err(Error::configuration(place, "another vertex has this name"));
             }
             let needs_device = !(vertex.addresses.is_empty()
+                && vertex.behind.is_empty()
                 && vertex.routes.is_empty()
                 && vertex.sysctls.is_empty());
             if let Some(device) = &vertex.device {
                 let furnished = vertex.namespace.is_some()
                     || vertex.interface.is_some()
-                    || !(vertex.routes.is_empty() && vertex.sysctls.is_empty());
+                    || !(vertex.behind.is_empty()
+                        && vertex.routes.is_empty()
+                        && vertex.sysctls.is_empty());
                 let problem = if furnished {
                     "an attached device is configured already: only addresses may stand beside it"
                 } else if !self.offload {
@@ -66,12 +69,10 @@ impl Config {
                 let problem = "an internal vertex (\"namespace\": null) can have no addresses, routes or sysctls";
                 return Err(Error::configuration(place, problem));
             }
-            for prefix in &vertex.addresses {
-                if let Some(owner) = owners.insert(prefix.address, &vertex.name) {
-                    let problem = format!(
-                        "the address {} already belongs to the vertex {owner:?}",
-                        prefix.address
-                    );
+            for address in vertex.reached_at() {
+                if let Some(owner) = owners.insert(address, &vertex.name) {
+                    let problem =
+                        format!("the address {address} already belongs to the vertex {owner:?}");
                     return Err(Error::configuration(place, problem));
                 }
             }

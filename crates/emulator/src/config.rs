@@ -3,6 +3,7 @@
 //! Everything but the stages is judged in [`Config::parse`]; those are in [`stages::build`](crate::stages::build).
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
@@ -57,6 +58,9 @@ pub struct Vertex {
     /// Addresses of its device. What is sent to one of them goes to this vertex.
     #[serde(default)]
     pub addresses: Vec<Prefix>,
+    /// Addresses of a machine behind its namespace, which routes between that machine and its device.
+    #[serde(default)]
+    pub behind: Vec<Prefix>,
     /// Prefixes that its namespace reaches through its device.
     #[serde(default)]
     pub routes: Vec<Prefix>,
@@ -69,6 +73,12 @@ pub struct Vertex {
 }
 
 impl Vertex {
+    /// All addresses that lead to it.
+    pub fn reached_at(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let prefixes = self.addresses.iter().chain(&self.behind);
+        prefixes.map(|prefix| prefix.address)
+    }
+
     /// Whether it takes and sends packets itself.
     pub fn has_device(&self) -> bool {
         self.namespace.is_some() || self.device.is_some()

@@ -30,11 +30,7 @@ impl Router {
             .vertices
             .iter()
             .enumerate()
-            .flat_map(|(vertex, it)| {
-                it.addresses
-                    .iter()
-                    .map(move |prefix| (prefix.address, vertex as u16))
-            })
+            .flat_map(|(vertex, it)| it.reached_at().map(move |address| (address, vertex as u16)))
             .collect();
         let default = config
             .default_vertex
@@ -112,7 +108,7 @@ mod tests {
                 r#"{{"namespaces":"auto","vertices":[
                     {{"name":"endpoint","namespace":"new","addresses":["100.64.0.2/32","fd63::2/128"]}},
                     {{"name":"tower","namespace":null}},
-                    {{"name":"edge","namespace":"new","addresses":["100.64.64.2/32"]}},
+                    {{"name":"edge","namespace":"new","addresses":["100.64.64.2/32"],"behind":["100.64.64.3/32"]}},
                     {{"name":"cloud","namespace":"new","addresses":["100.64.128.2/32"]}}],
                     "default_vertex":"cloud","directions":[{}],"series":null,"packet_log":null}}"#,
                 ways.join(",")
@@ -131,6 +127,7 @@ mod tests {
             ("cloud", "tower"),
         ]);
         assert_eq!(router.owner(&"100.64.64.2".parse().unwrap()), Some(2));
+        assert_eq!(router.owner(&"100.64.64.3".parse().unwrap()), Some(2));
         assert_eq!(router.owner(&"fd63::2".parse().unwrap()), Some(0));
         assert_eq!(router.next(0, 2), Some(0));
         assert_eq!(router.next(1, 2), Some(1));
