@@ -34,6 +34,7 @@ VERBS = {
     "calibrate": "Measure how a network treats packet trains and saturation.",
     "traces": "Manage the archive of traces and recordings.",
     "schema": "Print the JSON Schema of scenarios or recordings.",
+    "vm": "Build the image of virtual machines as nodes.",
     "doctor": "Check whether this machine can run cellbed.",
     "grant": "Allow an ordinary user to run with limits (as root).",
     "clean": "Clean up after killed runs.",

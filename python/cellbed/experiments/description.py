@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.testbed import folder
-from cellbed.testbed.backend import Clock
+from cellbed.testbed.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
 from cellbed.workloads.kind import Deployment, Description, divided
@@ -34,8 +34,9 @@ class Known:
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
-    machine's. services: names of the spans that the services of each application have reported. notes: what a reader
-    of the run must know. duration_ns: of the schedule, where it ended early.
+    machine's. facts: about nodes, as of their back ends. services: names of the spans that the services of each
+    application have reported. notes: what a reader of the run must know. duration_ns: of the schedule, where it ended
+    early.
     """
 
     status: str = "running"
@@ -50,6 +51,12 @@ class Known:
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
+        """Take over what nodes report of themselves, which they may know better later."""
+        self.clocks = {name: node.clock for name, node in nodes.items() if node.clock != Clock()}
+        self.facts = {name: node.facts for name, node in nodes.items() if node.facts}
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What each direction has done to packets since the start of the schedule, given what it has counted `now`."""
@@ -93,6 +100,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                     "addresses": [str(node.ipv4), str(node.ipv6)],
                     "limits_enforced": limits,
                     **({"clock": asdict(state.clocks[node.name])} if node.name in state.clocks else {}),
+                    **({"facts": state.facts[node.name]} if node.name in state.facts else {}),
                 }
                 for node in plan.nodes
             ],

@@ -17,7 +17,7 @@ from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import Known, cautions, deployments, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
-from cellbed.testbed.backend import Clock, Limits
+from cellbed.testbed.backend import Limits
 from cellbed.testbed.clean import clean, kill_marked
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
@@ -181,6 +181,7 @@ def _drive(
                 plan.emulator_config(raw, control, control_path(record)),
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
+                backends={node.name: node.backend for node in plan.nodes},
                 record=record,
                 binds=((str(raw / "hosts"), "/etc/hosts"),),
             )
@@ -228,7 +229,7 @@ def _drive(
         end_ns = t0_ns + scenario.duration
         drain_ns = max((each.table.drain for each in deployed), default=0)
         state.t0_ns = journal.t0_ns = t0_ns
-        state.clocks = {name: node.clock for name, node in bed.nodes.items() if node.clock != Clock()}
+        state.know_nodes(bed.nodes)
         state.first_request_s = _since_command(t0_ns)
         account = functools.partial(describe, path, scenario, plan, state, started, limits=options.limits)
         account()
@@ -265,6 +266,7 @@ def _drive(
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         drained_ns = end_ns + drain_ns + GRACE_NS
         _follow(supervisor, loads, t0_ns, end_ns, drained_ns, listener, state, meter, watch, journal)
+        state.know_nodes(bed.nodes)
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")

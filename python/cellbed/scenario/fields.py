@@ -241,6 +241,8 @@ def _file(what: str, example: str) -> TextField:
 
 FILE = _file("model file", "model.onnx")
 BODY_FILE = _file("file", "body.json")
+DISK_FILE = _file("disk image", "debian.qcow2")
+KEY_FILE = _file("private key", "id_ed25519")
 
 
 def _read_place(text: str, folder: Path) -> Path:

@@ -1,11 +1,12 @@
 """The node groups of a scenario: class, number, limits, link and back end of their nodes."""
 
-from typing import Annotated, Any, Literal, TypeGuard
+import pathlib
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cellbed.scenario.core import CORE_LINK, CoreLink
-from cellbed.scenario.fields import quantity
+from cellbed.scenario.fields import DISK_FILE, KEY_FILE, quantity
 from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
@@ -31,11 +32,36 @@ AnyMobileLink = Annotated[
 class NamespaceBackend(Table):
     """A node in network namespaces and control groups of this machine, which shares its files."""
 
+    routed: ClassVar[bool] = False
+    """Whether the node is a machine behind its namespace."""
+
     kind: Literal["namespace"] = Field(description="Kind of node.")
 
 
-AnyBackend = NamespaceBackend
-"""With a second kind: ``Annotated[NamespaceBackend | Other, Field(discriminator="kind")]``."""
+class VmBackend(Table):
+    """A virtual machine (QEMU), booted with the kernel of ``cellbed vm build``. It runs unmodified programs only."""
+
+    routed: ClassVar[bool] = True
+
+    kind: Literal["vm"] = Field(description="Kind of node.")
+    image: Annotated[pathlib.Path, DISK_FILE] | None = Field(
+        None, description="Disk image (raw or qcow2). Default: that of `cellbed vm build`."
+    )
+
+
+class HostBackend(Table):
+    """A machine that is reached over SSH. It runs unmodified programs only."""
+
+    routed: ClassVar[bool] = True
+
+    kind: Literal["host"] = Field(description="Kind of node.")
+    ssh: str = Field(pattern="^[^-\\s]\\S*$", description="The machine, as ssh takes it.", examples=["pi@192.0.2.7"])
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="Port of its SSH server.")
+    identity: Annotated[pathlib.Path, KEY_FILE] | None = Field(None, description="File of the private key.")
+    options: list[str] = Field([], description="Further options of ssh (ssh_config(5)).", examples=[["Compression=no"]])
+
+
+AnyBackend = Annotated[NamespaceBackend | VmBackend | HostBackend, Field(discriminator="kind")]
 
 
 class NodeGroup(Table):

@@ -37,10 +37,12 @@ class Setup:
 
     place: the node's namespaces, which the emulator has made, the control group with its limits, and files such as
     ``/etc/hosts`` that programs see instead of the machine's. interface, addresses: of the node in its network
-    namespace, addresses with their prefix length. group: the control group of `place`, if limits are enforced; the
-    testbed has set `limits` on it. run: identifier of the run, in the environment
-    (:data:`~cellbed.testbed.state.RUN_VARIABLE`) of each process of it. record: notes what outlives the processes of
-    the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after the run.
+    namespace, addresses with their prefix length. behind: addresses of a machine behind the namespace, which are then
+    those of the node, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
+    group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
+    environment (:data:`~cellbed.testbed.state.RUN_VARIABLE`) of each process of it. record: notes what outlives the
+    processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
+    the run.
     Namespaces need neither `record` nor `folder`.
     """
 
@@ -48,6 +50,8 @@ class Setup:
     place: Place
     interface: str = ""
     addresses: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     group: Group | None = None
     limits: Limits | None = None
     run: str = ""
@@ -55,16 +59,32 @@ class Setup:
     folder: Path = field(default_factory=Path)
 
 
+class LimitedGroup(Protocol):
+    """The members of :class:`~cellbed.testbed.cgroups.Group` that are needed to prove limits, wherever they hold."""
+
+    def contains(self, process: int) -> bool:
+        """Whether a program that :meth:`Backend.spawn` started comes under the limits."""
+
+    def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
+        """Set the limits."""
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """The limits as the kernel states them."""
+
+    def sample(self) -> Sample:
+        """The usage at this moment."""
+
+
 class Backend(Protocol):
     """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
 
-    group: the control group on this machine that has its limits, if any are enforced. place: where cellbed's own
+    group: what enforces its limits, if they are enforced. place: where cellbed's own
     programs (load generators, broker, …) run for this node, with the files of this machine; ``None`` where they cannot.
     facts: what ``run.json`` records of the node beyond the scenario, such as the digest of its image.
     """
 
     name: str
-    group: Group | None
+    group: LimitedGroup | None
     clock: Clock
     place: Place | None
     facts: dict[str, Any]

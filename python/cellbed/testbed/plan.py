@@ -45,6 +45,9 @@ EMULATOR_FILES = {
 }
 """What the emulator writes into the raw folder of a run, by its key in the emulator's configuration."""
 
+FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
+_FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c62::")
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -228,11 +231,11 @@ class Plan:
             {
                 "name": node.name,
                 "namespace": "new",
-                "addresses": [f"{node.ipv4}/32", f"{node.ipv6}/128"],
                 "routes": ["0.0.0.0/0", "::/0"],
-                "sysctls": sysctls,
+                "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
+                **_addresses(node, number),
             }
-            for node in self.nodes
+            for number, node in enumerate(self.nodes)
         ]
         vertices.append({"name": TOWER, "namespace": None})
         return {
@@ -299,6 +302,16 @@ class Plan:
         return leaving
 
 
+def _addresses(node: Node, number: int) -> dict[str, list[str]]:
+    """The addresses at a node's device: its own, or those of the router in front of its machine."""
+    own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
+    if not node.backend.routed:
+        return {"addresses": own}
+    place = len(CLASSES)
+    router = [f"{_FIRST_IPV4 + (place << 14) + number + 2}/32", f"{_FIRST_IPV6 + (place << 64) + number + 2}/128"]
+    return {"addresses": router, "behind": own}
+
+
 def make_plan(scenario: Scenario) -> Plan:
     """Plan a scenario.
 
@@ -316,8 +329,8 @@ def make_plan(scenario: Scenario) -> Plan:
                 index=index,
                 cpus=group.cpus,
                 memory_bytes=group.memory,
-                ipv4=IPv4Address("100.64.0.0") + (number << 14) + place + 2,
-                ipv6=IPv6Address("fd63:656c:6c62::") + (number << 64) + place + 2,
+                ipv4=_FIRST_IPV4 + (number << 14) + place + 2,
+                ipv6=_FIRST_IPV6 + (number << 64) + place + 2,
                 backend=group.backend,
             )
             for place, (name, group, index) in enumerate(placed)

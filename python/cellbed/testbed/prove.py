@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.testbed.backend import Backend
-from cellbed.testbed.cgroups import Group
+from cellbed.testbed.backend import Backend, LimitedGroup
 from cellbed.testbed.plan import Node
 from cellbed.testbed.process import kill
 
@@ -83,7 +82,7 @@ class Limited:
     """A node with limits, as planned and as it runs."""
 
     node: Node
-    group: Group
+    group: LimitedGroup
     backend: Backend
 
 

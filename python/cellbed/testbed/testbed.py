@@ -14,11 +14,13 @@ from typing import Any
 from cellbed.testbed import cgroups
 from cellbed.testbed.backend import Backend, Limits, Setup
 from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.host import HostNode
 from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.testbed.vm import VmNode
 
-KINDS: dict[str, Any] = {"namespace": NamespaceNode}
+KINDS: dict[str, Any] = {"namespace": NamespaceNode, "vm": VmNode, "host": HostNode}
 """The class of each kind of back end; see :class:`~cellbed.testbed.backend.Backend`."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
@@ -106,6 +108,8 @@ class Testbed:
             ),
             interface=self.emulator.interface(name),
             addresses=tuple(vertex["addresses"]),
+            behind=tuple(vertex.get("behind", ())),
+            sysctls=vertex.get("sysctls", {}),
             group=group,
             limits=self._limits.get(name),
             run=self._run,

@@ -1,0 +1,251 @@
+"""This machine's end of an agent: the processes between a run and the stream to a VM or host.
+
+*Hub*: one for each node. It shares the stream among programs, samples and measurements of the clock, because the run
+itself has a single thread. It ends with its control socket, and the agent with the stream.
+
+*Relay*: one for each program, an ordinary process in the program's place. The hub reads and writes its standard streams
+for the program, signals sent to it reach the program, and it ends as the program ends. A relay that is killed takes the
+program with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cellbed.prctl import die_with_parent
+from cellbed.testbed import agent
+
+LARGEST_MESSAGE = 1 << 17
+BURST = 4
+"""Probes of the clock at a time; the one with the shortest round trip counts."""
+FIRST_BURST = 16
+INTERVAL_S = 0.5
+LOST = 255
+"""Exit status of a program whose node can no longer be reached."""
+
+Probe = tuple[int, int]
+"""Of a clock: its offset from this machine's and half the round trip, ns."""
+
+
+def probe(sent: int, received: int, replied: int, returned: int) -> Probe:
+    """The offset between two clocks from the four stamps of a request and its reply (RFC 5905, section 8).
+
+    The offset is right to half of the round trip (Cristian, Distributed Computing 3, 1989).
+    """
+    offset = ((received - sent) + (replied - returned)) // 2
+    return offset, max(1, ((returned - sent) - (replied - received) + 1) // 2)
+
+
+def estimate(probes: list[Probe]) -> Probe:
+    """Offset of a clock, and an uncertainty that covers what all probes show, also if the clock drifts.
+
+    The probe with the shortest round trip is the best one. Another contradicts it if its interval does not contain it.
+    """
+    offset, half = min(probes, key=lambda each: each[1])
+    return offset, max([half, *(abs(other - offset) - width for other, width in probes)])
+
+
+class Hub:
+    """The process between one node's stream and the run. stream: to the agent. control: from the run."""
+
+    def __init__(self, stream: int, control: socket.socket) -> None:
+        self._control = control
+        self._wire = agent.Wire(stream, stream, self._on_message)
+        self._wire.watched[control.fileno()] = self._on_control
+        self._over = False
+        self._hello: dict[str, Any] | None = None
+        self._waiting: list[int] = []  # calls that wait for the agent's first message
+        self._asked: set[int] = set()  # calls that wait for any answer
+        self._number = 0
+        self._relays: dict[int, socket.socket] = {}
+        self._statuses: dict[int, int] = {}  # of ended programs whose output is not written yet
+        self._sample: dict[str, Any] | None = None
+        self._probes: list[Probe] = []
+        self._burst: list[Probe] = []
+        self._probes_left = 0
+        self._next_burst = 0.0
+
+    def run(self) -> None:
+        """Serve until the run has closed the control socket."""
+        while not self._over and self._wire.is_open:
+            now = time.monotonic()
+            if self._hello is not None and now >= self._next_burst:
+                self._next_burst = now + INTERVAL_S
+                if self._probes_left == 0:
+                    self._probes_left = BURST
+                    self._probe()
+            for number, status in list(self._statuses.items()):
+                if not any(self._wire.unwritten(3 * number + stream) for stream in (1, 2)):
+                    del self._statuses[number]
+                    self._tell(number, {"status": status})
+            self._wire.flush()
+            self._wire.turn(INTERVAL_S)
+        for relay in self._relays.values():
+            relay.close()
+        for call in list(self._asked):
+            self._answer(call, lost=True)
+        while not self._over:
+            message, descriptors = _receive(self._control)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            if message is None:
+                return
+            if "call" in message:
+                self._answer(message["call"], lost=True)
+
+    def _probe(self) -> None:
+        self._wire.send(do="clock", sent=time.monotonic_ns())
+        self._wire.flush()
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        """A message of the agent."""
+        if "clock" in message:
+            stamps = message["clock"], message["received"], message["replied"]
+            self._burst.append(probe(*stamps, self._wire.received_ns))
+            self._probes_left -= 1
+            if self._probes_left > 0:
+                self._probe()
+                return
+            self._probes.append(min(self._burst, key=lambda each: each[1]))
+            self._burst.clear()
+            for call in self._waiting:
+                self._answer(call, value=self._hello)
+            self._waiting.clear()
+        elif "sample" in message:
+            self._sample = message["sample"]
+        elif "ended" in message:
+            self._statuses[message["ended"]] = message["status"]
+            self._wire.drop(3 * message["ended"])
+        elif "why" in message:
+            self._tell(message["failed"], {"failed": message["why"]})
+        elif "answer" in message:
+            self._answer(message["answer"], **{key: message[key] for key in ("value", "failed") if key in message})
+        elif "hello" in message:
+            self._hello = message["hello"]
+            self._probes_left = FIRST_BURST
+            self._next_burst = time.monotonic() + INTERVAL_S
+            self._probe()
+
+    def _on_control(self) -> None:
+        """A message of the run."""
+        message, descriptors = _receive(self._control)
+        if message is None:
+            self._over = True
+            return
+        action = message["do"]
+        if "call" in message:
+            self._asked.add(message["call"])
+        if action == "program":
+            self._number += 1
+            number = self._number
+            relay = socket.socket(fileno=descriptors[0])
+            self._relays[number] = relay
+            self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
+        elif action == "wait":
+            if self._probes:
+                self._answer(message["call"], value=self._hello)
+            else:
+                self._waiting.append(message["call"])
+        elif action == "state":
+            self._answer(message["call"], value={"sample": self._sample, "clock": estimate(self._probes)})
+        else:
+            self._wire.send(**message)
+
+    def _on_relay(self, number: int, relay: socket.socket) -> None:
+        """A message of a relay: its program at first, signals later."""
+        message, descriptors = _receive(relay)
+        if message is None:
+            del self._wire.watched[relay.fileno()]
+            relay.close()
+            if self._relays.pop(number, None) is not None:
+                self._statuses.pop(number, None)
+                self._wire.send(do="signal", number=number, signal=signal.SIGKILL)
+                for stream in range(3):
+                    self._wire.drop(3 * number + stream)
+        elif "signal" in message:
+            self._wire.send(do="signal", number=number, signal=message["signal"])
+        else:
+            self._wire.send(do="spawn", number=number, **message)
+            self._wire.read_from(3 * number, descriptors[0])
+            for stream in (1, 2):
+                self._wire.write_to(3 * number + stream, descriptors[stream])
+
+    def _tell(self, number: int, message: dict[str, Any]) -> None:
+        """Tell a relay how its program ended. It then ends, too, which is no reason to kill anything."""
+        relay = self._relays.pop(number, None)
+        if relay is not None:
+            if "failed" in message:
+                for stream in range(3):
+                    self._wire.drop(3 * number + stream)
+            with contextlib.suppress(OSError):
+                relay.send(json.dumps(message).encode())
+
+    def _answer(self, call: int, **answer: Any) -> None:
+        self._asked.discard(call)
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps({"call": call, **answer}).encode())
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    try:
+        message, descriptors, _, _ = socket.recv_fds(connection, LARGEST_MESSAGE, 3)
+    except OSError:
+        return None, []
+    return (json.loads(message) if message else None), descriptors
+
+
+def relay(connection: socket.socket, request: dict[str, Any]) -> None:
+    """Be a program that runs on the node, until it has ended."""
+    die_with_parent()
+
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            connection.send(json.dumps({"signal": number}).encode())
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, forward)
+    socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+    # The hub alone reads and writes them: so their end is that of the program's.
+    for descriptor in (0, 1):
+        os.close(descriptor)
+    message, _ = _receive(connection)
+    if message is None:
+        print("the connection to the node is lost", file=sys.stderr)
+        os._exit(LOST)
+    if "failed" in message:
+        print(f"cannot run {request['command'][0]}: {message['failed']}", file=sys.stderr)
+        os._exit(127)
+    status = message["status"]
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def main() -> None:
+    """``agent_hub hub STREAM SETUP``, its control socket as standard input, or ``agent_hub relay SOCKET REQUEST``."""
+    role, descriptor, text = sys.argv[1:]
+    if role == "relay":
+        relay(socket.socket(fileno=int(descriptor)), json.loads(text))
+        return
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    stream = int(descriptor)
+    with socket.socket(fileno=os.dup(stream)) as other, contextlib.suppress(OSError):
+        other.sendall(agent.delivery(Path(agent.__file__).read_bytes(), **json.loads(text)))
+    Hub(stream, socket.socket(fileno=os.dup(0))).run()
+
+
+if __name__ == "__main__":
+    main()

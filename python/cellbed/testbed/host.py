@@ -1,0 +1,123 @@
+"""Nodes that are machines reached over SSH: an agent there, and a tunnel that ends in the node's namespace."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+import tempfile
+from ipaddress import ip_address
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.prctl import die_with_parent
+from cellbed.scenario.nodes import HostBackend
+from cellbed.testbed.agent import BOOTSTRAP
+from cellbed.testbed.backend import Setup
+from cellbed.testbed.process import find, run
+from cellbed.testbed.remote import RemoteGroup, RemoteNode, end_of, last_line_of
+from cellbed.testbed.state import RUN_VARIABLE
+
+UDP_PORT = 47890
+"""Of the tunnel, at both ends."""
+CLOSING_S = 5.0
+"""How long the machine may take to remove what the agent made there."""
+
+
+class HostNode(RemoteNode):
+    """As of :class:`~cellbed.testbed.backend.Backend`.
+
+    The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends its device is made
+    in the namespace of the node, while its socket stays where the machine's network is. It carries packets of 1500
+    bytes; where the network between the machines cannot, their outer packets are fragmented.
+    """
+
+    device = "tunnel0"
+    far_device = "cellbed0"
+
+    def __init__(self, setup: Setup, table: HostBackend) -> None:
+        super().__init__(setup)
+        self._table = table
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
+        self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
+
+    def start(self) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if os.geteuid() != 0:
+            raise CellbedError(f"{self.name}: a node of kind host needs root here, for its tunnel: run with sudo")
+        if find("ssh") is None:
+            raise CellbedError(f"{self.name}: ssh is not installed: sudo apt install openssh-client")
+        table, setup = self._table, self.setup
+        command = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+        command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
+        for option in table.options:
+            command += ["-o", option]
+        if table.port is not None:
+            command += ["-p", str(table.port)]
+        if table.identity is not None:
+            command += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
+        python = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} python3 -I -S -c '{BOOTSTRAP}'"
+        script = f'if [ "$(id -u)" = 0 ]; then exec {python}; else exec sudo -n {python}; fi'
+        near, far = socket.socketpair()
+        with near, far:
+            self._process = subprocess.Popen(
+                [*command, "--", table.ssh, f"exec sh -c {shlex.quote(script)}"],
+                stdin=far.fileno(),
+                stdout=far.fileno(),
+                stderr=self._errors,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                env={**os.environ, RUN_VARIABLE: setup.run},
+            )
+            self.open_agent(
+                near,
+                kind="host",
+                group=f"cellbed-host-{setup.run}-{self.name}" if setup.limits is not None else None,
+                tunnel=self._tunnel(self.far_device, self.far_mac),
+            )
+
+    def _tunnel(self, device: str, mac: str) -> str:
+        """Arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other's."""
+        return (
+            f"link add {device} netns {{}} address {mac} mtu 1500 type vxlan id {self.number}"
+            f" local {{}} remote {{}} dstport {UDP_PORT}"
+        )
+
+    def attach(self, hello: dict[str, Any]) -> None:
+        """As of :class:`RemoteNode`."""
+        here, _, there, _ = hello["connection"]
+        if ip_address(here) == ip_address(there):
+            raise CellbedError(f"{self.name}: {self._table.ssh} is this machine; leave out its backend")
+        run(
+            [
+                "ip",
+                *self._tunnel(self.device, self.near_mac)
+                .format(self.setup.place.network_namespace, here, there)
+                .split(),
+            ]
+        )
+        self.facts |= {"address": there, "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500"}
+
+    def wait_ready(self) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        super().wait_ready()
+        limits = self.setup.limits
+        if limits is not None:
+            self.group = RemoteGroup(self)
+            self.group.limit(limits.cpus, limits.memory_bytes)
+
+    def why(self) -> str:
+        """As of :class:`RemoteNode`."""
+        end_of(self._process, 0.5)
+        line = last_line_of(self._errors) or "ssh printed nothing"
+        if line.startswith("sudo:"):
+            line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
+        return f"ssh {self._table.ssh}: {line}"
+
+    def stop(self) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        super().stop()
+        end_of(self._process, CLOSING_S)
+        self._errors.close()

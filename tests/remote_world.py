@@ -1,0 +1,173 @@
+"""Testbeds with a node behind its namespace: a VM, or a machine over SSH, which is another namespace of this one."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_interface
+from pathlib import Path
+from typing import Any
+
+from cellbed.scenario.nodes import HostBackend
+from cellbed.testbed.backend import Limits
+from cellbed.testbed.remote import RemoteNode
+from cellbed.testbed.state import Record
+from cellbed.testbed.testbed import Testbed
+
+NODE, PEER = "phone-0", "edge-0"
+LIMITS = Limits(cpus=0.5, memory_bytes=128 << 20)
+MACHINE = "198.51.100.2"
+PORT = "2222"
+
+
+def configuration() -> dict[str, Any]:
+    """Of an emulator: a node behind its namespace and a peer, joined by a link without effect."""
+    everything = ["0.0.0.0/0", "::/0"]
+    node = {
+        "name": NODE,
+        "namespace": "new",
+        "addresses": ["100.64.192.2/32", "fd63:656c:6c62:3::2/128"],
+        "behind": ["100.64.0.2/32", "fd63:656c:6c62::2/128"],
+        "routes": everything,
+        "sysctls": {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"},
+    }
+    peer = {
+        "name": PEER,
+        "namespace": "new",
+        "addresses": ["100.64.64.2/32", "fd63:656c:6c62:1::2/128"],
+        "routes": everything,
+    }
+    ways = [{"name": f"{a}-{b}", "from": a, "to": b, "stages": []} for a, b in ((NODE, PEER), (PEER, NODE))]
+    return {
+        "namespaces": "auto",
+        "vertices": [node, peer],
+        "default_vertex": None,
+        "directions": ways,
+        "series": None,
+        "packet_log": None,
+    }
+
+
+@contextmanager
+def open_bed(backend: Any, folder: Path, limits: Limits | None = LIMITS) -> Iterator[Testbed]:
+    """A testbed in which the node has this back end."""
+    hosts = folder / f"hosts-{secrets.token_hex(4)}"
+    hosts.write_text(f"127.0.0.1 localhost\n100.64.64.2 {PEER}\n")
+    record = Record.create("run")
+    try:
+        with Testbed(
+            configuration(),
+            record.identifier,
+            limits={NODE: limits} if limits is not None else {},
+            backends={NODE: backend},
+            record=record,
+            binds=((str(hosts), "/etc/hosts"),),
+        ) as bed:
+            yield bed
+    finally:
+        record.remove()
+
+
+def node(bed: Testbed) -> RemoteNode:
+    """The node of such a testbed."""
+    found = bed.nodes[NODE]
+    assert isinstance(found, RemoteNode)
+    return found
+
+
+def output(bed: Testbed, name: str, *command: str) -> str:
+    """What a command prints on a node, where it succeeds."""
+    process = bed.nodes[name].spawn(list(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert isinstance(process, subprocess.Popen)
+    printed, errors = process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return str(printed.decode())
+
+
+def leftovers() -> list[str]:
+    """What runs and hosts leave if they are not removed."""
+    groups = [path for root in ("/sys/fs/cgroup",) for path in Path(root).glob("*/cellbed-host-*")]
+    groups += list(Path("/sys/fs/cgroup").glob("cellbed-host-*"))
+    devices = [path for path in Path("/sys/class/net").iterdir() if path.name in ("tunnel0", "cellbed0", "tap0")]
+    return [str(path) for path in (*groups, *devices)]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with an SSH server: a network namespace with a process that holds it."""
+
+    folder: Path
+    process: int
+
+    def backend(self, **keys: Any) -> HostBackend:
+        """The back end that reaches it."""
+        table = {
+            "kind": "host",
+            "ssh": f"root@{MACHINE}",
+            "port": int(PORT),
+            "identity": str(self.folder / "user"),
+            "options": [f"UserKnownHostsFile={self.folder / 'known'}"],
+        }
+        return HostBackend.model_validate(table | keys)
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[Machine]:
+    """Such a machine, with new keys in the folder; its SSH server ends with the test."""
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    shutil.copy(folder / "user.pub", folder / "authorized")
+    (folder / "known").write_text(f"[{MACHINE}]:{PORT} " + (folder / "host.pub").read_text())
+    settings = {
+        "Port": PORT,
+        "ListenAddress": MACHINE,
+        "HostKey": folder / "host",
+        "AuthorizedKeysFile": folder / "authorized",
+        "PidFile": "none",
+        "UsePAM": "no",
+        "StrictModes": "no",
+    }
+    (folder / "sshd").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    # sshd needs /run/sshd, which the machine itself need not get.
+    script = f"""mount -t tmpfs run /run && mkdir /run/sshd && echo ready && read line
+        ip link set lo up && ip address add {MACHINE}/24 dev eth0 && ip link set eth0 up
+        exec {shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")} -D -e -f {folder}/sshd"""
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            subprocess.Popen(
+                ["unshare", "--net", "--mount", "sh", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        stack.callback(server.kill)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        assert server.stdout.readline() == b"ready\n"
+        device = f"cbt{os.getpid()}"
+        for command in (
+            f"link add {device} type veth peer name eth0 netns {server.pid}",
+            f"address add {ip_interface(MACHINE + '/24').network[1]}/24 dev {device}",
+            f"link set {device} up",
+        ):
+            subprocess.run(["ip", *command.split()], check=True)
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        assert b"listening" in server.stderr.readline()
+        yield Machine(folder, server.pid)
+
+
+def until(condition: Any, seconds: float = 20.0) -> bool:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

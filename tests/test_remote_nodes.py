@@ -1,0 +1,299 @@
+"""Nodes on other machines: the agent, a machine over SSH (another namespace of this one), and a VM."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.scenario.nodes import VmBackend
+from cellbed.testbed import vm_image
+from cellbed.testbed.agent import WINDOW, Wire
+from cellbed.testbed.agent_hub import estimate, probe
+from cellbed.testbed.clean import clean
+from cellbed.testbed.prove import Limited, prove_limits
+from cellbed.testbed.testbed import Testbed
+from remote_world import LIMITS, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+
+PIPE = subprocess.PIPE
+
+
+def test_clock_offset_is_that_of_the_shortest_round_trip() -> None:
+    # The other clock is 1000 ahead; 10 there, 2 in it, 30 back: wrong by half of the difference.
+    assert probe(sent=0, received=1010, replied=1012, returned=42) == (990, 20)
+    assert estimate([(990, 20), (1100, 200), (1001, 3)]) == (1001, 3)
+    # A clock that has drifted out of the interval of the best probe widens it.
+    assert estimate([(1001, 3), (1061, 10)]) == (1001, 50)
+
+
+def test_slow_reader_does_not_hold_up_other_streams() -> None:
+    near, far = socket.socketpair()
+    sender = Wire(near.fileno(), near.fileno(), lambda _: None)
+    receiver = Wire(far.fileno(), far.fileno(), lambda _: None)
+    blocked, unread = os.pipe()
+    read, write = os.pipe()
+    receiver.write_to(1, unread)
+    receiver.write_to(2, write)
+    with Path("/dev/zero").open("rb") as endless:
+        sender.read_from(1, os.dup(endless.fileno()))
+        for _ in range(40):
+            sender.turn(0)
+            receiver.turn(0)
+        assert len(os.read(blocked, 2 * WINDOW)) <= WINDOW
+        source, ours = os.pipe()
+        sender.read_from(2, source)
+        os.write(ours, b"passes")
+        for _ in range(40):
+            sender.turn(0)
+            receiver.turn(0)
+        assert os.read(read, 100) == b"passes"
+    near.close()
+    far.close()
+
+
+@pytest.fixture(scope="module")
+def ssh_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with an SSH server."""
+    if os.geteuid() != 0:
+        pytest.skip("a node of kind host needs root")
+    if shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") is None:
+        pytest.skip("sshd is missing: apt install openssh-server")
+    with machine(tmp_path_factory.mktemp("machine")) as found:
+        yield found
+    assert not leftovers()
+
+
+@pytest.fixture(scope="module")
+def vm_table() -> VmBackend:
+    """The back end of a VM, its image built."""
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("QEMU is missing: apt install qemu-system-x86")
+    try:
+        vm_image.image()
+    except vm_image.ImageError:
+        try:
+            vm_image.build(print)
+        except vm_image.ImageError as error:
+            pytest.skip(str(error))
+    return VmBackend(kind="vm")
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """A testbed with a node of each kind."""
+    found = request.getfixturevalue("ssh_machine" if request.param == "host" else "vm_table")
+    backend = found.backend() if isinstance(found, Machine) else found
+    with open_bed(backend, tmp_path_factory.mktemp("bed")) as bed:
+        yield bed
+
+
+VM = pytest.param("vm", marks=pytest.mark.needs_tun)
+HOST = pytest.param("host", marks=pytest.mark.needs_tun)
+SLOW_VM = pytest.param("vm", marks=[pytest.mark.needs_tun, pytest.mark.slow])
+EACH = pytest.mark.parametrize("bed", [HOST, VM], indirect=True, scope="module")
+EACH_IF_SLOW = pytest.mark.parametrize("bed", [HOST, SLOW_VM], indirect=True, scope="module")
+
+
+@EACH
+def test_programs_behave_like_those_of_this_machine(bed: Testbed) -> None:
+    at = node(bed)
+    process = at.spawn(
+        ["sh", "-c", "cat; echo $WORD >&2; pwd; exit 7"],
+        environment={"WORD": "error"},
+        folder="/usr",
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    sent = os.urandom(3 * WINDOW)
+    printed, errors = process.communicate(sent)
+    assert (printed == sent + b"/usr\n", errors, process.returncode) == (True, b"error\n", 7)
+
+    sleeping = at.spawn(["sh", "-c", "echo began; sleep 1000"], stdout=PIPE)
+    assert sleeping.stdout is not None
+    assert sleeping.stdout.readline() == b"began\n"
+    sleeping.terminate()
+    assert sleeping.wait(20) == -signal.SIGTERM
+
+    # A relay that is killed takes its program with it, and what that has started.
+    killed = at.spawn(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=PIPE)
+    assert killed.stdout is not None
+    process_there = killed.stdout.readline().decode().strip()
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    output(bed, NODE, "sh", "-c", f"while [ -e /proc/{process_there} ]; do sleep 0.1; done")
+
+    missing = at.spawn(["no-such-program"], stderr=PIPE)
+    assert b"cannot run no-such-program" in missing.communicate()[1]
+    assert missing.returncode == 127
+
+
+@EACH_IF_SLOW
+def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
+    at = node(bed)
+    folder = output(bed, NODE, "mktemp", "-d").strip()
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/program").write_bytes(os.urandom(WINDOW + 1))
+    (tmp_path / "a/b/program").chmod(0o755)
+    (tmp_path / "a/link").symlink_to("b/program")
+    at.copy_in(tmp_path / "a", f"{folder}/deep/a")
+    at.copy_in(tmp_path / "a/b/program", f"{folder}/deep/file")
+    assert output(bed, NODE, "sh", "-c", f"cd {folder}/deep && cmp a/link file && stat -c %a file a/b/program") == (
+        "755\n755\n"
+    )
+    at.copy_out(f"{folder}/deep", tmp_path / "back")
+    assert (tmp_path / "back/file").read_bytes() == (tmp_path / "a/link").read_bytes()
+    assert (tmp_path / "back/a/link").is_symlink()
+    with pytest.raises(OSError, match="No such file"):
+        at.copy_out("/no/such/file", tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    output(bed, NODE, "rm", "-r", folder)
+
+
+@EACH_IF_SLOW
+def test_packets_of_full_size_pass_in_both_directions(bed: Testbed, tmp_path: Path) -> None:
+    server = """
+import socket
+with socket.create_server(("", 5000), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+    print("ready", flush=True)
+    for _ in range(2):
+        connection, peer = server.accept()
+        with connection:
+            size = 0
+            while data := connection.recv(65536):
+                size += len(data)
+            connection.sendall(bytes(size))
+            print(peer[0], size, flush=True)
+"""
+    client = """
+import socket, sys
+for address in (sys.argv[1], "fd63:656c:6c62:1::2"):
+    with socket.create_connection((address, 5000), 20) as connection:
+        connection.sendall(bytes(300_000))
+        connection.shutdown(socket.SHUT_WR)
+        left = 300_000
+        while data := connection.recv(65536):
+            left -= len(data)
+        assert left == 0
+"""
+    process = cast("subprocess.Popen[bytes]", bed.nodes[PEER].spawn([sys.executable, "-c", server], stdout=PIPE))
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    output(bed, NODE, "python3", "-c", client, PEER)
+    assert process.communicate()[0].decode().split() == [
+        "::ffff:100.64.0.2", "300000", "fd63:656c:6c62::2", "300000",
+    ]  # fmt: skip
+
+
+@EACH
+def test_limits_hold_inside(bed: Testbed) -> None:
+    at = node(bed)
+    assert at.group is not None
+    planned: Any = SimpleNamespace(name=NODE, cpus=LIMITS.cpus, memory_bytes=LIMITS.memory_bytes)
+    proofs = prove_limits([Limited(planned, at.group, at)], 64)
+    assert [proof.state for proof in proofs if proof.state != "not reached"] in (["holds"] * 2, ["holds"])
+    # It keeps what it reads until the end of a line.
+    assert at.spawn(["tail", "/dev/zero"]).wait() == -signal.SIGKILL
+    assert output(bed, NODE, "echo", "alive") == "alive\n"
+    sample = at.sample()
+    assert sample is not None
+    assert sample.oom_kills
+    assert sample.cpu_ns
+
+
+@EACH
+def test_clock_is_measured(bed: Testbed) -> None:
+    at = node(bed)
+    at.sample()
+    reading = "import time; print(time.monotonic_ns())"
+    before = json.loads(output(bed, PEER, sys.executable, "-c", reading))
+    there = json.loads(output(bed, NODE, "python3", "-c", reading))
+    after = json.loads(output(bed, PEER, sys.executable, "-c", reading))
+    at.sample()
+    assert before - at.clock.uncertainty_ns <= there - at.clock.offset_ns <= after + at.clock.uncertainty_ns
+    if "accelerator" not in at.facts:  # the SSH machine has this machine's clock
+        assert abs(at.clock.offset_ns) <= at.clock.uncertainty_ns
+
+
+def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path: Path) -> None:
+    unknown = ssh_machine.backend(options=[f"UserKnownHostsFile={tmp_path / 'none'}"])
+    for table, sentence in (
+        (unknown, "phone-0 cannot be reached: ssh .*Host key verification failed"),
+        (ssh_machine.backend(ssh="nobody@198.51.100.2"), "phone-0 cannot be reached: ssh .*Permission denied"),
+    ):
+        with pytest.raises(CellbedError, match=sentence), open_bed(table, tmp_path):
+            pass
+    assert not leftovers()
+
+
+STANDING = """
+import json, os, signal, sys
+from pathlib import Path
+from cellbed.scenario.nodes import HostBackend, VmBackend
+from remote_world import node, open_bed
+table = json.loads(sys.argv[1])
+backend = {"host": HostBackend, "vm": VmBackend}[table["kind"]].model_validate(table)
+with open_bed(backend, Path(sys.argv[2])) as bed:
+    children = [node(bed).spawn(["sleep", "1000"]) for _ in range(2)]
+    print(json.dumps(bed.emulator.pid), flush=True)
+    signal.pause()
+"""
+
+
+def marked() -> list[int]:
+    """The processes of runs whose supervisor is the standing testbed of a test."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if b"CELLBED_STANDING=yes" in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def assert_nothing_is_left_of(table: dict[str, Any], folder: Path, victims: Callable[[int], list[int]]) -> None:
+    """Kill processes of a testbed, then its supervisor, and see the rest end."""
+    environment = {**os.environ, "CELLBED_STANDING": "yes", "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", STANDING, json.dumps(table), str(folder)]
+    with subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE) as standing:
+        assert standing.stdout is not None
+        standing.stdout.readline()
+        for process in victims(standing.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        standing.kill()
+    assert until(lambda: not marked()), [Path(f"/proc/{process}/cmdline").read_bytes() for process in marked()]
+    clean()
+    assert until(lambda: not leftovers()), leftovers()
+
+
+@pytest.mark.needs_tun
+def test_killed_run_leaves_nothing_on_a_host(ssh_machine: Machine, tmp_path: Path) -> None:
+    table = ssh_machine.backend().model_dump(mode="json")
+    assert_nothing_is_left_of(table, tmp_path, lambda _: [])
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+@pytest.mark.parametrize("kind", ["host", "vm"])
+def test_processes_killed_at_random_leave_nothing(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    found = request.getfixturevalue("ssh_machine" if kind == "host" else "vm_table")
+    table = (found.backend() if isinstance(found, Machine) else found).model_dump(mode="json")
+    for seed in range(10 if kind == "host" else 4):
+        chosen = random.Random(seed)
+
+        def victims(supervisor: int, chosen: random.Random = chosen) -> list[int]:
+            processes = [process for process in marked() if process != supervisor]
+            return chosen.sample(processes, chosen.randint(1, len(processes)))
+
+        assert_nothing_is_left_of(table, tmp_path, victims)
