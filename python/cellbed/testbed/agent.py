@@ -42,8 +42,7 @@ WINDOW = 1 << 18
 """Bytes of one stream that may be on their way: a slow reader must not hold up the other streams."""
 CHUNK = 1 << 16
 PAGE = 4096
-"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its blocking mode is left as it is: it
-may be shared with other programs."""
+"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared."""
 PERIOD_US = 10_000
 """Period of CPU quotas, as on this machine (``cgroups.PERIOD_US``)."""
 SAMPLE_S = 0.1
