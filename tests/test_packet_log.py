@@ -196,6 +196,14 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
 
+    # Where the run has it beside the trace, as for groups with their own links, that counts. Outages offer nothing.
+    described["directions"][0]["trace"] |= {"offset_ns": 0, "looped": True}
+    described["directions"][0]["outages_ns"] = [[5_000_000, 6_000_000]]
+    (run / "run.json").write_text(json.dumps(described))
+    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
+    offered = [int(line[0]) for line in parse_mahimahi(done.stdout)[1] if line[1] == "#"]
+    assert offered[:4] == [1, 11, 15, 15]
+
     # A trace that was not played throughout is not claimed.
     described["directions"][0]["changes"] = [{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
     (run / "run.json").write_text(json.dumps(described))

@@ -173,6 +173,11 @@ pub fn start(records: &mut Records, zero: Time, offset: Duration) {
     }
 }
 
+/// Reports to the Mahimahi log of a direction, if there is one, whether an outage closes it from `at` on.
+pub fn gate(records: &mut Records, lane: usize, at: Time, closed: bool) {
+    tell(records, lane, || Event::Gate { at, closed });
+}
+
 /// Reports to all Mahimahi logs that no event before `now` will come.
 pub fn told_until(records: &mut Records, now: Time) {
     for lane in 0..records.mahimahi.len() {

@@ -116,6 +116,8 @@ pub enum Event {
     },
     /// A packet was dropped.
     Drop { at: Time, size: Bytes },
+    /// From now on an outage closes the direction, or does not.
+    Gate { at: Time, closed: bool },
     /// All events up to this instant have been reported.
     Now(Time),
 }
@@ -133,6 +135,7 @@ impl Event {
             Self::Departure { at, arrived, size } => (2, at, size.0, arrived.as_nanos()),
             Self::Drop { at, size } => (3, at, size.0, 0),
             Self::Now(at) => (4, at, 0, 0),
+            Self::Gate { at, closed } => (5, at, closed.into(), 0),
         };
         let mut bytes = [0; RECORD_BYTES];
         for (place, value) in [kind, at.as_nanos(), second, third].into_iter().enumerate() {
@@ -158,6 +161,10 @@ impl Event {
                 size,
             },
             3 => Self::Drop { at, size },
+            5 => Self::Gate {
+                at,
+                closed: word(2) != 0,
+            },
             _ => Self::Now(at),
         }
     }

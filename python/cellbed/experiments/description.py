@@ -114,13 +114,8 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: 
                     "to": direction.target,
                     "description": direction.description,
                     "changes": _changes(direction),
-                    "trace": {
-                        "name": direction.capacity.name,
-                        "sha256": direction.capacity.sha256,
-                        "synthetic": direction.capacity.synthetic,
-                    }
-                    if isinstance(direction.capacity, TraceSource)
-                    else None,
+                    "outages_ns": [list(outage) for outage in direction.parameters.outages],
+                    "trace": direction.replayed,
                     "played": asdict(direction.played) if direction.played else None,
                     "round_trips": asdict(direction.round_trips) if direction.round_trips else None,
                 }

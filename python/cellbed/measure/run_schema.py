@@ -19,6 +19,8 @@ class _Played(_Object):
     name: str
     sha256: str | None = None
     synthetic: bool | None = None
+    offset_ns: _Span | None = None
+    looped: bool | None = None
 
 
 class _RoundTrips(_Object):
@@ -41,6 +43,7 @@ class _Direction(_Object):
     target: str = Field(alias="to")
     description: str | None = None
     changes: list[_Change] | None = None
+    outages_ns: list[Annotated[list[_Span], Field(min_length=2, max_length=2)]] = []
     trace: _Played | None = None
     played: _Played | None = None
     round_trips: _RoundTrips | None = None

@@ -115,6 +115,15 @@ class Direction:
         return None
 
     @property
+    def replayed(self) -> dict[str, Any] | None:
+        """The trace that it replays at the start and how, as the packet log's account has it; None without."""
+        trace = self.capacity
+        if not isinstance(trace, TraceSource):
+            return None
+        playing = {"offset_ns": self.playing.start_ns, "looped": self.playing.looped}
+        return {"name": trace.name, "sha256": trace.sha256, "synthetic": trace.synthetic, **playing}
+
+    @property
     def config(self) -> dict[str, Any]:
         """The direction as the emulator takes it."""
         changes = [{"at_ns": at, "stage": index, "to": to} for at, index, to in self.stage_changes]

@@ -104,6 +104,7 @@ impl Engine {
         let before = direction.in_force().get(stage).copied();
         let changed = direction.change(at, stage, to);
         self.agenda.set(lane, direction.next_event());
+        journal::gate(&mut self.records, lane, at, direction.is_closed());
         changed.map(|()| Changed {
             at,
             before: before.unwrap_or(InForce::Start),

@@ -18,6 +18,8 @@ pub struct Opportunities {
     base: u64,
     /// Position of the next ones and how many of them are left.
     next: Option<(u64, u64)>,
+    /// During an outage they pass without a line.
+    closed: bool,
 }
 
 impl Opportunities {
@@ -50,6 +52,7 @@ impl Opportunities {
             start: offset,
             base: 0,
             next: None,
+            closed: false,
         }
     }
 
@@ -61,6 +64,11 @@ impl Opportunities {
             self.start %= self.trace.duration().as_nanos();
         }
         self.seek(self.start);
+    }
+
+    /// Passes over the following ones without a line, or not.
+    pub fn set_closed(&mut self, closed: bool) {
+        self.closed = closed;
     }
 
     /// Goes to the first opportunities at or after a position.
@@ -102,7 +110,9 @@ impl Opportunities {
 
     /// Reports the next one.
     fn tell(&mut self, due: u64, text: &mut Vec<u8>) {
-        line(text, due, b" # ", &[OPPORTUNITY]);
+        if !self.closed {
+            line(text, due, b" # ", &[OPPORTUNITY]);
+        }
         match self.next {
             Some((at, left)) if left > 1 => self.next = Some((at, left - 1)),
             Some((at, _)) => self.seek(at + 1),

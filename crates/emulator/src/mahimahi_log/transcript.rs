@@ -71,6 +71,12 @@ impl Transcript {
                 line(text, at, b" - ", &[size, at.saturating_sub(arrived)]);
             }
             Event::Now(at) => self.offer_until(millis(at), text),
+            Event::Gate { at, closed } => {
+                self.offer_until(millis(at), text);
+                if let Some(opportunities) = &mut self.opportunities {
+                    opportunities.set_closed(closed);
+                }
+            }
             Event::Start { .. } | Event::Drop { .. } => {}
         }
     }
@@ -236,6 +242,16 @@ mod tests {
                 "1 - 8 1",
                 "1 # 1504",
             ]
+        );
+    }
+
+    #[test]
+    fn an_outage_offers_nothing() {
+        let gate = |at, closed| Event::Gate { at: ms(at), closed };
+        let events = [gate(3, true), gate(7, false), Event::Now(ms(9))];
+        assert_eq!(
+            told(&mut transcript(&[1, 2, 4, 6, 8, 9], true), &events)[4..],
+            ["1 # 1504", "2 # 1504", "8 # 1504", "9 # 1504"]
         );
     }
 

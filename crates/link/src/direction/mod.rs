@@ -173,6 +173,11 @@ impl<P: Clone> Direction<P> {
             .unwrap_or_default()
     }
 
+    /// Whether gates close the first bottleneck, as of the last call.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// All packets that have neither left nor been dropped, as of the last call.
     pub fn held(&self) -> QueueLevel {
         self.held

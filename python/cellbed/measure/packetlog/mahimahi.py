@@ -7,6 +7,7 @@ packet that left the bottleneck, ``T d packets bytes`` for what was dropped; T a
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,11 +42,13 @@ class Offers(Protocol):
 
 @dataclass(frozen=True)
 class Opportunities:
-    """Delivery opportunities of a trace. offset_ns: where in the trace the schedule starts."""
+    """Delivery opportunities of a trace. offset_ns: where in the trace the schedule starts. outages: pairs of begin and
+    length, ns, in which it offers nothing."""
 
     trace: Trace
     offset_ns: int = 0
     looped: bool = True
+    outages: Sequence[Sequence[int]] = ()
 
     @cached_property
     def _counts(self) -> Integers:
@@ -70,7 +73,10 @@ class Opportunities:
         else:
             position = position[position <= period]
             times = self._counts[position]
-        return np.repeat(position, times) * MS - self.offset_ns
+        offered = np.repeat(position, times) * MS - self.offset_ns
+        for begin, length in self.outages:
+            offered = offered[(offered < begin) | (offered >= begin + length)]
+        return offered
 
 
 def header(*, way: str, trace: str, log: str, command_line: str, queue: str, init_ms: int) -> str:
@@ -248,7 +254,8 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
     folder: where a relative path of a trace is looked for, after the folders of the run.
     Errors: :class:`LogError` where the trace is not there any more, is another one, or was not played throughout.
     """
-    described = log.directions.get(direction, {}).get("trace")
+    way = log.directions.get(direction, {})
+    described = way.get("trace")
     if not described or log.folder is None:
         return None
     if _changed(log, direction):
@@ -261,7 +268,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
             found.append(source.path)
             # Earlier runs have the digest of the text that was made of the series.
             if digest in (None, source.sha256) or digest == sha256(source.path):
-                return Opportunities(source.trace, *_playing(described, log.folder))
+                return Opportunities(source.trace, *_playing(described, log.folder), way.get("outages_ns") or ())
         except TraceError:
             continue
     why = f"{found[0]} is another one" if found else f"it is not in {folder.absolute()}"
@@ -269,16 +276,18 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
 
 
 def _changed(log: PacketLog, direction: int) -> bool:
-    """Whether schedule or queue were changed, by the scenario or by hand."""
+    """Whether schedule or queue were changed, by the scenario or manually, or the link was down."""
     assert log.folder is not None
     planned = log.directions.get(direction, {}).get("changes") or []
     kinds = {kind for each in planned for kind in each.get("kinds", ())}
     name = log.direction_name(direction)
-    return "bottleneck" in kinds | {each.kind for each in manual_changes(log.folder) if each.direction == name}
+    kinds |= {each.kind for each in manual_changes(log.folder) if each.direction == name}
+    return bool(kinds & {"bottleneck", "gate"})
 
 
 def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
-    """Where in the trace the schedule starts, ns, and whether it is looped: in a shell's log it is beside the trace."""
+    """Where in the trace the schedule starts, ns, and whether it is looped: beside the trace; in runs from before node
+    groups, in their only mobile link."""
     if "offset_ns" in described:
         return int(described["offset_ns"]), bool(described["looped"])
     mobile = _mobile_link(folder)
