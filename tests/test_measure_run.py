@@ -196,6 +196,7 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for number, line in enumerate(lines):
         line["opening_ns"] = int(opened) - 10**6 if number == 0 else line["sent_ns"] - 1000
+    lines[1]["opening_ns"] = int(opened) + 5 * 10**6  # it takes the connection that another request began to open
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (run / "raw" / "packets.bin").write_bytes(MAGIC + log.tobytes())
     requests = read_requests(run, description).sort("intended_ns")
@@ -207,7 +208,8 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
     assert 0 < remote < 0.003
     assert up + remote == pytest.approx((acknowledged - opened - 1) / 1e9)
     assert up + remote + down + rest == pytest.approx((lines[0]["sent_ns"] - lines[0]["opening_ns"]) / 1e9)
-    assert parts[1:].unique().rows() == [pytest.approx((0, 0, 0, 1e-6))]
+    assert parts.row(1)[:3] == pytest.approx((up - 0.005, remote, down))
+    assert parts[2:].unique().rows() == [pytest.approx((0, 0, 0, 1e-6))]
 
     resent = requests["part_uplink_retransmission"]
     moved = (requests["uplink_completed_ns"] - requests["uplink_entered_ns"]) / 1e9

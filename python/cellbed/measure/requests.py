@@ -221,15 +221,15 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
 
 def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
     """Adds, of the time from ``opening_ns`` to ``sent_ns``, what the handshake took on each way and at the remote node
-    (0 where the connection was open already), and the rest."""
-    ways = {
-        "connect_up_ns": pl.col("uplink_accepted_ns") - pl.col("uplink_opened_ns"),
-        "connect_remote_ns": pl.col("downlink_opened_ns") - pl.col("uplink_accepted_ns"),
-        "connect_down_ns": pl.col("downlink_accepted_ns") - pl.col("downlink_opened_ns"),
-    }
-    opens = pl.col("uplink_opened_ns") >= pl.col("opening_ns")
+    (0 where the connection was open already, and of one that an earlier request began to open what was left), and the
+    rest."""
+    stamps = ("uplink_opened_ns", "uplink_accepted_ns", "downlink_opened_ns", "downlink_accepted_ns")
+    since = [pl.when(pl.col(each).is_not_null()).then(pl.max_horizontal(each, "opening_ns")) for each in stamps]
+    was_open = pl.col("opening_ns") == pl.col("sent_ns")
+    ways = ("connect_up_ns", "connect_remote_ns", "connect_down_ns")
     return requests.with_columns(
-        pl.when(opens).then(duration).when(~opens).then(0).alias(name) for name, duration in ways.items()
+        pl.when(was_open).then(0).otherwise(end - begin).alias(name)
+        for name, begin, end in zip(ways, since[:-1], since[1:], strict=True)
     ).with_columns(
         connect_rest_ns=pl.col("sent_ns") - pl.col("opening_ns") - pl.sum_horizontal(*ways, ignore_nulls=False)
     )
