@@ -220,6 +220,7 @@ def _drive(
             own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
             own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
+            own = [_with_spans(process, each, raw, bed, sockets) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         loads = supervisor.start_all(processes, bed.nodes)
 
@@ -270,6 +271,16 @@ def _drive(
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
+
+
+def _with_spans(
+    process: Process | Command, deployment: Deployment, raw: Path, bed: Testbed, sockets: SpanSockets
+) -> Process | Command:
+    """A program; a service on a node that sees the sockets with one at which it can report spans."""
+    if not isinstance(process, Command) or process.load or bed.nodes[process.node].place is None:
+        return process
+    record = raw / f"{deployment.name}.{process.node}.service.jsonl"
+    return replace(process, environment={**sockets.listen(deployment.name, record), **process.environment})
 
 
 def _memory_kills(bed: Testbed) -> dict[str, int]:

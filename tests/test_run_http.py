@@ -1,0 +1,157 @@
+"""A run that loads unmodified HTTP servers, and one whose service reports spans."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.measure.summary import Summary
+from cellbed.testbed.process import find
+from in_process import cellbed
+
+ROOT = Path(__file__).parents[1]
+NGINX = find("nginx")
+SCENARIO = """
+name = "http"
+duration = "3 s"
+seed = 5
+
+[nodes.phone]
+class = "endpoint"
+count = 2
+cpus = 0.5
+memory = "256 MiB"
+
+[nodes.edge]
+cpus = 1.5
+memory = "1 GiB"
+
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "5 ms"
+
+[links.core]
+edge = "2 ms"
+
+[apps.files]
+kind = "http"
+version = "2"
+url = "http://{server.address}:8080/page"
+rate = "10 /s"
+arrivals = "poisson"
+
+[apps.files.server]
+on = "edge"
+command = ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"]
+copy_in = { "nginx.conf" = "nginx.conf", "page" = "page" }
+ready = { port = 8080 }
+
+[apps.shop]
+kind = "http"
+url = "http://{server.address}:8081/"
+method = "POST"
+body_size = "20 KiB"
+rate = "10 /s"
+
+[apps.shop.server]
+on = "edge"
+command = ["%(python)s", "service.py"]
+copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
+ready = { port = 8081 }
+"""
+NGINX_CONF = """
+daemon off; master_process off; pid pid; events {}
+http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
+  scgi_temp_path t; server { listen 8080 http2; root .; } }
+"""
+SERVICE = """
+import http.server, spans
+
+class Shop(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    served = 0
+
+    def do_POST(self):
+        header, connection = self.headers["Cellbed-Request"], spans.of_connection(self.client_address, self.served)
+        self.served += 1
+        with spans.span(header, "work"):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            with spans.span(connection, "query"):
+                sum(range(50_000))
+        self.send_response(503 if header.endswith("/3") else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+http.server.ThreadingHTTPServer(("", 8081), Shop).serve_forever()
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one run with both servers."""
+    here = tmp_path_factory.mktemp("http")
+    (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable})
+    (here / "nginx.conf").write_text(NGINX_CONF)
+    (here / "page").write_bytes(bytes(50_000))
+    (here / "service.py").write_text(SERVICE)
+    (here / "spans.py").write_bytes((ROOT / "python" / "cellbed" / "spans.py").read_bytes())
+    answer = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits")
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+def _requests(run: Path, app: str) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet").filter(app=app)
+
+
+def test_requests_to_an_unmodified_server_are_decomposed_exactly(folder: Path) -> None:
+    requests = _requests(folder, "files")
+    assert set(requests["code"]) == {200}
+    assert set(requests["bytes_down"]) == {50_000}
+    description = json.loads((folder / "run.json").read_text())["applications"][0]
+    columns = [f"part_{span['name']}" for span in description["spans"]]
+    assert "part_server" in columns
+    parts = requests.select(columns)
+    assert parts.null_count().sum_horizontal().item() == 0
+    spent = parts.sum_horizontal() + requests["residual_s"]
+    assert (spent - requests["latency_s"]).abs().max() < 1e-9  # type: ignore[operator]
+    first = requests.sort("sent_ns").group_by("endpoint", maintain_order=True).first()
+    assert (first["opening_ns"] < first["sent_ns"]).all()  # the connection was opened for it
+    later = requests.filter(order=5)
+    assert (later["opening_ns"] == later["sent_ns"]).all()
+
+
+def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -> None:
+    requests = _requests(folder, "shop").drop_nulls("downlink_entered_ns")
+    assert requests["request"].n_unique() >= 25
+    server = requests["downlink_entered_ns"] - requests["uplink_left_ns"]
+    services = [f"part_service_{name}" for name in ("work", "query")]
+    divided = requests.select(*services, "part_server").sum_horizontal()
+    assert (divided - server / 1e9).abs().max() < 1e-9  # type: ignore[operator]
+    for column in services:
+        assert (requests[column] > 0).all()
+    recorded = [json.loads(line) for line in (folder / "raw" / "shop.edge-0.service.jsonl").read_text().splitlines()]
+    assert {line["endpoint"] for line in recorded} == {"phone-0", "phone-1"}
+    assert {line["span"] for line in recorded} == {"work", "query"}
+    assert "Server: query" in (folder / "report.html").read_text()
+
+
+def test_error_statuses_are_reasons_and_nothing_is_left(folder: Path) -> None:
+    files, shop = Summary.read(folder).applications
+    assert shop.reasons == {"HTTP status 503 Service Unavailable": 2}
+    assert files.reasons == {}
+    description = json.loads((folder / "run.json").read_text())
+    assert not any("spans" in warning or "CELLBED_SPANS" in warning for warning in description["warnings"])
