@@ -17,6 +17,7 @@ VERBS = {
     "run": "Run a scenario and report where the time of each request went.",
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Compare runs, with intervals of the differences.",
+    "import": "Make a scenario from a Compose file or Kubernetes manifests.",
     "log": "Show or convert the packet log of a run.",
     "up": "Bring up a testbed that stands until `cellbed down`.",
     "down": "End a standing testbed.",

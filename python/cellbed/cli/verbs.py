@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import keyword
 from typing import Any
 
 import typer
@@ -14,7 +15,8 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     """A command group of the modules in `package`.
 
     verbs: names, in the order in which they are listed, and the first line of each one's help. The verb ``some-thing``
-    is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there.
+    is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
+    ``import`` those of ``import_``.
     """
 
     class Verbs(TyperGroup):
@@ -63,7 +65,7 @@ class Verb(TyperCommand):
 
 def _load(package: str, verb: str) -> Any:
     """The command of a verb, its module imported."""
-    word = verb.replace("-", "_")
+    word = verb.replace("-", "_") + "_" * keyword.iskeyword(verb)
     module = importlib.import_module(f"{package}.{word}")
     group: Any = getattr(module, "app", None)
     if group is not None:

@@ -1,0 +1,656 @@
+"""Compose files: from YAML to services, by the Compose specification."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cellbed.importing.documents import Items, Map, Place, Reset, as_text, documents, read_text
+from cellbed.importing.services import (
+    Imported,
+    Keys,
+    Level,
+    Mount,
+    Note,
+    Service,
+    is_there,
+    literal,
+    number,
+    seconds,
+    sized,
+)
+from cellbed.importing.variables import interpolated, variables_of
+
+_UNITS = {unit + ending: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t"))
+          for ending in ("", "b", "ib")}  # fmt: skip
+_UNITS |= {mixed: size for unit, size in _UNITS.items() for mixed in (unit.upper(), unit.title())}
+_SERVICE = re.compile(r"[a-zA-Z0-9._-]{1,63}")
+_DESCRIPTIVE = ("annotations", "attach", "develop", "labels", "label_file", "logging")
+_UNMAPPED = dict.fromkeys(
+    [
+        "blkio_config", "cap_add", "cap_drop", "cgroup", "cgroup_parent", "cpu_count", "cpu_percent", "cpu_rt_period",
+        "cpu_rt_runtime", "cpu_shares", "cpuset", "credential_spec", "device_cgroup_rules", "devices", "dns", "dns_opt",
+        "dns_search", "domainname", "gpus", "group_add", "init", "ipc", "isolation", "mac_address", "mem_swappiness",
+        "memswap_limit", "models", "oom_kill_disable", "oom_score_adj", "pid", "pids_limit", "platform", "post_start",
+        "pre_start", "pre_stop", "privileged", "provider", "read_only", "runtime", "security_opt", "shm_size",
+        "stdin_open", "storage_opt", "sysctls", "tty", "ulimits", "use_api_socket", "user", "userns_mode", "uts",
+    ],
+    "",
+) | {
+    "external_links": "no other applications run beside a scenario",
+    "extra_hosts": "a node's hosts file contains the nodes only",
+    "volumes_from": "nodes share no volumes",
+}  # fmt: skip
+_UNNEEDED = {
+    "mem_reservation": "a node has its memory to itself",
+    "pull_policy": "images are not fetched during a run",
+    "pull_refresh_after": "images are not fetched during a run",
+    "stop_grace_period": "services end with the run",
+    "stop_signal": "services end with the run",
+}
+_OF_NETWORK = dict.fromkeys(
+    ("driver_opts", "enable_ipv4", "enable_ipv6", "external", "internal", "ipam"), "all nodes reach each other"
+)
+_OF_VOLUME = dict.fromkeys(("driver", "driver_opts", "template_driver"), "storage is part of the container")
+_ENGINE = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock")
+_MOST_FILES = 50
+
+
+def read_compose(
+    paths: Sequence[Path], variables: Mapping[str, str], profiles: Iterable[str] = (), env_files: Sequence[Path] = ()
+) -> Imported:
+    """The services of a Compose file, or of several that are merged in their order.
+
+    variables: of the environment. env_files: files of further ones, the later first; by default ``.env`` in the file's
+    folder. profiles: those that are active. Raises ImportedFileError.
+    """
+    return _Project(paths, dict(variables), frozenset(profiles), env_files[::-1]).imported()
+
+
+class _Project:
+    """Merged Compose files with the files that they include or extend. Paths are relative to the first one's folder."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        variables: dict[str, str],
+        profiles: frozenset[str],
+        env_files: Sequence[Path],
+        seen: tuple[Path, ...] = (),
+    ) -> None:
+        self.path, self.folder = paths[0], paths[0].parent
+        self.seen = (*seen, *map(_normal, paths))
+        self.notes: list[Note] = []
+        self.profiles = profiles
+        default = self.folder / ".env"
+        for each in env_files or ([default] if is_there(default) else []):
+            variables = {**own, **variables} if (own := variables_of(each, variables)) else variables
+        self.variables = variables
+        self.root = self._root(paths)
+        self.services: dict[str, Keys] = {}
+        """The table of each service, with what it extends; included ones are there, too."""
+        self.folders: dict[str, Path] = {}
+        self.resources: dict[str, dict[str, tuple[Keys, Path]]] = {"volumes": {}, "configs": {}, "secrets": {}}
+        self._include()
+        self._read()
+
+    def _root(self, paths: Sequence[Path]) -> Keys:
+        """The interpolated document of merged Compose files."""
+        unset: dict[str, Place] = {}
+        root = Map(Place(str(paths[0]), 1))
+        for path in paths:
+            found = documents(read_text(path), str(path), merging=True)
+            place = Place(str(path), 1)
+            if len(found) != 1 or not isinstance(found[0], Map):
+                raise place.error("not a Compose file: one mapping with 'services' is needed")
+            root = _merged(root, interpolated(found[0], self.variables, lambda name: unset.setdefault(name, place)))  # noqa: B023
+        for name, place in unset.items():
+            text = "the variable is not set and becomes empty: set it, or use --env-file"
+            self.notes.append(Note("differs", place, f"${name}", text))
+        return Keys(_without_resets(root), "", Place(str(paths[0]), 1), self.notes)
+
+    def _include(self) -> None:
+        for index, (entry, place) in enumerate(self.root.entries("include")):
+            keys = entry if isinstance(entry, Map) else Map(place, {"path": entry})
+            included = Keys(keys, f"include[{index}]", place, self.notes)
+            paths = included.texts("path")
+            env_files = [self.folder / name for name in included.texts("env_file")]
+            included.close({"project_directory": "paths are relative to the included file"})
+            chosen = [self.folder / name for name in paths]
+            if not chosen or any(_normal(path) in self.seen for path in chosen):
+                raise place.error("include: no path, or a file that includes itself")
+            if len(self.seen) > _MOST_FILES:
+                raise place.error("include: too many files")
+            other = _Project(chosen, self.variables, self.profiles, env_files[::-1], self.seen)
+            self.notes += other.notes
+            self._add(other, place)
+
+    def _add(self, other: _Project, place: Place) -> None:
+        for name, service in other.services.items():
+            if name in self.services:
+                raise place.error(f"include: service '{name}' is defined twice")
+            self.services[name], self.folders[name] = service, other.folders[name]
+        for kind, resources in other.resources.items():
+            self.resources[kind].update(resources)
+
+    def _read(self) -> None:
+        for kind, known in self.resources.items():
+            keys = self.root.inside(kind)
+            known.update({name: (keys.inside(name), self.folder) for name in keys.value})
+        services = self.root.inside("services")
+        if not services.value and not self.services:
+            raise self.root.place.error("not a Compose file: no services")
+        for name in services.value:
+            if not _SERVICE.fullmatch(name):
+                raise services.where(name).error(f"service '{name[:80]}': use letters, digits, '.', '_' and '-'")
+            if name in self.services:
+                raise services.where(name).error(f"service '{name}' is included, too: rename one of the two")
+            table = self._extended(services, name, self.path, ())
+            self.services[name] = Keys(table, f"services.{name}", services.where(name), self.notes)
+            self.folders[name] = self.folder
+
+    def _extended(self, services: Keys, name: str, file: Path, chain: tuple[tuple[Path, str], ...]) -> Map:
+        """The table of a service on top of the one that it extends."""
+        keys = services.inside(name)
+        own: Map = keys.value
+        if "extends" not in own:
+            return own
+        base = own["extends"]
+        place = keys.where("extends")
+        table = base if isinstance(base, Map) else Map(place, {"service": base})
+        extends = Keys(table, keys.key("extends"), place, self.notes)
+        source, other = extends.text("service"), extends.text("file")
+        extends.close()
+        path = file if other is None else file.parent / other
+        here = (_normal(path), str(source))
+        if here in chain or (path == file and source == name):
+            raise place.error(f"service '{name}' extends itself")
+        if other is not None:
+            services = self._root([path]).inside("services")
+        if source is None or source not in services.value:
+            raise place.error(f"no service '{source}' in {path}")
+        inherited = self._extended(services, source, path, (*chain, here))
+        if path.parent != self.folder:
+            inherited = _absolute(inherited, path.parent)
+        merged = _merged(inherited, own)
+        merged.pop("extends", None)
+        return merged
+
+    def imported(self) -> Imported:
+        name = self.root.text("name")
+        found = Imported(name or self.path.absolute().parent.name, notes=self.notes)
+        networks = self.root.inside("networks")
+        if len(networks.value) > 1:
+            self.root.note("differs", "networks", "all nodes reach each other: the networks are not separate")
+        for name in networks.value:
+            network = networks.inside(name)
+            network.close(_OF_NETWORK, ["attachable", "driver", "labels", "name"])
+        for resources in self.resources.values():
+            for resource, _ in resources.values():
+                for key in ("content", "environment", "external", "file", "name"):
+                    resource.take(key)
+                resource.close(_OF_VOLUME, ["labels"])
+        self.root.close({"models": ""}, ["version", *(key for key in self.root.value if key.startswith("x-"))])
+        chosen = {}
+        for each, keys in self.services.items():
+            profiles = keys.texts("profiles")
+            if "provider" in keys:
+                keys.note("not mapped", "provider", "the service is no container and is left out")
+            elif profiles and not self.profiles.intersection(profiles):
+                text = f"the service is left out: import it with --profile {profiles[0]}"
+                keys.note("not needed", "profiles", text)
+            else:
+                chosen[each] = keys
+        if not chosen:
+            raise self.root.place.error(f"no service is left: add --profile for one of {', '.join(self.services)}")
+        project = _image_name(found.name)
+        aliases: dict[str, list[str]] = {}
+        for each, keys in chosen.items():
+            mapping = _Mapping(self, keys, self.folders[each], set(chosen), aliases)
+            found.services.append(mapping.service(each, project))
+        self._relate(found.services, aliases)
+        return found
+
+    def _relate(self, services: list[Service], aliases: dict[str, list[str]]) -> None:
+        """Add what a service has by what others say of it."""
+        used = {name for service in services for name in service.after}
+        after = {service.name: set(service.after) for service in services}
+        while free := [name for name, names in after.items() if not names & set(after)]:
+            for name in free:
+                del after[name]
+        for service in services:
+            if service.name in after:
+                raise service.place.error(f"services.{service.name}: depends on itself, by way of {', '.join(after)}")
+        for service in services:
+            service.offers = service.offers or service.name in used
+            service.uses = bool(service.after)
+            service.aliases += aliases.get(service.name, [])
+
+
+def _absolute(table: Map, folder: Path) -> Map:
+    """A service of another file, with absolute paths."""
+    found = Map(table.place, table)
+    found.places = table.places
+    for key in ("env_file", "volumes", "build"):
+        if key in found:
+            found[key] = _absolute_paths(found[key], folder, key)
+    return found
+
+
+def _absolute_paths(value: Any, folder: Path, key: str) -> Any:
+    if isinstance(value, Items):
+        items = Items(value.place)
+        items.places = value.places
+        items.extend(_absolute_paths(each, folder, key) for each in value)
+        return items
+    if isinstance(value, Map):
+        found = Map(value.place, value)
+        found.places = value.places
+        for inner in ("path", "source", "context"):
+            if isinstance(found.get(inner), str):
+                found[inner] = _absolute_paths(found[inner], folder, key)
+        return found
+    if isinstance(value, str) and (key != "volumes" or value.startswith(".")):
+        return str(folder.absolute() / value)
+    return value
+
+
+def _merged(base: Map, own: Map) -> Map:
+    """Two tables by the rules of the Compose specification, "Merge and override"."""
+    found = Map(own.place, base)
+    found.places = {**base.places, **own.places}
+    for key, value in own.items():
+        before = base.get(key)
+        if isinstance(value, Map | Items) and value.overrides:
+            before = None
+        if key in ("environment", "depends_on", "networks") and before is not None and value is not None:
+            before, value = _as_map(before), _as_map(value)
+        if isinstance(value, Reset):
+            found.pop(key, None)
+        elif key in ("command", "entrypoint", "test") or not isinstance(before, Map | Items):
+            found[key] = value
+        elif isinstance(before, Map) and isinstance(value, Map):
+            found[key] = _merged(before, value)
+        elif isinstance(before, Items) and isinstance(value, Items):
+            joined = Items(value.place)
+            joined.extend([*before, *value])
+            joined.places = [*before.places, *value.places]
+            found[key] = joined
+        else:
+            found[key] = value
+    return found
+
+
+def _without_resets(value: Any) -> Any:
+    """A document without the keys whose value has the tag ``!reset``."""
+    if isinstance(value, Map):
+        for key in [key for key, each in value.items() if isinstance(each, Reset)]:
+            del value[key]
+        for each in value.values():
+            _without_resets(each)
+    elif isinstance(value, Items):
+        kept = [(each, place) for each, place in zip(value, value.places, strict=True) if not isinstance(each, Reset)]
+        value[:], value.places = [each for each, _ in kept], [place for _, place in kept]
+        for each in value:
+            _without_resets(each)
+    return value
+
+
+def _as_map(value: Any) -> Any:
+    """A list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
+    if not isinstance(value, Items):
+        return value
+    found = Map(value.place)
+    for each, place in zip(value, value.places, strict=True):
+        if isinstance(each, Map | Items):
+            raise place.error("text is needed")
+        name, equals, text = as_text(each).partition("=")
+        found[name] = text if equals else None
+        found.places[name] = place
+    return found
+
+
+def _normal(path: Path) -> Path:
+    """An absolute path without ``..``, which need not exist."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _image_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "project"
+
+
+class _Mapping:
+    """Maps the keys of one service."""
+
+    def __init__(
+        self, project: _Project, keys: Keys, folder: Path, services: set[str], aliases: dict[str, list[str]]
+    ) -> None:
+        self.project, self.keys, self.folder, self.services, self.aliases = project, keys, folder, services, aliases
+
+    def service(self, name: str, project: str) -> Service:
+        keys = self.keys
+        self.found = found = Service(name, keys.place)
+        keys.notes = found.notes
+        found.image = keys.text("image") or ""
+        self._build(f"{project}-{name}")
+        found.entrypoint, found.command = keys.words("entrypoint"), keys.words("command")
+        self._environment()
+        found.folder = keys.text("working_dir")
+        self._ports()
+        self._volumes()
+        self._granted("configs", "/")
+        self._granted("secrets", "/run/secrets/")
+        self._resources()
+        self._dependencies()
+        self._names()
+        self._healthcheck()
+        for key, why in _UNNEEDED.items():
+            if key in keys:
+                keys.note("not needed", key, why)
+        extensions = [key for key in keys.value if key.startswith("x-")]
+        keys.close(_UNMAPPED, [*_DESCRIPTIVE, *extensions])
+        return found
+
+    def _build(self, image: str) -> None:
+        keys, found = self.keys, self.found
+        if "build" not in keys:
+            if not found.image:
+                raise keys.place.error(f"{keys.path}: neither 'image' nor 'build'")
+            return
+        found.image = found.image or image
+        value = keys.take("build")
+        build = Keys(value, keys.key("build"), keys.where("build"), found.notes) if isinstance(value, Map) else None
+        context = (build.text("context") if build else keys.text("build")) or "."
+        folder = context if "://" in context else str((self.folder / context).absolute())
+        command = ["podman", "build", "-t", found.image]
+        if build is not None:
+            if file := build.text("dockerfile"):
+                command += ["-f", str(Path(folder) / file)]
+            if target := build.text("target"):
+                command += ["--target", target]
+            for name, text in Keys(_as_map(build.take("args")), build.key("args"), build.place, []).value.items():
+                command += ["--build-arg", name if text is None else f"{name}={as_text(text)}"]
+            build.close(dict.fromkeys(build.value, "add it to the command that builds the image"))
+        found.build = shlex.join([*command, folder])
+
+    def _environment(self) -> None:
+        keys, variables = self.keys, self.project.variables
+        found: dict[str, str] = {}
+        files = keys.take("env_file")
+        for entry in files if isinstance(files, Items) else [] if files is None else [files]:
+            table = entry if isinstance(entry, Map) else Map(keys.where("env_file"), {"path": entry})
+            file = Keys(table, keys.key("env_file"), keys.where("env_file"), self.found.notes)
+            name, needed, raw = (
+                file.text("path") or "",
+                "required" not in file or file.flag("required"),
+                file.text("format"),
+            )
+            file.close()
+            path = self.folder / name
+            if not needed and not is_there(path):
+                keys.note("not needed", "env_file", f"'{name}' does not exist and is not required")
+                continue
+            found |= variables_of(path, variables, raw=raw == "raw")
+        table = _as_map(keys.take("environment"))
+        for name, value in (Keys(table, keys.key("environment"), keys.place, []).value).items():
+            if isinstance(value, Map | Items):
+                keys.refuse("environment", f"'{name}' needs a text")
+            if value is not None:
+                found[name] = as_text(value)
+            elif name in variables:
+                found[name] = variables[name]
+            else:
+                found.pop(name, None)
+                keys.note("not needed", "environment", f"'{name}' has no value in the environment and is not set")
+        self.found.environment = found
+
+    def _ports(self) -> None:
+        keys, found = self.keys, self.found
+        for entry, place in keys.entries("ports"):
+            found.offers = True
+            if isinstance(entry, Map):
+                port = Keys(entry, keys.key("ports"), place, found.notes)
+                target, protocol, host = (
+                    port.text("target") or "",
+                    port.text("protocol") or "tcp",
+                    port.text("published"),
+                )
+                port.close({}, ["app_protocol", "host_ip", "mode", "name"])
+            else:
+                text, _, protocol = as_text(entry).partition("/")
+                host, _, target = text.rpartition(":")
+            first = self._first_port(target, place)
+            if protocol in ("", "tcp"):
+                found.ports.append(first)
+            if host and not host.endswith(target):
+                shown = f"{target}{'/' + protocol if protocol not in ('', 'tcp') else ''}"
+                text = f"the node has an address of its own: port {host} is port {shown} of '{found.name}'"
+                found.notes.append(Note("not needed", place, keys.key("ports"), text))
+        for text in keys.texts("expose"):
+            target, _, protocol = text.partition("/")
+            if protocol in ("", "tcp"):
+                found.ports.append(self._first_port(target, keys.where("expose")))
+        found.ports = list(dict.fromkeys(found.ports))
+
+    def _first_port(self, text: str, place: Place) -> int:
+        port = text.partition("-")[0]
+        if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
+            raise place.error(f"{self.keys.path}: '{text[:40]}' is not a port: write '8080' or '8080:80'")
+        return int(port)
+
+    def _volumes(self) -> None:
+        keys = self.keys
+        for entry, place in keys.entries("volumes"):
+            if isinstance(entry, Map):
+                volume = Keys(entry, keys.key("volumes"), place, self.found.notes)
+                kind, source, target = volume.text("type") or "volume", volume.text("source"), volume.text("target")
+                if target is None:
+                    volume.refuse("target", "missing")
+                read_only = volume.flag("read_only")
+                volume.close({"volume": "", "bind": "", "image": "", "tmpfs": ""}, ["consistency"])
+                self._mount(kind, source, target, read_only, place)
+                continue
+            text = as_text(entry)
+            source, _, rest = text.partition(":")
+            target, _, mode = rest.partition(":")
+            if not rest:
+                source, target = "", source
+            bind = source.startswith((".", "/", "~"))
+            self._mount("bind" if bind else "volume", source, target, "ro" in mode.split(","), place)
+        for target in keys.texts("tmpfs"):
+            self._mount("tmpfs", None, target.partition(":")[0], False, keys.where("tmpfs"))
+
+    def _mount(self, kind: str, source: str | None, target: str, read_only: bool, place: Place) -> None:
+        found = self.found
+
+        def note(level: Level, text: str) -> None:
+            found.notes.append(Note(level, place, self.keys.key("tmpfs" if kind == "tmpfs" else "volumes"), text))
+
+        if kind == "bind" and source:
+            # Path.expanduser fails for a user that does not exist.
+            path = (self.folder / os.path.expanduser(source)).absolute()  # noqa: PTH111
+            if str(path) in _ENGINE:
+                note("not mapped", f"{target}: a container must not control the container engine")
+            elif not is_there(path):
+                note("differs", f"{target}: there is no file or folder {source}; the folder is the container's own")
+            else:
+                found.mounts.append(Mount(path, target, read_only))
+        elif kind == "tmpfs":
+            note("differs", f"{target} is on the storage of the container, not in memory")
+        elif kind == "volume":
+            table, _ = self.project.resources["volumes"].get(source or "", (None, None))
+            users = [each for each, keys in self.project.services.items() if source and _uses(keys.value, source)]
+            if table is not None and table.value.get("external") not in (None, False, "false"):
+                note("not mapped", f"{target}: volume '{source}' exists outside of the application")
+            elif len(users) > 1:
+                note("not mapped", f"{target}: each of {', '.join(users)} has its own copy of volume '{source}'")
+            else:
+                note("not needed", f"{target}: the volume is part of the container and new in each run")
+        else:
+            note("not mapped", f"{target}: a scenario has no mounts of type '{kind}'")
+
+    def _granted(self, kind: str, parent: str) -> None:
+        """Configs or secrets, each a file in the container."""
+        keys, found = self.keys, self.found
+        for entry, place in keys.entries(kind):
+            table = entry if isinstance(entry, Map) else Map(place, {"source": entry})
+            grant = Keys(table, keys.key(kind), place, found.notes)
+            source = grant.text("source") or ""
+            target = grant.text("target") or source
+            grant.close({"uid": "", "gid": "", "mode": ""})
+            if source not in self.project.resources[kind]:
+                raise place.error(f"{keys.key(kind)}: '{source}' is not among the file's {kind}")
+            resource, folder = self.project.resources[kind][source]
+            target = target if target.startswith("/") else parent + target
+            value = resource.value
+            if (name := value.get("file")) is not None:
+                path = (folder / as_text(name)).absolute()
+                if is_there(path):
+                    found.mounts.append(Mount(path, target, read_only=True))
+                else:
+                    found.notes.append(Note("not mapped", place, keys.key(kind), f"{target}: there is no file {path}"))
+            elif (text := value.get("content")) is not None:
+                found.files[target] = as_text(text).encode()
+            elif (name := as_text(value.get("environment"))) in self.project.variables:
+                found.files[target] = self.project.variables[name].encode()
+            else:
+                why = f"variable '{name}' is not set" if name else "it exists outside of the application"
+                found.notes.append(Note("not mapped", place, keys.key(kind), f"{target}: {why}"))
+
+    def _resources(self) -> None:
+        keys, found = self.keys, self.found
+        found.cpus, found.memory = number(keys, "cpus"), sized(keys, "mem_limit", _UNITS)
+        quota, period = number(keys, "cpu_quota"), number(keys, "cpu_period") or 100_000
+        if quota:
+            found.cpus = quota / period
+        found.count = _least(keys.whole("scale"), 1)
+        self._restart(keys.text("restart"))
+        deploy = keys.inside("deploy")
+        found.count = _least(deploy.whole("replicas"), found.count)
+        if deploy.text("mode") == "global":
+            deploy.note("differs", "mode", "one node runs the service")
+        resources = deploy.inside("resources")
+        limits = resources.inside("limits")
+        found.cpus = number(limits, "cpus") or found.cpus
+        found.memory = sized(limits, "memory", _UNITS) or found.memory
+        limits.close({"pids": ""})
+        if "reservations" in resources:
+            resources.note("not needed", "reservations", "a node has its CPUs and memory to itself")
+        resources.close()
+        policy = deploy.inside("restart_policy")
+        if "restart_policy" in deploy:
+            condition = policy.text("condition") or "any"
+            if condition not in ("none", "on-failure", "any"):
+                policy.refuse("condition", "one of none, on-failure and any is needed")
+            found.restart = {"none": "never", "any": "always"}.get(condition, condition)
+        policy.close({"delay": "", "max_attempts": "", "window": ""})
+        for key in ("update_config", "rollback_config"):
+            if key in deploy:
+                deploy.note("not needed", key, "services are not updated during a run")
+        deploy.close({"placement": "use --place", "endpoint_mode": ""}, ["labels"])
+
+    def _restart(self, policy: str | None) -> None:
+        name, _, most = (policy or "no").partition(":")
+        names = {"no": "never", "false": "never", "always": "always", "unless-stopped": "always",
+                 "on-failure": "on-failure"}  # fmt: skip
+        if name not in names:
+            self.keys.refuse("restart", f"one of {', '.join(names)} is needed")
+        self.found.restart = names[name]
+        if most:
+            self.keys.note("not mapped", "restart", f"the limit of {most} restarts")
+
+    def _dependencies(self) -> None:
+        keys, found = self.keys, self.found
+        table = Keys(_as_map(keys.take("depends_on")), keys.key("depends_on"), keys.where("depends_on"), found.notes)
+        for name in table.value:
+            dependency = table.inside(name)
+            condition = dependency.text("condition") or "service_started"
+            required = "required" not in dependency or dependency.flag("required")
+            if condition not in ("service_started", "service_healthy", "service_completed_successfully"):
+                dependency.refuse("condition", f"'{condition[:40]}' is not a condition")
+            if "restart" in dependency:
+                dependency.note("not mapped", "restart", "a restart does not restart dependent services")
+            dependency.close()
+            if name not in self.services:
+                if required and name not in self.project.services:
+                    table.refuse(name, "no such service")
+                table.note("differs", name, "the service is left out, so nothing waits for it")
+                continue
+            if condition == "service_completed_successfully":
+                text = f"the service starts when '{name}' has started, not when it has completed"
+                dependency.note("not mapped", "condition", text)
+            found.after.append(name)
+        for text in keys.texts("links"):
+            name, _, alias = text.partition(":")
+            if name not in self.services:
+                keys.refuse("links", f"no service '{name}'")
+            if alias and alias != name:
+                self.aliases.setdefault(name, []).append(alias)
+            if name not in found.after:
+                found.after.append(name)
+
+    def _names(self) -> None:
+        keys, found = self.keys, self.found
+        for key in ("container_name", "hostname"):
+            if name := keys.text(key):
+                found.aliases.append(name)
+        mode = keys.text("network_mode")
+        if mode not in (None, "bridge"):
+            keys.note("not mapped", "network_mode", f"a node has its own network, not '{mode}'")
+        networks = Keys(_as_map(keys.take("networks")), keys.key("networks"), keys.where("networks"), found.notes)
+        for name in networks.value:
+            network = networks.inside(name)
+            found.aliases += network.texts("aliases")
+            network.close(
+                dict.fromkeys(
+                    [
+                        "ipv4_address",
+                        "ipv6_address",
+                        "interface_name",
+                        "link_local_ips",
+                        "mac_address",
+                        "driver_opts",
+                    ],
+                    "a scenario chooses the addresses",
+                ),
+                ["priority", "gw_priority"],
+            )
+
+    def _healthcheck(self) -> None:
+        keys, found = self.keys, self.found
+        check = keys.inside("healthcheck")
+        test = check.take("test")
+        words = [as_text(word) for word in test] if isinstance(test, Items) else ["CMD-SHELL", as_text(test)]
+        interval, timeout = seconds(check, "interval", 30), seconds(check, "timeout", 30)
+        retries, begin = check.whole("retries"), seconds(check, "start_period", 0)
+        check.take("start_interval")
+        disabled = check.flag("disable") or words[:1] == ["NONE"]
+        if not disabled and (words[:1] not in (["CMD"], ["CMD-SHELL"]) or len(words) < 2):
+            check.refuse("test", "a list begins with NONE, CMD or CMD-SHELL, the last two with a command")
+        check.close()
+        if test is not None and not disabled:
+            command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]
+            patience = begin + (3 if retries is None else retries) * (interval + timeout)
+            found.ready = {
+                "command": list(map(literal, command)),
+                "timeout": f"{min(3600, max(30, round(patience)))} s",
+            }
+        elif found.ports:
+            found.ready = {"port": found.ports[0], "timeout": "120 s"}
+
+
+def _least(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _uses(service: Mapping[str, Any], volume: str) -> bool:
+    """Whether a service mounts a named volume."""
+    entries = service.get("volumes")
+    return any(
+        (each.get("source") if isinstance(each, Map) else as_text(each).partition(":")[0]) == volume
+        for each in (entries if isinstance(entries, Items) else [])
+    )

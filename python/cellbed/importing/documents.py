@@ -1,0 +1,284 @@
+"""YAML as values with their lines.
+
+Scalars follow the core schema of YAML 1.2, as Compose and Kubernetes read them: ``no`` and ``22:22`` are text. Octal
+numbers of YAML 1.1, ``0644``, are numbers, as for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cellbed.errors import CellbedError
+
+_LARGEST = 1 << 20
+"""Bytes of a file."""
+_DEEPEST = 64
+"""Levels of mappings and sequences."""
+_MOST = 100_000
+"""Values of a document with its aliases resolved."""
+_WORDS = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+}
+_INTEGER = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
+_TAGS = {"tag:yaml.org,2002:" + kind: types for kind, types in (
+    ("str", str), ("int", int), ("float", (int, float)), ("bool", bool), ("null", type(None)), ("map", dict),
+    ("seq", list))}  # fmt: skip
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class ImportedFileError(CellbedError):
+    """A file that cannot be imported: ``FILE:LINE: problem: remedy``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file."""
+
+    source: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
+
+    def error(self, text: str) -> ImportedFileError:
+        """An error at this place."""
+        return ImportedFileError(f"{self}: {text}")
+
+
+class Reset:
+    """The value with the tag ``!reset``, which removes that of another file."""
+
+
+class Map(dict[str, Any]):
+    """A mapping. place: of its beginning; places: of each key; overrides: whether it has the tag ``!override``."""
+
+    overrides = False
+
+    def __init__(self, place: Place, items: dict[str, Any] | None = None) -> None:
+        super().__init__(items or {})
+        self.place = place
+        self.places: dict[str, Place] = {}
+
+
+class Items(list[Any]):
+    """A sequence. place: of its beginning; places: of each entry; overrides: as of `Map`."""
+
+    overrides = False
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+        self.places: list[Place] = []
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of at most 1 MiB. Raises ImportedFileError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise ImportedFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > _LARGEST:
+        raise ImportedFileError(f"{path}: larger than 1 MiB: give a Compose file or a manifest")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ImportedFileError(
+            f"{path}:{content[: error.start].count(bytes([10])) + 1}: not UTF-8 text: save the file as UTF-8"
+        ) from None
+
+
+def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
+    """The documents of a YAML stream: `Map`, `Items`, text, numbers, truth values and None.
+
+    merging: Compose's tags ``!reset`` and ``!override`` are allowed. Aliases refer to the same value. Raises
+    ImportedFileError for malformed YAML, equal keys, unknown tags, aliases of a value inside itself, and for documents
+    of more than 64 levels or 100,000 values.
+    """
+    try:
+        return [_Document(source, merging).build(events) for events in _by_document(yaml.parse(text, Loader=_Loader))]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = error.problem or error.context or "malformed"
+        raise ImportedFileError(f"{source}:{mark.line + 1 if mark else 1}: not YAML: {what}") from None
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        raise ImportedFileError(f"{source}:{line}: not YAML: {getattr(error, 'reason', 'malformed')}") from None
+
+
+def _by_document(events: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """The events of each document; the next begins when those of the one before were read."""
+
+    def inside() -> Iterator[Any]:
+        for event in events:
+            if isinstance(event, yaml.DocumentEndEvent):
+                return
+            yield event
+
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            yield inside()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or sequence that has not ended. merged: values of ``<<``."""
+
+    value: Map | Items
+    anchor: str | None
+    tag: str | None = None
+    size: int = 1
+    key: str | None = None
+    key_place: Place | None = None
+    merged: list[tuple[Any, Place]] = field(default_factory=list)
+
+
+class _Document:
+    """Builds a document from the parser's events, without recursion."""
+
+    def __init__(self, source: str, merging: bool) -> None:
+        self._source = source
+        self._tags = ("!reset", "!override") if merging else ()
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int] | None] = {}
+        """Value and size; None while the value has not ended."""
+        self._root: Any = None
+        self._size = 0
+
+    def build(self, events: Iterator[Any]) -> Any:
+        for event in events:
+            place = Place(self._source, event.start_mark.line + 1)
+            if isinstance(event, yaml.AliasEvent):
+                self._alias(str(event.anchor), place)
+            elif isinstance(event, yaml.ScalarEvent):
+                value = self._scalar(event, place)
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = (value, 1)
+                self._add(value, 1, place, merge=event.value == "<<" and not event.style)
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                self._begin(event, place)
+            else:
+                self._end()
+        return self._root
+
+    def _begin(self, event: Any, place: Place) -> None:
+        value = Map(place) if isinstance(event, yaml.MappingStartEvent) else Items(place)
+        if len(self._open) >= _DEEPEST:
+            raise place.error(f"nested more than {_DEEPEST} deep: no file of this kind is")
+        if self._open and isinstance(self._open[-1].value, Map) and self._open[-1].key is None:
+            raise place.error("a mapping or sequence as a key: write text, and render a template such as Helm's first")
+        if event.tag not in (None, *self._tags):
+            _check(value, event.tag, place)
+        value.overrides = event.tag == "!override"
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append(_Open(value, event.anchor, event.tag))
+
+    def _end(self) -> None:
+        done = self._open.pop()
+        for merged, place in done.merged:
+            for each in merged if isinstance(merged, Items) else [merged]:
+                if not isinstance(each, Map):
+                    raise place.error("'<<' needs a mapping, such as an alias of one")
+                for key, value in each.items():
+                    if key not in done.value:
+                        done.value[key] = value  # type: ignore[call-overload]
+                        done.value.places[key] = each.places[key]  # type: ignore[call-overload]
+        if done.anchor is not None:
+            self._anchors[done.anchor] = (done.value, done.size)
+        self._add(Reset() if done.tag == "!reset" else done.value, done.size, done.value.place)
+
+    def _scalar(self, event: Any, place: Place) -> Any:
+        if "\0" in event.value:
+            raise place.error("text with a zero byte")
+        if event.tag == "!reset" and self._tags:
+            return Reset()
+        # A scalar without quotes has the style None or "", by the parser that PyYAML was built with.
+        if event.tag in (None, *self._tags):
+            return event.value if event.style else _plain(event.value)
+        if event.tag in ("!", "tag:yaml.org,2002:str"):
+            return event.value
+        value = _plain(event.value)
+        _check(value, event.tag, place)
+        return value
+
+    def _alias(self, name: str, place: Place) -> None:
+        if name not in self._anchors:
+            raise place.error(f"'*{name}' has no '&{name}' before it")
+        found = self._anchors[name]
+        if found is None:
+            raise place.error(f"'*{name}' lies inside '&{name}': a value cannot contain itself")
+        self._add(*found, place)
+
+    def _add(self, value: Any, size: int, place: Place, *, merge: bool = False) -> None:
+        """Put a value into what is open. size: of the value with its aliases resolved."""
+        if not self._open:
+            self._root = value
+            return
+        here = self._open[-1]
+        here.size += size
+        if here.size > _MOST:
+            raise place.error(f"more than {_MOST} values with all aliases resolved: no file of this kind has so many")
+        if isinstance(here.value, Items):
+            here.value.append(value)
+            here.value.places.append(place)
+        elif here.key is None:
+            if isinstance(value, Map | Items) or (value is None and not merge):
+                raise place.error("a key must be text")
+            here.key, here.key_place = "<<" if merge else as_text(value), place
+            if here.key in here.value and here.key != "<<":
+                raise place.error(f"'{here.key}' appears twice, before in line {here.value.places[here.key].line}")
+        else:
+            assert here.key_place is not None
+            if here.key == "<<":
+                here.merged.append((value, place))
+            else:
+                here.value[here.key] = value
+                here.value.places[here.key] = here.key_place
+            here.key = None
+
+
+def _check(value: Any, tag: str, place: Place) -> None:
+    """Raises ImportedFileError if a value is not of the type of its tag."""
+    if tag not in _TAGS:
+        raise place.error(f"unknown tag '{tag}': remove it")
+    types: Any = _TAGS[tag]
+    if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+        raise place.error(f"not a value of its tag '{tag.rpartition(':')[2]}'")
+
+
+def _plain(text: str) -> str | int | float | bool | None:
+    """The value of a scalar without quotes."""
+    if text in _WORDS:
+        return _WORDS[text]
+    digits = text.replace("_", "")
+    if len(text) <= 20 and _INTEGER.fullmatch(text):
+        sign, size = (-1 if text[0] == "-" else 1), digits.lstrip("+-")
+        bases = {"0x": 16, "0o": 8, "0b": 2}
+        if size[:2] in bases and len(size) > 2:
+            return sign * int(size[2:], bases[size[:2]])
+        if len(size) > 1 and size[0] == "0" and size.isdecimal():
+            return sign * int(size, 8) if not set(size) & {"8", "9"} else text
+        return sign * int(size) if size.isdecimal() else text
+    if len(text) <= 40 and _FLOAT.fullmatch(text) and any(each in text for each in ".eE"):
+        number = float(digits)
+        return number if abs(number) < 1e300 else text
+    return text
+
+
+def as_text(value: Any) -> str:
+    """A scalar as text, the way Compose writes numbers and truth values into an environment."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value == int(value) and abs(value) < 1e21 else repr(value)
+    return "" if value is None else str(value)

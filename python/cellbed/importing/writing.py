@@ -1,0 +1,297 @@
+"""A scenario of imported services: its text with comments, and the files that it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, cast
+
+import tomli_w
+
+from cellbed.errors import CellbedError
+from cellbed.importing.services import Imported, Note, Service
+from cellbed.near_names import did_you_mean
+from cellbed.scenario import load_text
+from cellbed.scenario.nodes import CLASSES, NodeClass
+from cellbed.units import SIZE
+from cellbed.whole_files import write_whole
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_LEAST_MEMORY = 64 << 20
+_MOST_NODES = 1000
+_MOST_CPUS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What an imported file does not contain.
+
+    placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
+    cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
+    the text will be, None for standard output.
+    """
+
+    placed: Mapping[str, NodeClass] = field(default_factory=dict)
+    up: str = "5g-midband.up"
+    down: str = "5g-midband.down"
+    duration: str = "60 s"
+    cpus: float = 1.0
+    memory: int = 512 << 20
+    load: str | None = None
+    out: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scenario that was made from other files.
+
+    nodes: the node group and the class of each service. files: those that the scenario names, with their contents.
+    """
+
+    text: str
+    nodes: dict[str, tuple[str, NodeClass]]
+    files: dict[Path, bytes]
+    notes: list[Note]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the files, as values of JSON."""
+        return {
+            "scenario": self.text,
+            "services": {
+                name: {"nodes": group, "class": node_class} for name, (group, node_class) in self.nodes.items()
+            },
+            "notes": [
+                {"level": it.level, "file": it.place.source, "line": it.place.line, "key": it.key, "text": it.text}
+                for it in self.notes
+            ],
+        }
+
+
+def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
+    """The class of each service, from ``NAME=CLASS``. Errors: :class:`CellbedError`."""
+    found: dict[str, NodeClass] = {}
+    for text in texts:
+        name, equals, node_class = text.partition("=")
+        if not equals or node_class not in CLASSES:
+            raise CellbedError(f"--place: '{text[:80]}': write NAME=CLASS with one of {', '.join(CLASSES)}")
+        found[name] = cast(NodeClass, node_class)
+    return found
+
+
+def save(written: Written, out: Path | None) -> None:
+    """Check a scenario, and write it with its files if `out` is a path. Errors: :class:`CellbedError`, ``OSError``."""
+    made = [path for path in written.files if not path.exists()]
+    try:
+        for path, content in written.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, lambda place, content=content: place.write_bytes(content))  # type: ignore[misc]
+        load_text(written.text, out or Path("scenario.toml"))
+        if out is not None:
+            write_whole(out, lambda place: place.write_text(written.text, encoding="utf-8"))
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+            for folder in (path.parent, path.parent.parent):
+                with contextlib.suppress(OSError):  # there are other files in it
+                    folder.rmdir()
+        raise
+
+
+def write(imported: Imported, choices: Choices, command: str) -> Written:
+    """The scenario of imported services. command: how it was made, for its first comment.
+
+    Errors: :class:`CellbedError` for a chosen service that does not exist.
+    """
+    services = {service.name: service for service in imported.services}
+    for option, name in [*(("--place", name) for name in choices.placed), ("--load", choices.load)]:
+        if name is not None and name not in services:
+            hint = did_you_mean(name, services) or f"write one of {', '.join(services)}"
+            raise CellbedError(f"{option}: no service '{name[:80]}': {hint}")
+    groups, hosts = _names(imported.services)
+    classes = {name: choices.placed.get(name, service.node_class) for name, service in services.items()}
+    writer = _Writer(choices, groups, hosts, [*imported.notes])
+    parts = [writer.service(service, classes[service.name]) for service in imported.services]
+    if choices.load is not None or "endpoint" not in classes.values():
+        parts.insert(0, _load(choices, services, groups))
+    scenario = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.name).strip("-._")[:64] or "imported"
+    links: dict[str, Any] = {"mobile": {"up": choices.up, "down": choices.down}}
+    links["core"] = {name: link for name, link in _CORE.items() if name in classes.values()}
+    head = [
+        _comment(f"Made by: {command}", *_summary(imported, writer.notes)),
+        tomli_w.dumps({"name": scenario, "duration": choices.duration, "links": links}),
+    ]
+    nodes = {name: (groups[name], node_class) for name, node_class in classes.items()}
+    return Written("\n".join([*head, *parts]), nodes, writer.files, writer.notes)
+
+
+_CORE = {"edge": "base-edge", "cloud": "eu-west-3"}
+
+
+def _names(services: Iterable[Service]) -> tuple[dict[str, str], set[str]]:
+    """The node group of each service, its name if a node group can have it; and the names of all groups and nodes."""
+    found: dict[str, str] = {}
+    taken = {"tower", "localhost"}
+    for service in services:
+        name = re.sub(r"[^A-Za-z0-9_-]", "-", service.name).lstrip("_-")[:32] or "service"
+        chosen, number = name, 2
+        while chosen in taken or taken & {f"{chosen}-{index}" for index in range(_nodes(service))}:
+            chosen, number = f"{name[:28]}-{number}", number + 1
+        taken |= {chosen, *(f"{chosen}-{index}" for index in range(_nodes(service)))}
+        found[service.name] = chosen
+    return found, taken
+
+
+def _nodes(service: Service) -> int:
+    return min(_MOST_NODES, max(1, service.count))
+
+
+class _Writer:
+    def __init__(self, choices: Choices, groups: dict[str, str], hosts: set[str], notes: list[Note]) -> None:
+        self.choices, self.groups, self.notes, self._hosts = choices, groups, notes, hosts
+        self.files: dict[Path, bytes] = {}
+
+    def service(self, service: Service, node_class: NodeClass) -> str:
+        """The tables of one service."""
+        notes = list(service.notes)
+        group = self.groups[service.name]
+        backend: dict[str, Any] = {"kind": "container", "image": service.image, **self._command(service, notes)}
+        if service.environment:
+            backend["environment"] = service.environment
+        if mounts := self._mounts(service, group, notes):
+            backend["mounts"] = mounts
+        node = {"class": node_class, **self._size(service, notes), "backend": backend}
+        if aliases := self._aliases(service, group, notes):
+            node["aliases"] = aliases
+        role = {
+            "on": group,
+            **({"folder": service.folder} if service.folder else {}),
+            **({"restart": service.restart} if service.restart != "never" else {}),
+            **({"environment": service.templates} if service.templates else {}),
+        }
+        app: dict[str, Any] = {"kind": "program"}
+        if service.after:
+            app["after"] = [self.groups[name] for name in service.after]
+        if node_class == "endpoint" and not service.offers:
+            app["client"] = role
+        else:
+            app["server"] = {**role, **({"ready": service.ready} if service.ready else {})}
+        self.notes += notes
+        lines = [f"{service.name}: {service.place}"]
+        lines += [f"Build its image first: {service.build}"] if service.build else []
+        lines += [str(note) if note.level != "assumed" else f"assumed: {note.text}" for note in notes]
+        return _comment(*lines) + tomli_w.dumps({"nodes": {group: node}, "apps": {group: app}}, multiline_strings=True)
+
+    def _command(self, service: Service, notes: list[Note]) -> dict[str, Any]:
+        """Entry point and command, of which a back end has no empty ones: without a word they are the image's."""
+        entrypoint, command = service.entrypoint, service.command
+        if entrypoint == [] and command:
+            return {"entrypoint": command}
+        for key, words in (("entrypoint", entrypoint), ("command", command)):
+            if words == [] and not (key == "command" and entrypoint):
+                notes.append(Note("not mapped", service.place, key, f"the image's own {key} is not removed"))
+        return {key: words for key, words in (("entrypoint", entrypoint), ("command", command)) if words}
+
+    def _size(self, service: Service, notes: list[Note]) -> dict[str, Any]:
+        """Number, CPUs and memory of the nodes."""
+        found: dict[str, Any] = {}
+        if service.count != 1:
+            found["count"] = _nodes(service)
+            text = f"{service.count} replicas are {_nodes(service)} nodes; others reach the first by the service's name"
+            notes.append(Note("differs", service.place, "replicas", text))
+        cpus, memory = service.cpus or self.choices.cpus, service.memory or self.choices.memory
+        if not service.cpus or not service.memory:
+            text = f"no limits: {cpus:g} CPUs and {SIZE.format(memory)}; see --cpus and --memory"
+            notes.append(Note("assumed", service.place, "limits", text))
+        if cpus > _MOST_CPUS:
+            notes.append(Note("differs", service.place, "cpus", f"{cpus:g} CPUs: a node has at most {_MOST_CPUS}"))
+        least = max(memory, _LEAST_MEMORY)
+        if least != memory:
+            text = f"{SIZE.format(memory)} is less than a node has at least, 64 MiB"
+            notes.append(Note("differs", service.place, "memory", text))
+        return {**found, "cpus": float(min(cpus, _MOST_CPUS)), "memory": SIZE.format(min(least, 16 << 40))}
+
+    def _aliases(self, service: Service, group: str, notes: list[Note]) -> list[str]:
+        found: list[str] = []
+        for name in dict.fromkeys([service.name, *service.aliases]):
+            if name in (group, f"{group}-0", *found):
+                continue
+            if not _HOST.fullmatch(name):
+                notes.append(Note("not mapped", service.place, "names", f"'{name[:80]}' is not a host name"))
+            elif name in self._hosts:
+                text = f"another node has the name '{name}': '{group}' is not reached by it"
+                notes.append(Note("not mapped", service.place, "names", text))
+            else:
+                found.append(name)
+                self._hosts.add(name)
+        return found
+
+    def _mounts(self, service: Service, group: str, notes: list[Note]) -> list[dict[str, Any]]:
+        out = self.choices.out
+        found: dict[str, dict[str, Any]] = {}
+        for mount in service.mounts:
+            source = str(mount.source) if out is None else os.path.relpath(mount.source, out.absolute().parent)
+            found[mount.target] = {"source": source, "target": mount.target} | (
+                {"read_only": True} if mount.read_only else {}
+            )
+        for number, (target, content) in enumerate(service.files.items()):
+            if out is None:
+                text = f"{target}: its content needs a file: write the scenario with --out"
+                notes.append(Note("not mapped", service.place, "files", text))
+                continue
+            name = re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("/")[2])[:80] or "file"
+            path = Path(f"{out.name.removesuffix('.toml')}.files", group, f"{number}-{name}")
+            self.files[out.parent / path] = content
+            found[target] = {"source": str(path), "target": target, "read_only": True}
+        for target in [target for target in found if not re.fullmatch(r"/[^\0]+", target)]:
+            notes.append(Note("not mapped", service.place, "mounts", f"'{target[:80]}' is not an absolute path"))
+            del found[target]
+        return list(found.values())
+
+
+def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str, str]) -> str:
+    """An endpoint, and a load over HTTP from there: a comment, unless it was asked for."""
+    node = {"cpus": choices.cpus, "memory": SIZE.format(choices.memory)}
+    offering = [name for name, service in services.items() if service.offers and service.ports]
+    name = choices.load or next(iter(offering), next(iter(services)))
+    port = next(iter(services[name].ports), 80)
+    device, app = (
+        next(each for each in chain([name], (f"{name}{number}" for number in count(2))) if each not in groups.values())
+        for name in ("endpoint", "load")
+    )
+    load = {
+        "kind": "http",
+        "client": device,
+        "server": groups[name],
+        "url": f"http://{{server.address}}{'' if port == 80 else f':{port}'}/",
+        "rate": "5 /s",
+    }
+    text = tomli_w.dumps({"nodes": {device: {"class": "endpoint", **node}}})
+    if choices.load is not None:
+        return f"{text}\n{tomli_w.dumps({'apps': {app: load}})}"
+    lines = tomli_w.dumps({"apps": {app: load}}).splitlines()
+    why = "No service is on an endpoint: place one with --place NAME=endpoint, or add a load, such as with --load NAME:"
+    return _comment(why) + text + "\n" + _comment(*lines)
+
+
+def _summary(imported: Imported, notes: list[Note]) -> list[str]:
+    """How much is not mapped, and the notes on no service in particular; those on a service are above its tables."""
+    count = sum(note.is_loss for note in notes)
+    lines = [f"{_settings(count)} not mapped or approximated"] if count else ["Everything is mapped"]
+    rest = sum(note.level == "not needed" for note in notes)
+    return [f"{lines[0]}; {_settings(rest)} not needed.", *map(str, imported.notes)]
+
+
+def _settings(count: int) -> str:
+    return "1 setting is" if count == 1 else f"{count} settings are"
+
+
+def _comment(*lines: str) -> str:
+    """Lines as comments, without characters that TOML or a terminal would interpret."""
+    shown = ("".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) for line in lines)
+    return "".join(f"# {line}".rstrip() + "\n" for line in shown)

@@ -1,0 +1,476 @@
+"""Scenarios from Compose files and Kubernetes manifests: what is mapped, what is listed, what is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from any_text import ODD_TEXT, many, value_or_line
+from cellbed.errors import CellbedError
+from cellbed.importing import Choices, ImportedFileError, Written, read_compose, read_manifests, save, write
+from cellbed.importing.documents import documents
+from cellbed.importing.variables import interpolate, variables_of
+from cellbed.scenario import nodes as node_tables
+from in_process import cellbed
+
+pytestmark = pytest.mark.skipif(not hasattr(node_tables, "ContainerBackend"), reason="there is no container back end")
+
+SHOP = """
+name: shop
+x-common: &common
+  restart: unless-stopped
+  labels: {team: shop}
+services:
+  web:
+    <<: *common
+    image: "nginx:${TAG:-1.27}"
+    ports: ["8080:80", 22:22/udp]
+    depends_on:
+      api: {condition: service_healthy}
+    volumes:
+      - ./site:/usr/share/nginx/html:ro
+      - /var/run/docker.sock:/var/run/docker.sock
+      - cache:/var/cache/nginx
+    configs: [{source: greeting, target: /etc/greeting}]
+    deploy:
+      replicas: 2
+      resources: {limits: {cpus: "0.50", memory: 50M}}
+  api:
+    build: {context: ./api, target: release, args: {GO: 1.22}}
+    command: serve --name "a {b}"
+    environment:
+      - no=no
+      - FROM_SHELL
+      - NEVER_SET
+    env_file: [{path: api.env}, {path: absent.env, required: false}]
+    working_dir: /srv
+    expose: [9000]
+    healthcheck: {test: 'curl -f http://localhost:9000/{health}', interval: 5s, start_period: 1m}
+    networks: {back: {aliases: [backend.internal]}, front: {}}
+    privileged: true
+  worker:
+    extends: {service: api}
+    entrypoint: []
+    command: [work]
+    healthcheck: {disable: true}
+    depends_on: [api, queue]
+  queue:
+    image: redis:7
+    container_name: shop_queue
+    healthcheck: {test: [CMD, redis-cli, ping]}
+  debug:
+    image: busybox
+    profiles: [debug]
+networks: {back: {}, front: {}}
+volumes: {cache: {}}
+configs: {greeting: {content: "hello $$you\\n"}}
+"""
+
+GUESTBOOK = """
+apiVersion: v1
+kind: Service
+metadata: {name: frontend}
+spec:
+  type: LoadBalancer
+  ports: [{port: 80, targetPort: web}]
+  selector: {app: guestbook}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: guestbook, namespace: default, labels: {app: guestbook}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: guestbook}}
+  template:
+    metadata: {labels: {app: guestbook, tier: frontend}}
+    spec:
+      serviceAccountName: guestbook
+      nodeSelector: {disk: ssd}
+      volumes:
+        - {name: settings, configMap: {name: settings, items: [{key: app.ini, path: conf.ini}]}}
+        - {name: scratch, emptyDir: {}}
+      containers:
+        - name: php
+          image: example/guestbook:v5
+          command: [serve]
+          args: ["--listen=$(HOST):8080", "$$(HOST)"]
+          env:
+            - {name: HOST, value: 0.0.0.0}
+            - {name: SELF, value: "http://$(ADDRESS):8080"}
+            - {name: ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+            - {name: COLOUR, valueFrom: {configMapKeyRef: {name: settings, key: colour}}}
+            - {name: PASSWORD, valueFrom: {secretKeyRef: {name: keys, key: password}}}
+            - {name: MISSING, valueFrom: {secretKeyRef: {name: other, key: x}}}
+          envFrom: [{configMapRef: {name: more}, prefix: P_}]
+          ports: [{containerPort: 80, name: web}]
+          resources: {requests: {cpu: 100m}, limits: {cpu: 500m, memory: 128Mi}}
+          readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 5}
+          volumeMounts: [{name: settings, mountPath: /etc/app}, {name: scratch, mountPath: /tmp/x}]
+        - {name: sidecar, image: example/logs, ports: [{containerPort: 9000}]}
+---
+apiVersion: v1
+kind: List
+items:
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: "no", app.ini: "[a]"}}
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: more}, data: {X: "1"}}
+  - {apiVersion: v1, kind: Secret, metadata: {name: keys}, data: {password: aHVzaA==}}
+---
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: load, labels: {app: load}}
+spec: {restartPolicy: Never, containers: [{name: load, image: example/load}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: public}
+spec: {}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    for folder in ("site", "api"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "api.env").write_text("export LEVEL='debug' # for now\nURL=\"http://${HOST:-web}\"\nno=maybe\n")
+    (tmp_path / "compose.yaml").write_text(SHOP)
+    return tmp_path
+
+
+def written(
+    path: Path, *, variables: dict[str, str] | None = None, profiles: tuple[str, ...] = (), **choices: Any
+) -> Written:
+    """The scenario of a Compose file, which its reader accepts."""
+    out = path.parent / "out.toml"
+    found = write(read_compose([path], variables or {}, profiles), Choices(out=out, **choices), "test")
+    save(found, out)
+    return found
+
+
+def notes(found: Written, level: str) -> dict[str, str]:
+    return {note.key: note.text for note in found.notes if note.level == level}
+
+
+def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None:
+    found = written(shop / "compose.yaml", variables={"FROM_SHELL": "1", "TAG": ""}, placed={"queue": "cloud"})
+    made = tomllib.loads(found.text)
+    nodes, apps = made["nodes"], made["apps"]
+    assert {name: node["class"] for name, node in nodes.items()} == {
+        "web": "edge", "api": "edge", "worker": "endpoint", "queue": "cloud",
+    }  # fmt: skip
+    assert made["links"]["core"] == {"edge": "base-edge", "cloud": "eu-west-3"}
+    assert nodes["web"] | {"backend": 0} == {
+        "class": "edge", "count": 2, "cpus": 0.5, "memory": "64 MiB", "backend": 0,
+    }  # fmt: skip
+    assert nodes["web"]["backend"] == {
+        "kind": "container",
+        "image": "nginx:1.27",
+        "mounts": [
+            {"source": "site", "target": "/usr/share/nginx/html", "read_only": True},
+            {"source": "out.files/web/0-greeting", "target": "/etc/greeting", "read_only": True},
+        ],
+    }
+    assert (shop / "out.files/web/0-greeting").read_text() == "hello $you\n"
+    assert apps["web"] == {
+        "kind": "program",
+        "after": ["api"],
+        "server": {"on": "web", "restart": "always", "ready": {"port": 80, "timeout": "120 s"}},
+    }
+    assert nodes["api"]["backend"] == {
+        "kind": "container",
+        "image": "shop-api",
+        "command": ["serve", "--name", "a {b}"],
+        "environment": {"LEVEL": "debug", "URL": "http://web", "no": "no", "FROM_SHELL": "1"},
+    }
+    assert nodes["api"]["aliases"] == ["backend.internal"]
+    assert apps["api"]["server"]["folder"] == "/srv"
+    assert apps["api"]["server"]["ready"] == {
+        "command": ["/bin/sh", "-c", "curl -f http://localhost:9000/{{health}}"],
+        "timeout": "165 s",
+    }
+    assert apps["queue"]["server"]["ready"]["command"] == ["redis-cli", "ping"]
+    assert nodes["worker"]["backend"]["entrypoint"] == ["work"]
+    assert apps["worker"]["client"]["on"] == "worker"
+    assert apps["worker"]["after"] == ["api", "queue"]
+    assert nodes["queue"]["aliases"] == ["shop_queue"]
+    assert "podman build -t shop-api --target release --build-arg GO=1.22" in found.text
+
+
+def test_everything_that_is_not_mapped_is_listed_with_its_line(shop: Path) -> None:
+    found = written(shop / "compose.yaml")
+    lost, rest = notes(found, "not mapped"), notes(found, "not needed")
+    assert set(lost) == {"services.web.volumes", "services.api.privileged", "services.worker.privileged", "names"}
+    assert "'backend.internal'" in lost["names"]  # that of api, which worker extends
+    assert "container engine" in lost["services.web.volumes"]
+    assert {"services.web.labels", "services.debug.profiles", "services.api.env_file"} < set(rest)
+    assert "NEVER_SET" in "".join(rest.values())
+    assert set(notes(found, "differs")) >= {"networks", "replicas", "memory"}
+    lines = {note.key: SHOP.splitlines()[note.place.line - 1].strip() for note in found.notes}
+    assert lines["services.api.privileged"] == "privileged: true"
+    assert lines["services.web.labels"] == "labels: {team: shop}"
+    assert all(str(note) in found.text for note in found.notes if note.is_loss)
+
+
+def test_profiles_and_variables_choose(shop: Path) -> None:
+    found = written(
+        shop / "compose.yaml", variables={"TAG": "2"}, profiles=("debug",), load="web", up="1 Mbit/s", duration="9 s"
+    )
+    made = tomllib.loads(found.text)
+    assert made["nodes"]["debug"]["backend"]["image"] == "busybox"
+    assert made["apps"]["load"]["url"] == "http://{server.address}/"
+    assert made["nodes"][made["apps"]["load"]["client"]]["class"] == "endpoint"
+    assert made["nodes"]["web"]["backend"]["image"] == "nginx:2"
+    assert made["duration"] == "9 s"
+    assert made["links"]["mobile"]["up"] == "1 Mbit/s"
+
+
+def test_files_are_merged_and_included(shop: Path) -> None:
+    (shop / "compose.override.yaml").write_text(
+        "services: {web: {ports: !override ['90:90'], labels: !reset {}, environment: {A: 1.10}}}\n"
+    )
+    (shop / "more").mkdir()
+    (shop / "more/compose.yaml").write_text(
+        "services: {more: {extends: {file: base.yaml, service: base}, volumes: ['./x:/x']}}\n"
+    )
+    (shop / "more/base.yaml").write_text("services: {base: {image: more, command: sleep 1, volumes: ['./x:/y']}}\n")
+    (shop / "more/x").write_text("")
+    (shop / "main.yaml").write_text(
+        "include: [more/compose.yaml, {path: compose.yaml}]\nservices: {own: {image: own}}\n"
+    )
+    paths = [shop / "compose.yaml", shop / "compose.override.yaml"]
+    merged = write(read_compose(paths, {}), Choices(), "test")
+    made = tomllib.loads(merged.text)
+    assert made["apps"]["web"]["server"]["ready"]["port"] == 90
+    assert made["nodes"]["web"]["backend"]["environment"] == {"A": "1.1"}
+    assert "services.web.labels" not in notes(merged, "not needed")
+    included = tomllib.loads(written(shop / "main.yaml").text)
+    assert list(included["nodes"]) == ["endpoint", "more", "web", "api", "worker", "queue", "own"][1:]
+    assert [mount["source"] for mount in included["nodes"]["more"]["backend"]["mounts"]] == ["more/x", "more/x"]
+
+
+def test_manifests_become_node_groups_and_applications(tmp_path: Path) -> None:
+    (tmp_path / "guestbook.yaml").write_text(GUESTBOOK)
+    out = tmp_path / "scenario.toml"
+    found = write(read_manifests([tmp_path / "guestbook.yaml"]), Choices(out=out), "test")
+    save(found, out)
+    made = tomllib.loads(found.text)
+    node, app = made["nodes"]["guestbook"], made["apps"]["guestbook"]
+    assert found.nodes["load"] == ("load", "endpoint")
+    assert (node["class"], node["count"], node["cpus"], node["memory"]) == ("edge", 3, 0.5, "128 MiB")
+    assert node["aliases"][:2] == ["frontend", "frontend.default"]
+    assert node["backend"]["entrypoint"] == ["serve"]
+    assert node["backend"]["command"] == ["--listen=0.0.0.0:8080", "$(HOST)"]
+    assert node["backend"]["environment"] == {"P_X": "1", "HOST": "0.0.0.0", "COLOUR": "no", "PASSWORD": "hush",
+                                              "SELF": "http://$(ADDRESS):8080"}  # fmt: skip
+    assert app["server"]["environment"] == {"ADDRESS": "{node.address}"}
+    assert app["server"]["ready"] == {"http": "http://{node.address}:80/ready", "timeout": "120 s"}
+    (mount,) = node["backend"]["mounts"]
+    assert mount["target"] == "/etc/app/conf.ini"
+    assert (tmp_path / mount["source"]).read_text() == "[a]"
+    assert made["nodes"]["guestbook-sidecar"]["backend"]["image"] == "example/logs"
+    assert made["apps"]["load"]["client"] == {"on": "load"}
+    lost = notes(found, "not mapped")
+    assert "Ingress/public" in lost
+    assert {key.rpartition(".")[2] for key in lost} == {"nodeSelector", "containers", "Ingress/public", "name"}
+    assert {"serviceAccountName", "requests", "type"} <= {key.rpartition(".")[2] for key in notes(found, "not needed")}
+
+
+def test_a_service_whose_port_differs_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(GUESTBOOK.replace("targetPort: web", "targetPort: 8080"))
+    found = write(read_manifests([tmp_path / "a.yaml"]), Choices(), "test")
+    assert "listens on port 8080, not 80" in notes(found, "not mapped")["Service/frontend.spec.ports[0].targetPort"]
+    assert "write the scenario with --out" in notes(found, "not mapped")["files"]
+
+
+def additions(value: Any, key: str, closed: tuple[str, ...]) -> list[tuple[Any, str]]:
+    """Every mapping of a document except below keys whose names are the user's, with its path."""
+    found = []
+    if isinstance(value, dict):
+        if not key.endswith(closed):
+            found.append((value, key))
+        for name, each in value.items():
+            found += additions(each, f"{key}.{name}", closed)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            found += additions(each, f"{key}[{number}]", closed)
+    return found
+
+
+USERS = ("labels", "environment", "x-common", "services", "networks", "volumes", "configs", "depends_on", ".args",
+         "matchLabels", "data", "selector", "limits", "requests", "metadata", "nodeSelector", "cache", "annotations",
+         ".front", ".back", "debug", "emptyDir")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["compose", "kube"])
+def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
+    documents_ = documents(SHOP if kind == "compose" else GUESTBOOK, "example")
+    # Of an object that is not mapped no keys are listed.
+    mapped = [each for each in documents_ if each and each.get("kind") != "Ingress"]
+    places = [each for document in mapped for each in additions(document, "", USERS)]
+    assert len(places) > 15
+    for index, (mapping, key) in enumerate(places):
+        mapping["surprise"] = index
+        (shop / "changed.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in documents_ if each))
+        del mapping["surprise"]
+        read = (
+            read_compose([shop / "changed.yaml"], {}) if kind == "compose" else read_manifests([shop / "changed.yaml"])
+        )
+        found = write(read, Choices(), "test")
+        assert any(note.key.endswith("surprise") and note.is_loss for note in found.notes), key
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("services: [", "compose.yaml:2: not YAML"),
+        ("a: 1", "compose.yaml:1: not a Compose file: no services"),
+        ("- 1", "compose.yaml:1: not a Compose file"),
+        ("services: {a: {image: x, image: y}}", "'image' appears twice"),
+        ("services: &s {a: *s}", "a value cannot contain itself"),
+        ("services: {a: !!python/object:os.system {}}", "unknown tag"),
+        ("a: {b: {{ .Values.x }}}", "render a template"),
+        ("services:\n a:\n  ports: ['80']", "compose.yaml:2: services.a: neither 'image' nor 'build'"),
+        ("services: {a: {image: x, ports: [x]}}", "'x' is not a port"),
+        ("services: {a: {image: x, depends_on: [b]}}", "services.a.depends_on.b: no such service"),
+        ("services: {a: {image: x, depends_on: [b]}, b: {image: x, depends_on: [a]}}", "depends on itself"),
+        ("services: {a: {image: '${X:?say X}'}}", "variable 'X' is required: say X"),
+        ("services: {a: {image: '${X'}}", "'\\$\\$' for a dollar sign"),
+        ("services: {a: {extends: a}}", "extends itself"),
+        ("services: {a: {image: x, mem_limit: many}}", "'many' is not a size"),
+        ("services: {a: {image: x, cpus: -1}}", "not a number from 0 on"),
+        ("services: {a: {image: x, restart: maybe}}", "services.a.restart"),
+        ("services: {a: {image: x, healthcheck: {test: [curl, x]}}}", "healthcheck.test: a list begins with NONE, CMD"),
+        ('services: {a: {image: "a\\0"}}', "zero byte"),
+        ("include: [compose.yaml]", "includes itself"),
+        ("a: " + "[" * 100, "nested more than 64 deep"),
+        ("\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 9))]), "more than 100000"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_error_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(text)
+    with pytest.raises(ImportedFileError, match=message) as caught:
+        read_compose([tmp_path / "compose.yaml"], {})
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    for content, message in ((b"a: \xff", "not UTF-8"), (b" " * (1 << 20) + b"a", "larger than 1 MiB")):
+        path.write_bytes(content)
+        with pytest.raises(ImportedFileError, match=message):
+            read_compose([path], {})
+    with pytest.raises(ImportedFileError, match="No such file"):
+        read_manifests([tmp_path / "absent.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("no", "no"), ("22:22", "22:22"), ("0644", 420), ("0o644", 420), ("0x1F", 31), ("1_000", 1000), ("080", "080"),
+     ("1.10", 1.1), ("1e3", 1000.0), ("~", None), ("", None), ("True", True), ("'1'", "1"), ("!!str 1", "1"),
+     ("2026-01-01", "2026-01-01"), ("." , "."), ("1.2.3", "1.2.3"), (".inf", ".inf")],
+)  # fmt: skip
+def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+    (found,) = documents(f"a: {text}", "x")
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("$A-${A}", "x-x"), ("${B:-d}", "d"), ("${E:-d}${E-d}", "d"), ("${B:-${C:-$A}}", "x"), ("$$A $ 5$", "$A $ 5$"),
+     ("${A:+s}${B+s}", "s"), ("${A:-${B?no}}", "x"), ("${B}", "")],
+)  # fmt: skip
+def test_variables_are_replaced_as_in_compose(text: str, value: str) -> None:
+    assert interpolate(text, {"A": "x", "E": ""}, lambda name: None) == value
+
+
+def test_files_of_variables_are_read_as_in_compose(tmp_path: Path) -> None:
+    path = tmp_path / "a.env"
+    path.write_text(
+        "# c\n\nexport A=1\nB=a b # c\nC=a# b\nD='$A' # c\nE=\"$A\\t\\\"q\\\"\"\nF='a\nb'\nG\nH\nI=\nJ: 2\n"
+    )
+    found = variables_of(path, {"H": "shell"})
+    assert found == {"A": "1", "B": "a b", "C": "a# b", "D": "$A", "E": '1\t"q"', "F": "a\nb", "H": "shell", "I": "",
+                     "J": "2"}  # fmt: skip
+    assert variables_of(path, {}, raw=True)["D"] == "'$A' # c"
+    path.write_text("A='open")
+    with pytest.raises(ImportedFileError, match=r"a.env:1: text behind 'A', or an open quote"):
+        variables_of(path, {})
+
+
+TOKENS = st.sampled_from(
+    ["{}", "[]", "null", "-1", "1e9", "''", '"\\0"', "*a", "&a x", "!!int x", "{a: 1}", "[1]", "\n", "  ", ":", ": ",
+     "${A", "$", "a=b", "/", "..", "~nobody/x", "8080:80", "5m", "1Gi", "{{x}}", "{", "!reset x", "<<: *a", "\t", "'"]
+)  # fmt: skip
+
+
+@many
+@given(
+    kind=st.sampled_from(["compose", "kube"]),
+    edits=st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 30), TOKENS | ODD_TEXT), max_size=3) | ODD_TEXT,
+)
+def test_any_text_is_a_scenario_or_one_error(kind: str, edits: Any, tmp_path: Path) -> None:
+    text = edits if isinstance(edits, str) else SHOP if kind == "compose" else GUESTBOOK
+    for at, length, token in edits if isinstance(edits, list) else []:
+        text = text[: at % len(text)] + token + text[at % len(text) + length :]
+    path = tmp_path / "input.yaml"
+    path.write_text(text)
+    made = value_or_line(lambda: read_compose([path], {}) if kind == "compose" else read_manifests([path]))
+    if made is not None:
+        save(write(made, Choices(), "test"), None)
+
+
+def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> None:
+    done = cellbed("import", "compose", "compose.yaml", "--place", "queue=cloud", cwd=shop)
+    assert done.returncode == 0
+    assert tomllib.loads(done.stdout)["nodes"]["queue"]["class"] == "cloud"
+    line = SHOP[: SHOP.index("privileged")].count("\n") + 1
+    assert f"compose.yaml:{line}: not mapped: services.api.privileged" in done.stderr
+    out = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--strict", "--json", cwd=shop)
+    assert out.returncode == 1
+    assert json.loads(out.stdout)["scenario"] == (shop / "shop.toml").read_text()
+    assert json.loads(out.stdout)["services"]["web"] == {"nodes": "web", "class": "edge"}
+    assert cellbed("run", "shop.toml", "--dry-run", cwd=shop).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--place", "wb=edge"], "--place: no service 'wb': did you mean 'web'"),
+        (["--load", "wb"], "--load: no service 'wb': did you mean 'web'"),
+        (["--place", "web=moon"], "write NAME=CLASS with one of endpoint, edge, cloud"),
+        (["--memory", "lots"], "--memory: "),
+        (["--up", "no-such.up"], "links.mobile.up: unknown trace"),
+        (["--duration", "1 sec"], "duration: '1 sec' has an unknown unit"),
+        (["--env-file", "absent.env"], "absent.env: cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_one_error_and_leaves_no_file(words: list[str], message: str, shop: Path) -> None:
+    before = {path.name for path in shop.iterdir()}
+    done = cellbed("import", "compose", "compose.yaml", "--out", "shop.toml", *words, cwd=shop)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert {path.name for path in shop.iterdir()} == before
+
+
+def test_names_that_no_node_can_have_are_aliases(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(
+        f"services: {{a.b: {{image: x}}, a-b: {{image: x}}, {'n' * 40}: {{image: x, links: ['a.b:db']}}, "
+        "a-b-0: {image: x}, tower: {image: x}, endpoint: {image: x}, load: {image: x}}"
+    )
+    nodes = tomllib.loads(written(tmp_path / "compose.yaml", load="load").text)["nodes"]
+    assert list(nodes) == ["endpoint2", "a-b", "a-b-2", "n" * 32, "a-b-0-2", "tower-2", "endpoint", "load"]
+    assert nodes["a-b"]["aliases"] == ["a.b", "db"]
+    assert "aliases" not in nodes["tower-2"]
+
+
+def test_unknown_services_to_place_are_an_error(shop: Path) -> None:
+    with pytest.raises(CellbedError, match="no service 'x'"):
+        written(shop / "compose.yaml", placed={"x": "edge"})
