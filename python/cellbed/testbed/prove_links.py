@@ -50,6 +50,14 @@ OVERLOAD = 1.4
 """How much more than a link carries is sent to see what it carries."""
 ENOUGH = 1.15
 """How much more than a link carries must reach it."""
+FEW = 4
+"""Paths that are each measured in the best window."""
+PERIOD_NS = 60_000 * MILLISECOND
+"""How far into recordings windows are looked for."""
+STEADY = 0.6
+"""What the scarcest quarter of a steady window offers at least, compared with their mean."""
+LEAST_OFFER = 20 * DATAGRAM
+"""Bytes that a quarter of a steady window offers at least."""
 FEWEST = 8
 """Datagrams that a window must have room for, to prove a rate by them."""
 
@@ -121,17 +129,12 @@ def _prove_pairs(
     accepted: what need not be measured any more. most: bit/s of all flows at the same time, unless there is only one.
     quick: with no more datagrams than usually suffice.
     """
-    windows: dict[Any, int] = {}
     idle_ns = IDLE_PROBES * IDLE_SPACING_NS
     idle_rate = round(SMALL * 8e9 / IDLE_SPACING_NS)
     idle: list[_Flow] = []
     loaded: dict[str, _Flow] = {}
-    for pair in pairs:
-        steps = [step for path in pair for step in path]
-        key = tuple((id(step.capacity), step.playing) for step in steps)
-        if key not in windows:
-            windows[key] = _window(steps, WINDOW_NS + idle_ns)
-        begin_ns = windows[key]
+    windows = _windows([[step for path in pair for step in path] for pair in pairs], WINDOW_NS + idle_ns)
+    for pair, begin_ns in zip(pairs, windows, strict=True):
         for path in pair:
             if not all(f"{step.name} delay" in accepted for step in path):
                 idle.append(_Flow(path, SMALL, idle_rate, idle_ns, begin_ns))
@@ -150,7 +153,8 @@ def _prove_pairs(
             proofs = list(_delay_proofs(flow.path, sighting, clock))
             yield from (proof for proof in proofs if proof.what not in proved)
             proved |= {proof.what for proof in proofs}
-    for batch in _batches(list(loaded.values()), most):
+    # Those of the same length at the same time: a batch lasts as long as its longest.
+    for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
             assert flow.direction is not None
@@ -424,29 +428,84 @@ def _missing(direction: Direction) -> float:
     return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
 
 
-def _window(directions: list[Direction], width_ns: int) -> int:
-    """Where in the recordings to measure: where the scarcest direction offers the most, far from outages."""
-    recorded = [direction for direction in directions if isinstance(direction.capacity, TraceSource | RateSeries)]
-    if not recorded:
-        return 0
+def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
+    """Where in their recordings to measure the directions of each path and back, far from outages.
 
-    def scarcest(begin_ns: int) -> tuple[bool, float]:
-        shares = []
-        for direction in recorded:
-            if begin_ns + width_ns > _end(direction):
-                return (False, 0.0)
-            mean = (mean_rate(direction.capacity) or 0.0) * width_ns / 8e9
-            # Four looks into the window: a gap in one of them would leave probes without an opportunity.
-            quarters = [
-                prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
-                for part in range(4)
-            ]
-            shares.append(4 * min(quarters) / mean if mean else 0.0)
-        return (min(shares) > 0, min(shares))
+    All flows of a batch have the same begin. A few paths are measured where the scarcest direction offers
+    the most. Of many, which may begin at different places of their recordings, as many as possible are measured in the
+    same windows, and in those that offer little: then more of them fit into a batch.
+    """
+    found: list[int | None] = [None] * len(links)
+    offers = _Offers(width_ns)
+    if len(links) <= FEW:
+        return [offers.best(directions, range(0, PERIOD_NS, max(width_ns, PERIOD_NS // 200))) for directions in links]
+    begins = range(0, PERIOD_NS, PERIOD_NS // 50)
+    seen = {begin: [offers.look(directions, begin) for directions in links] for begin in begins}
+    while None in found:
+        open_ = [index for index, begin in enumerate(found) if begin is None]
 
-    period_ns = 60_000 * MILLISECOND
-    candidates = range(0, period_ns, max(width_ns, period_ns // 200))
-    return max(candidates, key=scarcest)
+        def worth(begin: int, open_: list[int] = open_) -> tuple[int, float]:
+            looks = [seen[begin][index] for index in open_ if seen[begin][index].is_steady]
+            return len(looks), -sum(look.offered for look in looks)
+
+        begin = max(begins, key=worth)
+        covered = [index for index in open_ if seen[begin][index].is_steady]
+        for index in covered:
+            found[index] = begin
+        if not covered:
+            for index in open_:
+                found[index] = max(begins, key=lambda begin, index=index: seen[begin][index].scarcest)  # type: ignore[misc]
+    return [begin for begin in found if begin is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What directions offer in a window. scarcest: of the one that offers the least in a quarter of it, compared with
+    its mean; 0 in a gap. is_steady: whether no quarter of any direction offers much less than the others. offered:
+    bytes of all."""
+
+    scarcest: float
+    is_steady: bool
+    offered: int
+
+
+class _Offers:
+    """What directions offer in windows of one width; the same traces are looked up once."""
+
+    def __init__(self, width_ns: int) -> None:
+        self._width_ns = width_ns
+        self._known: dict[Any, _Look] = {}
+
+    def best(self, directions: Sequence[Direction], begins: range) -> int:
+        return max(begins, key=lambda begin: self.look(directions, begin).scarcest)
+
+    def look(self, directions: Sequence[Direction], begin_ns: int) -> _Look:
+        recorded = [direction for direction in directions if isinstance(direction.capacity, TraceSource | RateSeries)]
+        each = [self._of(direction, begin_ns) for direction in recorded]
+        return _Look(
+            min((look.scarcest for look in each), default=1.0),
+            all(look.is_steady for look in each),
+            sum(look.offered for look in each),
+        )
+
+    def _of(self, direction: Direction, begin_ns: int) -> _Look:
+        key = id(direction.capacity), begin_ns + direction.playing.start_ns, direction.playing.looped
+        if key not in self._known:
+            self._known[key] = self._measured(direction, begin_ns)
+        return self._known[key]
+
+    def _measured(self, direction: Direction, begin_ns: int) -> _Look:
+        width_ns = self._width_ns
+        if begin_ns + width_ns > _end(direction):
+            return _Look(0.0, is_steady=False, offered=0)
+        # Four looks into the window: a gap in one of them would leave probes without an opportunity.
+        quarters = [
+            prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
+            for part in range(4)
+        ]
+        total, least = sum(quarters), min(quarters)
+        mean = (mean_rate(direction.capacity) or 0.0) * width_ns / 8e9
+        return _Look(4 * least / mean if mean else 0.0, 4 * least >= STEADY * total and least >= LEAST_OFFER, total)
 
 
 def _end(direction: Direction) -> float:
