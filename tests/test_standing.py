@@ -18,7 +18,11 @@ import pytest
 
 import in_process
 from cellbed.testbed import cgroups
+from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.guests import Guests
+from cellbed.testbed.namespace import NamespaceNode
+from cellbed.testbed.process import Place as NodePlace
 from cellbed.testbed.state import RUN_VARIABLE
 
 SCENARIO = """
@@ -294,3 +298,50 @@ def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
     nothing_of(identifier, place)
     assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
     assert not (folder / "live.json").exists()
+
+
+CLIENT = """
+import sys
+from cellbed.testbed.guests import run_as_guest
+from cellbed.testbed.state import Record
+record = Record("testbed-1-abcdef", "testbed", 1, 1, "")
+sys.exit(run_as_guest(record, sys.argv[1], sys.argv[2:]))
+"""
+
+
+def test_the_run_starts_commands_on_nodes_that_it_alone_reaches() -> None:
+    node = NamespaceNode(Setup("edge-0", NodePlace("/proc/self/ns/net")))
+    guests = Guests({"edge-0": node}, "testbed-1-abcdef")
+
+    def client(*words: str) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([sys.executable, "-c", CLIENT, *words], **pipes)  # type: ignore[call-overload,no-any-return]
+
+    def served(process: subprocess.Popen[str]) -> int:
+        while process.poll() is None:
+            guests.serve()
+            time.sleep(0.01)
+        return process.returncode
+
+    with client("edge-0", "sh", "-c", "cat; exit 7") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("through")
+        process.stdin.close()
+        assert served(process) == 7
+        assert process.stdout.read() == "through"
+    with client("edge-0", "sh", "-c", "echo started; exec sleep 600") as process:
+        assert process.stdout is not None
+        while not select.select([process.stdout], [], [], 0.01)[0]:
+            guests.serve()
+        process.send_signal(signal.SIGINT)
+        assert served(process) == 128 + signal.SIGINT
+    with client("edge-0", "no-such-command") as process:
+        assert process.stderr is not None
+        assert served(process) == 1
+        assert "edge-0" in process.stderr.read()
+    guests.close()
+    with client("edge-0", "true") as process:
+        assert process.stderr is not None
+        assert process.wait() == 1
+        assert "edge-0 cannot be reached" in process.stderr.read()

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
 from cellbed.testbed import folder
+from cellbed.testbed.guests import run_as_guest
 from cellbed.testbed.live import LiveError, label, live
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
@@ -88,10 +90,13 @@ def place_of(record: Record, node: str) -> Place:
 
 def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
     """Become `command` on a node: terminal, Ctrl-C and exit status are its own. It ends with its caller and with the
-    testbed.
+    testbed. On a node that only the testbed reaches, the testbed starts it with the streams of this process.
 
-    Errors: :class:`CommandError`; ``OSError`` where the node cannot be entered.
+    Errors: :class:`~cellbed.testbed.guests.GuestError`, :class:`CommandError`; ``OSError`` where the node cannot be
+    entered.
     """
+    if nodes_of(record)[node]["place"] is None:
+        sys.exit(run_as_guest(record, node, command))
     program = shutil.which(command[0])
     if program is None:
         known = Path(command[0]).exists()
