@@ -39,6 +39,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             }
             for direction in plan.directions
         ],
+        "faults": [each.model_dump(mode="json", by_alias=True) for each in plan.scenario.faults],
         "applications": {name: each.model_dump(mode="json") for name, each in plan.scenario.applications.items()},
     }
 
@@ -74,3 +75,7 @@ def show_plan(plan: Plan) -> None:
         console.print(f"{name}: {each}{when}", highlight=False)
     if not plan.scenario.applications:
         console.print("none", highlight=False)
+    if plan.scenario.faults:
+        console.print("\nFaults", highlight=False)
+    for fault in sorted(plan.scenario.faults, key=lambda fault: fault.at):
+        console.print(f"at {DURATION.format(fault.at)}: {fault}", highlight=False)

@@ -21,6 +21,8 @@ from cellbed.testbed.backend import Limits
 from cellbed.testbed.clean import clean, kill_marked
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.faults import Faults
+from cellbed.testbed.guests import Guests
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.process import Process
@@ -210,6 +212,7 @@ def _drive(
             state.warnings += sockets.warnings()
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
+        faults = Faults(scenario.faults, bed, supervisor, journal)
         stack.callback(_stop_programs, supervisor, state)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
@@ -245,6 +248,9 @@ def _drive(
         # The restart resets links to the scenario: they must not be announced as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         journal.note("schedule started", scenario.name, t0_ns)
+        faults.schedule(t0_ns)
+        guests = Guests(bed.nodes, record.identifier)
+        stack.callback(guests.close)
 
         def watch() -> None:
             """Called at least every 100 ms while the schedule runs."""
@@ -252,6 +258,8 @@ def _drive(
                 state.services = dict(sockets.names)
                 account()
             journal.note_changes()
+            faults.step()
+            guests.serve()
             if not emulator.is_alive():
                 raise EmulatorError("the emulator ended in the middle of the run")
 

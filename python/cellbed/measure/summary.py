@@ -1,7 +1,7 @@
 """The summary of a run: from its raw files to four tables and ``summary.json``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from cellbed.measure.connections import PeerSummary, read_connections, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
+from cellbed.measure.faults import FaultSummary, fault_summaries
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
 from cellbed.measure.outages import Outage, find_outages
@@ -19,6 +20,7 @@ from cellbed.measure.requests import read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
+from cellbed.testbed.journal import read_events
 from cellbed.workloads.kind import Description, Measure
 
 FORMAT: Final = 2
@@ -164,6 +166,7 @@ class Summary:
     machine: Machine
     disturbances: list[str]
     warnings: list[str]
+    faults: list[FaultSummary] = field(default_factory=list)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -205,7 +208,9 @@ def collect(run: Path) -> Summary:
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
     by_hand = manual_warning(run, description.get("t0_ns"))
-    summary = summarise(description, requests, links, nodes, connections, seconds, [by_hand] if by_hand else [])
+    summary = summarise(
+        description, requests, links, nodes, connections, seconds, [by_hand] if by_hand else [], read_events(run)
+    )
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
 
@@ -226,8 +231,10 @@ def summarise(
     connections: pl.DataFrame,
     seconds: pl.DataFrame,
     warnings: list[str],
+    events: Sequence[dict[str, Any]] = (),
 ) -> Summary:
-    """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has. Pure."""
+    """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has; events: of
+    ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
     outages = find_outages(description, links)
     described = applications_of(description)
@@ -250,6 +257,7 @@ def summarise(
         machine=machine(seconds, duration),
         disturbances=judge(seconds, description),
         warnings=[*map(str, description.get("warnings") or []), *warnings],
+        faults=fault_summaries(events, requests, [each.name for each in described]),
     )
 
 

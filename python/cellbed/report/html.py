@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
+from cellbed.testbed.journal import read_events
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
     import jinja2
     import polars as pl
 
-    from cellbed.measure.summary import ApplicationSummary
+    from cellbed.measure.summary import ApplicationSummary, Summary
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
+MOST_EVENTS = 100
+"""Faults and changes in the list of a page."""
 
 
 def write(run: Path) -> Path:
@@ -79,6 +82,7 @@ def render(run: Path) -> str:
         connection_share=connections.share,
         most_columns=connections.MOST_COLUMNS,
         cautions=origin.cautions(description, described),
+        events=_events(read_events(run), summary),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
             for proof in ranking.proofs(description.get("proof") or [])
@@ -100,6 +104,22 @@ def render(run: Path) -> str:
         style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, Any]]:
+    """Faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
+    found: list[dict[str, Any]] = [
+        {"at_s": fault.begin_s, "text": fault.what, "losses": [str(loss) for loss in fault.losses]}
+        for fault in summary.faults
+    ]
+    for event in events:
+        if event.get("at_s") is not None and event["event"] in ("link changed", "program restarted"):
+            detail = f" from {event['from']} to {event['to']}" if "to" in event else ""
+            found.append({"at_s": event["at_s"], "text": f"{event['what']} {event['event']}{detail}", "losses": []})
+    found.sort(key=lambda event: event["at_s"])
+    if len(found) > MOST_EVENTS:
+        found[MOST_EVENTS:] = [{**found[MOST_EVENTS], "text": f"and {len(found) - MOST_EVENTS} more", "losses": []}]
+    return found
 
 
 def environment() -> "jinja2.Environment":

@@ -46,6 +46,10 @@ def show(run: Path, console: Console | None = None) -> None:
         if table is not None:
             console.print()
             console.print(table)
+    for fault in summary.faults:
+        console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
+        for loss in fault.losses:
+            console.print(Text(f"  {loss}"))
     console.print()
     if words := formats.machine(asdict(summary.machine)):
         console.print(Text(f"machine: {words}", style="dim"))

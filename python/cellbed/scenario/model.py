@@ -13,6 +13,7 @@ from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import AnyApplication, Key
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
+from cellbed.scenario.faults import Fault, fault_misfits
 from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.table import Path, Table, written
@@ -78,6 +79,7 @@ class Scenario(Table):
         None, description="The only application and its load; short for one in [apps], which is called 'workload'."
     )
     apps: dict[Name, AnyApplication] = Field({}, description="Applications by name.")
+    faults: list[Fault] = Field([], description="Faults of nodes, links and programs during the workload.")
 
     @model_validator(mode="before")
     @classmethod
@@ -148,6 +150,8 @@ class Scenario(Table):
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
+        for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration):
+            found.append((("faults", *path), text))
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].

@@ -24,7 +24,7 @@ _LARGEST = 1 << 20
 """Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
-_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps)\b", re.MULTILINE)
+_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps|faults)\b", re.MULTILINE)
 
 
 def load(path: Path | str) -> Scenario:

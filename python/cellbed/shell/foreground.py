@@ -11,9 +11,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from subprocess import Popen
 from types import FrameType
+
+from cellbed.testbed.process import inhabitants
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 _HANG_UP_AFTER_S = 1.0
@@ -156,17 +157,6 @@ def end_inhabitants(namespace: int, patience: float = 0.5) -> None:
                 os.kill(process, number)
         while inhabitants(namespace) and time.monotonic() < deadline:
             time.sleep(0.01)
-
-
-def inhabitants(namespace: int) -> list[int]:
-    """Processes in a network namespace, as far as this user may see."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if (entry / "ns" / "net").stat().st_ino == namespace:
-                    found.append(int(entry.name))
-    return found
 
 
 def _terminal_group() -> int | None:

@@ -7,8 +7,7 @@ so each endpoint replays its own copy of it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
@@ -22,6 +21,7 @@ from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
+from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
@@ -290,25 +290,12 @@ class Plan:
                 yield name, application.server.on
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """The directions that a packet crosses from one node to another, by the fewest hops."""
-        reached: dict[str, list[Direction]] = {source: []}
-        waiting = deque([source])
-        while waiting:
-            vertex = waiting.popleft()
-            if vertex == target:
-                return reached[vertex]
-            for direction in self._leaving.get(vertex, ()):
-                if direction.target not in reached:
-                    reached[direction.target] = [*reached[vertex], direction]
-                    waiting.append(direction.target)
-        raise ValueError(f"no path from {source} to {target}")
+        """The directions that a packet crosses from one node to another: all links meet at the tower."""
+        return [self._between[source, TOWER], self._between[TOWER, target]]
 
     @cached_property
-    def _leaving(self) -> dict[str, list[Direction]]:
-        leaving: dict[str, list[Direction]] = {}
-        for direction in self.directions:
-            leaving.setdefault(direction.source, []).append(direction)
-        return leaving
+    def _between(self) -> dict[tuple[str, str], Direction]:
+        return {(direction.source, direction.target): direction for direction in self.directions}
 
 
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
@@ -351,11 +338,51 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _mobile_link(scenario, scenario.mobile_link(group), node, group.stagger * node.index)
         else:
             directions += _core_link(scenario, scenario.core_link(group), node)
-    return Plan(scenario, tuple(nodes), tuple(directions))
+    return Plan(scenario, tuple(nodes), tuple(_with_faults(direction, scenario.faults) for direction in directions))
+
+
+def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
+    """The direction with its part in the faults: packets of a node that has crashed are lost, and outages are added."""
+    lost: list[tuple[int, int]] = []
+    closed: list[tuple[int, int]] = []
+    for fault in faults:
+        match fault:
+            case NodeFault(kind="crash", node=node) if node in (direction.source, direction.target):
+                lost.append((fault.at, fault.at + fault.length))
+            case LinkFault(link=link) if link in (direction.link, direction.name):
+                closed.append((fault.at, fault.at + fault.length))
+    if closed:
+        closed += [(begin, begin + length) for begin, length in direction.parameters.outages]
+        outages = _united(closed)
+        direction = replace(
+            direction,
+            parameters=replace(direction.parameters, outages=outages),
+            changes=tuple((at, replace(parameters, outages=outages)) for at, parameters in direction.changes),
+        )
+    if not lost:
+        return direction
+    found = []
+    for at in sorted({at for at, _ in direction.changes} | {edge for span in lost for edge in span}):
+        parameters = next((each for begin, each in reversed(direction.changes) if begin <= at), direction.parameters)
+        if any(begin <= at < end for begin, end in lost):
+            parameters = replace(parameters, loss=1.0)
+        found.append((at, parameters))
+    return replace(direction, changes=tuple(found))
+
+
+def _united(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Spans from begin to end, which may overlap, as separate pairs of begin and length."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return tuple((begin, end - begin) for begin, end in found)
 
 
 def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node, later: int) -> list[Direction]:
-    link = f"mobile-{node.index if node.group == 'endpoint' else node.name}"
+    link = link_name(node.group, scenario.nodes[node.group], node.index)
     ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
         Direction(
@@ -407,7 +434,7 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
 
 
 def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
-    link = f"core-{node.name}"
+    link = link_name(node.group, scenario.nodes[node.group], node.index)
     delays = core.delays(scenario.seed, scenario.duration)
     ways: list[tuple[Way, str, str]] = [("uplink", TOWER, node.name), ("downlink", node.name, TOWER)]
     return [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from cellbed.errors import CellbedError
@@ -183,6 +185,17 @@ def kill(process: Running) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
+
+
+def inhabitants(namespace: int) -> list[int]:
+    """Processes in the network namespace with this inode number, as far as this user may see."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "ns" / "net").stat().st_ino == namespace:
+                    found.append(int(entry.name))
+    return found
 
 
 def last_line(output: bytes) -> str | None:

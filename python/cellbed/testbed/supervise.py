@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -9,7 +10,8 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +23,7 @@ from cellbed.testbed.pressure import Pressure
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.spans import SERVE_S, SpanSockets
 from cellbed.testbed.state import RUN_VARIABLE
-from cellbed.testbed.unmodified import GRACE_S, Command, UnmodifiedProgram
+from cellbed.testbed.unmodified import FOREVER_NS, GRACE_S, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -40,6 +42,7 @@ class Program(EventProcess):
         self.name = name
         self.node = node
         self.log = log
+        self.is_ready = False
 
     def say(self, line: dict[str, Any]) -> None:
         """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
@@ -60,6 +63,15 @@ class Program(EventProcess):
 AnyProgram = Program | UnmodifiedProgram
 
 
+@dataclass(slots=True)
+class _ComingBack:
+    """Programs that start again after a fault. stages: names of those that have not started, by stage. before: of the
+    last stage that has."""
+
+    stages: list[list[str]]
+    before: list[AnyProgram] = field(default_factory=list)
+
+
 class Supervisor:
     """The programs and samples of one run.
 
@@ -74,6 +86,10 @@ class Supervisor:
         self._journal = journal
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
+        self.alarm_ns = FOREVER_NS
+        """When `tick` of :meth:`wait` has something to do at the latest, monotonic."""
+        self._known: dict[str, tuple[Process | Command, Backend]] = {}
+        self._coming_back: list[_ComingBack] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
@@ -101,6 +117,7 @@ class Supervisor:
 
     def start(self, process: Process | Command, node: Backend) -> AnyProgram:
         """Start a program. Errors: :class:`ProgramError`."""
+        self._known[process.name] = process, node
         if isinstance(process, Process):
             return self.start_own(process, node)
         program = UnmodifiedProgram(process, node, self._raw, lambda event, **more: self._note(event, program, **more))
@@ -120,7 +137,7 @@ class Supervisor:
         log = self._raw / f"{process.name}.log"
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running
-        with log.open("wb") as errors:
+        with log.open("ab") as errors:
             try:
                 if process.forked:
                     program = tuple(process.program)
@@ -139,6 +156,57 @@ class Supervisor:
         self.programs.append(found)
         self._note("program started", found, pid=started.pid, log=log.name)
         return found
+
+    def names_on(self, node: str) -> list[str]:
+        """The programs of a node."""
+        return [name for name, (process, _) in self._known.items() if process.node == node]
+
+    def names_of(self, text: str) -> list[str]:
+        """The programs whose names begin with `text`; of an application those that are no loads."""
+        whole = "." in text
+        return [
+            name
+            for name, (process, _) in self._known.items()
+            if (name == text or name.startswith(f"{text}.")) and (whole or not process.load)
+        ]
+
+    def take_out(self, names: Collection[str]) -> None:
+        """Kill programs for a fault; their ends are no failures. A load of cellbed's own ends with that."""
+        for program in [each for each in self.programs if each.name in names]:
+            if isinstance(program, UnmodifiedProgram):
+                program.take_out()
+                continue
+            kill(program.process)
+            with contextlib.suppress(KeyError):  # it has ended before
+                self._selector.unregister(program)
+            self._note("program ended", program, status=program.process.poll(), by="fault")
+            if self._known[program.name][0].load:
+                program.events.append({"event": "done"})
+            else:
+                self.programs.remove(program)
+
+    def put_back(self, names: Collection[str]) -> None:
+        """Start programs again that were taken out, but for loads without a policy for that: each stage when those of
+        the one before are ready. Errors: :class:`ProgramError`."""
+        stages = sorted({self._known[name][0].stage for name in names})
+        order = [[name for name in names if self._known[name][0].stage == stage] for stage in stages]
+        self._coming_back.append(_ComingBack(order))
+        self._continue_coming_back()
+
+    def _continue_coming_back(self) -> None:
+        for each in self._coming_back:
+            while each.stages and all(program.is_ready for program in each.before):
+                each.before = [back for name in each.stages.pop(0) if (back := self._start_again(name)) is not None]
+        self._coming_back = [each for each in self._coming_back if each.stages]
+
+    def _start_again(self, name: str) -> AnyProgram | None:
+        """Start a program again; returns it if others wait for it."""
+        process, node = self._known[name]
+        there = next((each for each in self.programs if each.name == name), None)
+        if isinstance(there, UnmodifiedProgram):
+            there.put_back()
+            return None if process.load else there
+        return None if process.load else self.start(process, node)
 
     def _note(self, event: str, program: AnyProgram, **more: Any) -> None:
         if self._journal is not None:
@@ -169,7 +237,8 @@ class Supervisor:
             self._sample(now)
             if tick is not None:
                 tick()
-            due_ns = deadline_ns
+            self._continue_coming_back()
+            due_ns = min(deadline_ns, self.alarm_ns)
             for each in self.programs:
                 if isinstance(each, UnmodifiedProgram):
                     due_ns = min(due_ns, each.step(now))
@@ -184,6 +253,7 @@ class Supervisor:
                 program.read()
                 for event in program.events[known:]:
                     if event.get("event") in ("ready", "done"):
+                        program.is_ready = True
                         self._note(f"program {event['event']}", program)
                 if program.ended:
                     self._selector.unregister(program)
@@ -199,16 +269,16 @@ class Supervisor:
 
         def ready() -> bool:
             for program in self.programs:
-                if program.ended and not (program in programs and _said_ready(program)):
+                if program.ended and not (program in programs and program.is_ready):
                     raise program.failure()
                 if isinstance(program, UnmodifiedProgram) and program.has_died():
                     raise program.failure()
-            return all(_said_ready(program) for program in programs)
+            return all(program.is_ready for program in programs)
 
         own_limits = (each.command.ready.timeout_ns / 1e9 for each in programs if isinstance(each, UnmodifiedProgram))
         timeout_s = max([timeout_s, *(limit + READY_TIMEOUT_S for limit in own_limits)])
         if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
-            late = next(program for program in programs if not _said_ready(program))
+            late = next(program for program in programs if not program.is_ready)
             raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
 
     def next_event(self, program: AnyProgram, silence_s: float) -> dict[str, Any]:
@@ -294,7 +364,3 @@ class Supervisor:
         self._samples.flush()
         while self._next_sample_ns <= now_ns:
             self._next_sample_ns += self._sample_interval_ns
-
-
-def _said_ready(program: AnyProgram) -> bool:
-    return any(event.get("event") == "ready" for event in program.events)

@@ -126,7 +126,7 @@ class UnmodifiedProgram:
         self._deadline_ns = 0
         self._check_ns = 0
         self._check_pause_ns = FIRST_CHECK_NS
-        self._ready = self._stopping = self._cut = False
+        self._ready = self._stopping = self._cut = self._taken = False
         self._check: Running | None = None
         self._read = {self.log: 0, self._out: 0}
 
@@ -147,15 +147,23 @@ class UnmodifiedProgram:
         self._deadline_ns = now + self.command.ready.timeout_ns
         self._spawn()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has been ready since it was last started."""
+        return self._ready
+
     def say(self, line: dict[str, Any]) -> None:
         """The times of its load: ``t0_ns`` and ``end_ns``, monotonic."""
         self._begin_ns, self._end_ns = line["t0_ns"], line["end_ns"]
 
     def step(self, now_ns: int) -> int:
         """Do what is due; returns when to call again at the latest, monotonic ns."""
+        if self._taken:
+            return FOREVER_NS
         if not self.ended:
             self._step(now_ns)
-        due = [each for each in (self._begin_ns, self._again_ns, None if self._stopping else self._end_ns) if each]
+        end_ns = None if self._stopping or self.process is None else self._end_ns
+        due = [each for each in (self._begin_ns, self._again_ns, end_ns) if each]
         if self.process is not None and not self._ready:
             due.append(self._check_ns)
         return max(now_ns, min(due, default=FOREVER_NS))
@@ -176,6 +184,38 @@ class UnmodifiedProgram:
             self._await_ready(now_ns)
         elif self._end_ns is not None and now_ns >= self._end_ns and not self._stopping:
             self.hang_up()
+
+    def take_out(self) -> None:
+        """Kill it for a fault: its end is neither a failure nor a reason to start it again."""
+        self._taken = True
+        self._again_ns = None
+        if self._check is not None:
+            end(self._check)
+            self._check = None
+        if self.process is not None:
+            kill(self.process)
+            self._note("program ended", status=self.process.poll(), by="fault")
+            self.process = None
+            if self.command.load and self.command.restart == "never":
+                self._done()
+
+    def put_back(self) -> None:
+        """End what :meth:`take_out` has begun: a server starts again, a load if it has a policy for that.
+
+        Errors: :class:`ProgramError`.
+        """
+        self._taken = False
+        if self.ended or self._stopping or self.process is not None:
+            return
+        if self.command.load:
+            if self._begin_ns is None and self.command.restart != "never":
+                self._again_ns = time.monotonic_ns()
+            return
+        self._ready = False
+        self._read = {path: path.stat().st_size if path.exists() else 0 for path in self._read}
+        self._check_ns, self._check_pause_ns = 0, FIRST_CHECK_NS
+        self._deadline_ns = time.monotonic_ns() + self.command.ready.timeout_ns
+        self._spawn()
 
     def has_died(self) -> bool:
         """Whether it ended with an unexpected status and is not started again."""

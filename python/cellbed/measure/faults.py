@@ -1,0 +1,90 @@
+"""What the applications of a run lost in its faults."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Requests of one application around a fault, and since the end of the one before.
+
+    during: requests that were due or without their reply while it lasted; after: those due from its end to the next
+    fault. *_lost: of these without a reply; *_late: with one after the timeout. recovered_s: from the end of the fault
+    to the first reply within the timeout to a request that was due after it; ``None`` without one.
+    """
+
+    app: str
+    during: int
+    during_lost: int
+    during_late: int
+    after: int
+    after_lost: int
+    after_late: int
+    recovered_s: float | None
+
+    def __str__(self) -> str:
+        """The losses in words."""
+        text = f"{self.app}: {_of(self.during, self.during_lost, self.during_late)} during it"
+        text += f", {_of(self.after, self.after_lost, self.after_late)} afterwards"
+        if self.recovered_s is None:
+            return f"{text}; no reply since"
+        return f"{text}; first reply {self.recovered_s:.2f} s after its end"
+
+
+def _of(total: int, lost: int, late: int) -> str:
+    return f"of {total} requests {lost} lost and {late} late"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSummary:
+    """One fault. begin_s, end_s: since the start of the schedule; ``None`` for one that lasted until the run ended."""
+
+    what: str
+    kind: str
+    begin_s: float
+    end_s: float | None
+    losses: list[Loss]
+
+
+def fault_summaries(
+    events: Sequence[dict[str, Any]], requests: pl.DataFrame, apps: Sequence[str]
+) -> list[FaultSummary]:
+    """The faults among the events of a run, with the losses of each application that sent requests. Pure."""
+    begun = [event for event in events if event["event"] == "fault began" and event.get("at_s") is not None]
+    ended = {event.get("fault"): event.get("at_s") for event in events if event["event"] == "fault ended"}
+    found = []
+    for number, event in enumerate(begun):
+        begin, end = float(event["at_s"]), ended.get(event.get("fault"))
+        following = float(begun[number + 1]["at_s"]) if number + 1 < len(begun) else float("inf")
+        before = ended.get(begun[number - 1].get("fault")) if number else None
+        losses = [
+            _loss(app, of, begin, end if end is not None else float("inf"), before or float("-inf"), following)
+            for app in apps
+            if len(of := requests.filter(pl.col("app") == app))
+        ]
+        found.append(FaultSummary(str(event["what"]), str(event.get("kind", "")), begin, end, losses))
+    return found
+
+
+def _loss(app: str, requests: pl.DataFrame, begin: float, end: float, before: float, following: float) -> Loss:
+    due, replied = pl.col("intended_s"), pl.col("intended_s") + pl.col("latency_s").fill_null(float("inf"))
+    during = requests.filter((due >= before) & (due < end) & (replied > begin))
+    after = requests.filter((due >= end) & (due < max(following, end)))
+    answered = after.filter(pl.col("status") == "ok").select((replied - end).min()).item()
+
+    def count(table: pl.DataFrame, *statuses: str) -> int:
+        return int(table["status"].is_in(statuses).sum())
+
+    return Loss(
+        app=app,
+        during=len(during),
+        during_lost=count(during, "lost", "timed-out"),
+        during_late=count(during, "late"),
+        after=len(after),
+        after_lost=count(after, "lost", "timed-out"),
+        after_late=count(after, "late"),
+        recovered_s=answered,
+    )

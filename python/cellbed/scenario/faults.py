@@ -1,0 +1,126 @@
+"""Faults on schedule: of nodes, links and programs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cellbed.near_names import did_you_mean
+from cellbed.scenario.fields import quantity
+from cellbed.scenario.mobile import Offset
+from cellbed.scenario.nodes import NodeGroup
+from cellbed.scenario.table import Table
+from cellbed.units import DURATION
+
+Length = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
+IN_PLACE = ("namespace", "container")
+"""Kinds of nodes whose programs are processes of this machine."""
+
+
+class _Fault(Table):
+    """What every fault has."""
+
+    at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
+
+    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Names that there are not: (key, what to do)."""
+        raise NotImplementedError
+
+
+class _Lasting(_Fault):
+    length: Length = Field(alias="for", description="How long.", examples=["5 s"])
+
+
+class NodeFault(_Lasting):
+    """A node that loses its programs and its links, or whose programs stand still."""
+
+    kind: Literal["crash", "pause"] = Field(
+        description="crash: its programs are killed, its packets are lost, and its services start again afterwards. "
+        "pause: its programs stand still."
+    )
+    node: str = Field(description="Name of the node.", examples=["edge-0"])
+
+    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """As of the base."""
+        nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
+        if self.node not in nodes:
+            yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_listed(nodes)}"
+        elif (kind := nodes[self.node].backend.kind) not in IN_PLACE:
+            yield "node", f"not for a node of kind {kind}: write one of kind {' or '.join(IN_PLACE)}"
+
+    def __str__(self) -> str:
+        """The fault in a line."""
+        return f"{self.kind} of {self.node} for {DURATION.format(self.length)}"
+
+
+class LinkFault(_Lasting):
+    """A link without coverage; see ``outage`` of a link."""
+
+    kind: Literal["outage"] = Field(description="Nothing leaves the bottleneck of the link; packets wait in its queue.")
+    link: str = Field(description="Name of a link, or of one of its directions.", examples=["mobile-0"])
+
+    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """As of the base."""
+        links = [link_name(name, group, index) for name, group in groups.items() for index in range(group.count)]
+        link, _, way = self.link.rpartition(".") if self.link.endswith(("link",)) else (self.link, "", "")
+        if link not in links or way not in ("", "uplink", "downlink"):
+            yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_listed(links)}"
+
+    def __str__(self) -> str:
+        """The fault in a line."""
+        return f"outage of {self.link} for {DURATION.format(self.length)}"
+
+
+class ProgramFault(_Fault):
+    """Programs that are killed and started again."""
+
+    kind: Literal["restart"] = Field(description="The programs are killed, and start again at once.")
+    program: str = Field(
+        description="An application, for the programs of its servers; or the beginning of a program's name.",
+        examples=["shop", "shop.edge-0"],
+    )
+
+    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """As of the base."""
+        app, _, node = self.program.partition(".")
+        if app not in apps:
+            yield "program", f"no application is called '{app}': {did_you_mean(app, apps)}{_listed(apps)}"
+        nodes = [f"{name}-{index}" for name, group in groups.items() for index in range(group.count)]
+        if node and (name := node.split(".")[0]) not in nodes:
+            yield "program", f"no node is called '{name}': {did_you_mean(name, nodes)}{_listed(nodes)}"
+
+    def __str__(self) -> str:
+        """The fault in a line."""
+        return f"restart of {self.program}"
+
+
+Fault = Annotated[NodeFault | LinkFault | ProgramFault, Field(discriminator="kind")]
+
+
+def link_name(group: str, table: NodeGroup, index: int) -> str:
+    """The name of the link of a node."""
+    if table.node_class == "endpoint":
+        return f"mobile-{index if group == 'endpoint' else f'{group}-{index}'}"
+    return f"core-{group}-{index}"
+
+
+def fault_misfits(
+    faults: Sequence[Fault], groups: Mapping[str, NodeGroup], apps: Sequence[str], duration: int
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is wrong with the faults of a workload of `duration` ns: (path of the key, what to do)."""
+    ends: dict[str, int] = {}
+    for index, fault in enumerate(faults):
+        yield from (((index, key), text) for key, text in fault.misfits(groups, apps))
+        if fault.at >= duration:
+            yield (index, "at"), f"the workload ends after {DURATION.format(duration)}: write an earlier time"
+    for index, fault in sorted(enumerate(faults), key=lambda each: each[1].at):
+        if isinstance(fault, NodeFault):
+            if fault.at <= ends.get(fault.node, -1):
+                text = f"another fault of {fault.node} lasts until {DURATION.format(ends[fault.node])}"
+                yield (index, "at"), f"{text}: write a later time"
+            ends[fault.node] = fault.at + fault.length
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    few = list(names)[:8]
+    return f"there are {', '.join(few)}{' …' if len(names) > 8 else ''}" if few else "there are none"

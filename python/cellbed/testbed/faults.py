@@ -1,0 +1,113 @@
+"""The faults of a scenario: nodes that crash or stand still, links without coverage, programs that start again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
+from cellbed.testbed.backend import Backend
+from cellbed.testbed.journal import Journal
+from cellbed.testbed.process import inhabitants
+from cellbed.testbed.supervise import Supervisor
+from cellbed.testbed.testbed import Testbed
+from cellbed.testbed.unmodified import FOREVER_NS
+
+BEGAN, ENDED = "fault began", "fault ended"
+"""Names of events. Both have ``fault``, the number of the fault in the scenario, and ``kind``."""
+_PASSES = 100
+"""How often processes are looked for that have begun meanwhile."""
+
+
+@dataclass(order=True)
+class _Due:
+    at_ns: int
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class Faults:
+    """The faults of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
+
+    Links lose packets, or are closed, by the plan alone: here that is noted.
+    """
+
+    def __init__(self, faults: Sequence[Fault], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
+        self._faults, self._supervisor, self._journal = faults, supervisor, journal
+        self._due: list[_Due] = []
+        targets = {fault.node for fault in faults if isinstance(fault, NodeFault)}
+        self._nodes = {name: _Inhabited(bed.nodes[name]) for name in targets}
+
+    def schedule(self, t0_ns: int) -> None:
+        """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
+        for number, fault in enumerate(self._faults):
+            self._at(t0_ns + fault.at, number, fault, self._begin)
+            if not isinstance(fault, ProgramFault):
+                self._at(t0_ns + fault.at + fault.length, number, fault, self._end)
+        self._due.sort()
+        self._supervisor.alarm_ns = self._next_ns
+
+    def _at(self, at_ns: int, number: int, fault: Fault, act: Callable[[int, Fault], None]) -> None:
+        self._due.append(_Due(at_ns, number, lambda: act(number, fault)))
+
+    @property
+    def _next_ns(self) -> int:
+        return self._due[0].at_ns if self._due else FOREVER_NS
+
+    def step(self) -> None:
+        """Do what is due. Errors: :class:`~cellbed.testbed.process.ProgramError` of a program that does not start."""
+        while self._due and self._due[0].at_ns <= time.monotonic_ns():
+            self._due.pop(0).act()
+            self._supervisor.alarm_ns = self._next_ns
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        self._note(BEGAN, number, fault)
+        if isinstance(fault, ProgramFault):
+            names = self._supervisor.names_of(fault.program)
+            self._supervisor.take_out(names)
+            self._supervisor.put_back(names)
+            self._note(ENDED, number, fault)
+        elif isinstance(fault, NodeFault):
+            node = self._nodes[fault.node]
+            if fault.kind == "pause":
+                node.signal(signal.SIGSTOP)
+            else:
+                self._supervisor.take_out(self._supervisor.names_on(fault.node))
+                node.signal(signal.SIGKILL)
+
+    def _end(self, number: int, fault: Fault) -> None:
+        if isinstance(fault, NodeFault):
+            if fault.kind == "pause":
+                self._nodes[fault.node].signal(signal.SIGCONT)
+            else:
+                self._supervisor.put_back(self._supervisor.names_on(fault.node))
+        self._note(ENDED, number, fault)
+
+    def _note(self, event: str, number: int, fault: Fault) -> None:
+        self._journal.note(event, str(fault), fault=number, kind=fault.kind)
+
+
+class _Inhabited:
+    """The programs of a node: all processes in its network namespace, but for those of the node itself."""
+
+    def __init__(self, node: Backend) -> None:
+        assert node.place is not None  # by the check of the scenario
+        self._namespace = Path(node.place.network_namespace).stat().st_ino
+        self._own = set(inhabitants(self._namespace))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to each of them, and to those that they start meanwhile."""
+        reached: set[int] = set()
+        for _ in range(_PASSES):
+            new = set(inhabitants(self._namespace)) - self._own - reached
+            if not new:
+                return
+            for process in new:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, number)
+            reached |= new

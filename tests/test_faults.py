@@ -1,0 +1,240 @@
+"""Faults on schedule, with real programs: what happens to nodes, links and requests, and what is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import in_process
+from cellbed.measure.faults import fault_summaries
+from cellbed.measure.packets import read_packets
+from cellbed.scenario import ScenarioError, load
+from cellbed.scenario.reader import parse
+from cellbed.testbed.journal import read_events
+from cellbed.testbed.plan import make_plan
+
+MS = 1_000_000
+# Starts at once also on a busy machine.
+SERVER = """
+import select, socket, sys
+listening = socket.create_server(("", int(sys.argv[1])), backlog=100)
+clients = []
+while True:
+    for ready in select.select([listening, *clients], [], [])[0]:
+        if ready is listening:
+            clients.append(listening.accept()[0])
+            continue
+        try:
+            request = ready.recv(65536)
+        except OSError:
+            request = b""
+        if request:
+            ready.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+        else:
+            clients.remove(ready)
+            ready.close()
+"""
+COMMAND = f'["{sys.executable}", "-I", "-S", "SERVER"'
+SCENARIO = f"""
+name = "faults"
+duration = "9 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "256 MiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[links.core]
+edge = "5 ms"
+[apps.files]
+kind = "program"
+[apps.files.server]
+on = "edge"
+command = {COMMAND}, "8080"]
+ready = {{ port = 8080 }}
+[apps.web]
+kind = "http"
+server = {{ on = "edge", command = {COMMAND}, "8081"], ready = {{ port = 8081 }} }}
+url = "http://{{server.address}}:8081/"
+rate = "20 /s"
+timeout = "400 ms"
+drain = "2 s"
+[[faults]]
+at = "1 s"
+for = "800 ms"
+kind = "crash"
+node = "edge-0"
+[[faults]]
+at = "4 s"
+for = "800 ms"
+kind = "pause"
+node = "edge-0"
+[[faults]]
+at = "6 s"
+for = "800 ms"
+kind = "outage"
+link = "mobile-0"
+[[faults]]
+at = "8 s"
+kind = "restart"
+program = "files"
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "x.toml").write_text(SCENARIO.replace("SERVER", str(folder / "server.py")))
+    (folder / "server.py").write_text(SERVER)
+    command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
+    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    (folder / "output").write_text(done.stdout)
+    (found,) = (folder / "runs").iterdir()
+    return found
+
+
+def programs(run: Path, event: str) -> list[tuple[str, float | None]]:
+    return [(each["what"], each["at_s"]) for each in read_events(run) if each["event"] == f"program {event}"]
+
+
+@pytest.mark.needs_tun
+def test_programs_of_a_node_that_crashed_start_again(run: Path) -> None:
+    for name in ("files.edge-0.server", "web.edge-0.server"):
+        starts = [at for what, at in programs(run, "started") if what == name]
+        assert starts[0] is None
+        assert starts[1] is not None
+        assert starts[1] >= 1.8
+        assert next(at for what, at in programs(run, "ready") if what == name) is None
+    # A restart concerns the servers of one application.
+    assert [at for what, at in programs(run, "started") if what == "files.edge-0.server"][2:] == [
+        pytest.approx(8, abs=1)
+    ]
+    assert len([at for what, at in programs(run, "started") if what == "web.edge-0.server"]) == 2
+
+
+@pytest.mark.needs_tun
+def test_packets_of_a_node_that_crashed_are_lost_and_those_of_an_outage_wait(run: Path) -> None:
+    description = json.loads((run / "run.json").read_text())
+    log = read_packets(run / "raw" / "packets.bin")
+    since_ns = log["arrived"] - description["t0_ns"]
+    index = {each["name"]: each["index"] for each in description["directions"]}
+    core = log[(log["direction"] == index["core-edge-0.uplink"]) & (since_ns >= 1_000 * MS) & (since_ns < 1_800 * MS)]
+    assert len(core)
+    assert (core["drop"] == 2).all()
+    mobile = log["direction"] == index["mobile-0.uplink"]
+    waiting = log[mobile & (since_ns >= 6_000 * MS) & (since_ns < 6_800 * MS)]
+    assert len(waiting)
+    assert (waiting["drop"] == 0).all()
+    assert (waiting["released"] - description["t0_ns"]).min() >= 6_800 * MS
+
+
+@pytest.mark.needs_tun
+def test_what_the_applications_lost_is_reported(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    kinds = [
+        (each["kind"], each["begin_s"] // 1, [loss["app"] for loss in each["losses"]]) for each in summary["faults"]
+    ]
+    assert kinds == [("crash", 1, ["web"]), ("pause", 4, ["web"]), ("outage", 6, ["web"]), ("restart", 8, ["web"])]
+    crash, pause, outage, restart = (each["losses"][0] for each in summary["faults"])
+    assert crash["during_lost"] + crash["during_late"] >= 10
+    assert crash["recovered_s"] > 0
+    for late in (pause, outage):
+        assert late["during_late"] > 0
+        assert late["recovered_s"] is not None
+    assert restart["during_lost"] == 0
+    requests = pl.read_parquet(run / "requests.parquet")
+    assert (
+        requests.filter(pl.col("intended_s").is_between(2.8, 3.9))["status"].value_counts(sort=True)["status"][0]
+        == "ok"
+    )
+    page = (run / "report.html").read_text()
+    for text in ((run.parents[1] / "output").read_text(), page):
+        assert "crash of edge-0 for 800 ms" in text
+        assert "late during it" in text
+    assert not summary["disturbances"] or all("died" not in each for each in summary["disturbances"])
+
+
+def test_losses_are_counted_around_each_fault() -> None:
+    events: list[dict[str, Any]] = [
+        {"event": "fault began", "at_s": 10.0, "what": "one", "kind": "pause", "fault": 1},
+        {"event": "fault ended", "at_s": 12.0, "what": "one", "fault": 1},
+        {"event": "fault began", "at_s": 20.0, "what": "two", "kind": "crash", "fault": 0},
+    ]
+    requests = pl.DataFrame(
+        {
+            "app": ["web"] * 7,
+            "intended_s": [1.0, 9.9, 10.5, 11.0, 12.5, 13.0, 21.0],
+            "latency_s": [0.1, 2.5, None, 1.5, 4.0, 0.25, None],
+            "status": ["ok", "late", "timed-out", "ok", "late", "ok", "lost"],
+        }
+    )
+    first, second = fault_summaries(events, requests, ["web", "silent"])
+    (loss,) = first.losses
+    assert (loss.during, loss.during_lost, loss.during_late) == (3, 1, 1)
+    assert (loss.after, loss.after_lost, loss.after_late, loss.recovered_s) == (2, 0, 1, 1.25)
+    (loss,) = second.losses
+    assert (second.end_s, loss.during, loss.during_lost, loss.recovered_s) == (None, 1, 1, None)
+
+
+CRASH = 'kind = "crash"\nnode = "edge-0"\nat = '
+WRONG = (
+    (f'{CRASH}"9 s"\nfor = "1 s"', "faults[0].at: the workload ends after 9 s"),
+    (
+        'kind = "crash"\nnode = "edg-0"\nat = "1 s"\nfor = "1 s"',
+        "faults[0].node: no node is called 'edg-0': did you mean",
+    ),
+    ('kind = "pause"\nnode = "edge-0"\nat = "1 s"', "faults[0].for: missing"),
+    (
+        'kind = "outage"\nlink = "mobil-0"\nat = "1 s"\nfor = "1 s"',
+        "faults[0].link: no link is called 'mobil-0': did you",
+    ),
+    (
+        'kind = "restart"\nprogram = "wbe"\nat = "1 s"',
+        "faults[0].program: no application is called 'wbe': did you mean",
+    ),
+    ('kind = "restart"\nprogram = "web.edge-1"\nat = "1 s"', "faults[0].program: no node is called 'edge-1': did you"),
+    ('kind = "crsh"\nnode = "edge-0"\nat = "1 s"', "faults[0].kind: "),
+    (
+        f'{CRASH}"1 s"\nfor = "2 s"\n[[faults]]\n{CRASH}"2 s"\nfor = "1 s"',
+        "faults[1].at: another fault of edge-0 lasts until 3 s",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "answer"), WRONG)
+def test_a_wrong_fault_is_an_error_of_its_line(text: str, answer: str) -> None:
+    before = SCENARIO.partition("[[faults]]")[0]
+    with pytest.raises(ScenarioError) as refusal:
+        parse(f"{before}[[faults]]\n{text}\n", source="x.toml", folder=Path())
+    lines = str(refusal.value).splitlines()
+    assert any(answer in line for line in lines), lines
+    assert all(int(line.split(":")[1]) > before.count("\n") for line in lines)
+
+
+def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(SCENARIO)
+    done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "at 1 s: crash of edge-0 for 800 ms\nat 4 s: pause of edge-0" in done.stdout
+    plan = json.loads(in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", "--json").stdout)
+    assert plan["faults"][3] == {"at": "8 s", "kind": "restart", "program": "files"}
+
+
+def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:
+    text = SCENARIO.replace('down = "20 Mbit/s"', 'down = "20 Mbit/s"\noutage = [["2 s", "1 s"], ["5500 ms", "1 s"]]')
+    (tmp_path / "x.toml").write_text(text)
+    plan = make_plan(load(tmp_path / "x.toml"))
+    (uplink,) = [each for each in plan.directions if each.name == "mobile-0.uplink"]
+    assert uplink.parameters.outages == ((2_000 * MS, 1_000 * MS), (5_500 * MS, 1_300 * MS))
