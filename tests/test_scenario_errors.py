@@ -204,6 +204,19 @@ MISTAKES = {
         ("'my own'", '"cubic"'),
     ),
     "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
+    "load generator on a virtual machine": Mistake(
+        "[nodes.endpoint]",
+        '[nodes.endpoint]\nbackend = { kind = "vm" }',
+        25,
+        "workload.client",
+        ("nodes of kind 'vm'", "another node group"),
+    ),
+    "host without its address": Mistake(
+        "[nodes.edge]", '[nodes.edge]\nbackend = { kind = "host" }', 11, "nodes.edge.backend.ssh", ("missing",)
+    ),
+    "unknown kind of node": Mistake(
+        "[nodes.edge]", '[nodes.edge]\nbackend = { kind = "vn" }', 11, "nodes.edge.backend.kind", ("'vn'", '"vm"')
+    ),
     "alias is another node": Mistake(
         "[nodes.edge]", '[nodes.edge]\naliases = ["endpoint-0"]', 11, "nodes.edge.aliases[0]", ("another node's name",)
     ),

@@ -60,9 +60,17 @@ class Application(Table):
         endpoints = _endpoints(groups)
         return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
 
+    def runs_own(self, key: str) -> bool:
+        """Whether the program of a role is cellbed's own."""
+        return True
+
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
         yield from self._role_misfits(groups)
+        for key, role in self.completed(groups).roles():
+            if self.runs_own(key) and role.on in groups and groups[role.on].backend.routed:
+                kind = groups[role.on].backend.kind
+                yield key, f"programs of cellbed do not run on nodes of kind '{kind}': write another node group"
         if self.start >= duration:
             yield "start", f"the workload ends after {DURATION.format(duration)}: write an earlier time"
         if self.stop is not None and not self.start < self.stop <= duration:
@@ -228,6 +236,10 @@ class Http(Load):
         connections = self.connections or (6 if self.version == "1.1" else 1)
         return super().completed(groups).model_copy(update={"connections": connections})
 
+    def runs_own(self, key: str) -> bool:
+        """As of :class:`Application`."""
+        return key == "client"
+
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
         """The server can be a program of the user, which another application runs if this one has none."""
         if key == "server" and role.model_fields_set != {"on"}:
@@ -273,6 +285,10 @@ class Program(Application):
     def drain(self) -> int:
         """Nothing is awaited after the load."""
         return 0
+
+    def runs_own(self, key: str) -> bool:
+        """As of :class:`Application`."""
+        return False
 
     def completed(self, groups: Groups) -> Self:
         """As of :class:`Application`; only a server is a service without a load."""
