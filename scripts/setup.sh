@@ -35,6 +35,10 @@ if [ "$purpose" = test ]; then
     need iperf3 iperf3
     need passt pasta
     need iproute2 ip
+    need mmdebstrap mmdebstrap
+    need openssh-client ssh
+    need openssh-server sshd
+    need qemu-system-x86 qemu-system-x86_64
     need shellcheck shellcheck
     need curl curl
     need nginx-light nginx
@@ -68,9 +72,9 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
-    for server in mosquitto nginx redis-server; do
+    for server in mosquitto nginx redis-server openssh-server; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
-            "${as_root[@]}" systemctl disable --now "$server" >/dev/null 2>&1 || true
+            "${as_root[@]}" systemctl disable --now "${server/openssh-server/ssh}" >/dev/null 2>&1 || true
         fi
     done
 fi
@@ -138,4 +142,10 @@ if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then
         "$venv/bin/cellbed" doctor >&2 || true
         say "Some of this needs root once:  sudo $PWD/$venv/bin/cellbed grant $(id -un)"
     fi
+fi
+
+if [ "$purpose" = test ] &&
+    ! "$venv/bin/python" -c 'from cellbed.testbed.vm_image import image; image()' >/dev/null 2>&1; then
+    say "building the image of virtual machines, once; this takes a minute"
+    "$venv/bin/cellbed" vm build >/dev/null || say "tests with virtual machines will skip"
 fi
