@@ -235,3 +235,13 @@ stop = "20 s"
     assert f"{plan.node('near-0').ipv4} near" in hosts
     assert f"{plan.node('near-0').ipv4} two" in hosts
     assert f"{plan.node('near-0').ipv4} db.shop.svc" in hosts
+
+
+def test_namespace_in_front_of_a_machine_is_a_router() -> None:
+    text = GOOD.replace("[nodes.edge]", '[nodes.edge]\nbackend = { kind = "vm" }').split("[workload]")[0]
+    plan = planned(text)
+    endpoint, edge, _ = plan.emulator_config()["vertices"]
+    assert "behind" not in endpoint
+    assert edge["behind"] == [f"{plan.node('edge-0').ipv4}/32", f"{plan.node('edge-0').ipv6}/128"]
+    assert not set(edge["addresses"]) & {*edge["behind"], *endpoint["addresses"]}
+    assert edge["sysctls"]["net.ipv4.ip_forward"] == "1"

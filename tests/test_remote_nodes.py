@@ -24,6 +24,7 @@ from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
+from in_process import cellbed
 from remote_world import LIMITS, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
 
 PIPE = subprocess.PIPE
@@ -76,16 +77,13 @@ def ssh_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def vm_table() -> VmBackend:
-    """The back end of a VM, its image built."""
+    """The back end of a VM. `scripts/setup.sh test` has built its image."""
     if shutil.which("qemu-system-x86_64") is None:
         pytest.skip("QEMU is missing: apt install qemu-system-x86")
     try:
         vm_image.image()
-    except vm_image.ImageError:
-        try:
-            vm_image.build(print)
-        except vm_image.ImageError as error:
-            pytest.skip(str(error))
+    except vm_image.ImageError as error:
+        pytest.skip(str(error))
     return VmBackend(kind="vm")
 
 
@@ -237,10 +235,79 @@ def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path
     assert not leftovers()
 
 
+def scenario(pi: Machine, further: str = "") -> str:
+    """Two downloads by a machine over SSH, and what `further` describes."""
+    table = pi.backend().model_dump(mode="json", exclude_none=True)
+    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+    return f"""
+name = "mixed"
+duration = "300 s"
+nodes.pi = {{ class = "endpoint", cpus = 0.5, memory = "128 MiB", backend = {{ {backend} }} }}
+nodes.edge = {{ cpus = 0.5, memory = "128 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
+links.core.edge = "3 ms"
+apps.files.kind = "program"
+apps.files.server = {{ on = "edge", command = "python3 -m http.server 8080", ready = {{ port = 8080 }} }}
+apps.files.client = {{ on = "pi", command = {json.dumps(["python3", "-c", DOWNLOAD])}, copy_out = ["page"] }}
+{further}
+"""
+
+
+DOWNLOAD = """
+import time, urllib.request
+for _ in range(2):
+    began = time.monotonic()
+    with urllib.request.urlopen("http://files:8080/") as reply, open("page", "wb") as page:
+        page.write(reply.read())
+    print(time.monotonic() - began)
+"""
+DELAY_S = 0.013
+
+
+def measured(folder: Path) -> dict[str, dict[str, Any]]:
+    """The nodes of the finished run in a folder, after checks of what its clients have printed."""
+    (path,) = folder.glob("mixed-*")
+    description = json.loads((path / "run.json").read_bytes())
+    assert description["status"] == "complete"
+    outputs = list(path.glob("raw/*.client.out"))
+    assert outputs
+    for printed in outputs:
+        assert min(map(float, printed.read_text().split())) >= 4 * DELAY_S, printed
+    assert (path / "files/files/pi-0/page").read_text().startswith("<!DOCTYPE")
+    return {node["name"]: node for node in description["nodes"]}
+
+
+@pytest.mark.needs_tun
+def test_run_with_a_machine_over_ssh(ssh_machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "mixed.toml").write_text(scenario(ssh_machine))
+    done = cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    nodes = measured(tmp_path)
+    assert nodes["pi-0"]["facts"]["tunnel"].startswith("VXLAN")
+    clock = nodes["pi-0"]["clock"]
+    assert abs(clock["offset_ns"]) <= clock["uncertainty_ns"]
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+def test_run_with_each_kind_of_node(ssh_machine: Machine, vm_table: VmBackend, tmp_path: Path) -> None:
+    further = f"""
+nodes.phone = {{ class = "endpoint", cpus = 0.5, memory = "128 MiB", backend = {{ kind = "{vm_table.kind}" }} }}
+apps.second.kind = "program"
+apps.second.after = ["files"]
+apps.second.client = {{ on = "phone", command = {json.dumps(["python3", "-c", DOWNLOAD])} }}
+"""
+    (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
+    done = cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert measured(tmp_path)["phone-0"]["facts"]["accelerator"] in ("kvm", "tcg")
+
+
 STANDING = """
 import json, os, signal, sys
 from pathlib import Path
 from cellbed.scenario.nodes import HostBackend, VmBackend
+from in_process import cellbed
 from remote_world import node, open_bed
 table = json.loads(sys.argv[1])
 backend = {"host": HostBackend, "vm": VmBackend}[table["kind"]].model_validate(table)

@@ -631,26 +631,6 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
     assert "must end in .html, .svg or .pdf" in str(result.exception)
 
 
-def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
-    program = replace(ECHO, kind="program", title="a program", spans=(), server_columns={}, measures=(), cautions=())
-    described = asdict(replace(program, clients=("endpoint-0",), servers=("edge-0",)))
-    for name, uplink in (("one", 8), ("two", 4)):
-        make_run(
-            tmp_path / name, Shape(duration=8, outages=(), uplink=uplink, description={"applications": [described]})
-        )
-        for path in (tmp_path / name / "raw").glob("workload.*"):
-            path.unlink()
-    page = tmp_path / "page.html"
-    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(page)])
-    assert result.exit_code == 0, result.output
-    rows = {" ".join(row[:-2]): row[-2:] for line in result.output.splitlines() if len(row := line.split()) > 2}
-    assert rows["number"] == ["1", "1"]
-    one, two = (float(cell.replace(",", "")) for cell in rows["to server: queue and service, ms"])
-    assert 0 < one < two
-    assert "requests" not in rows
-    assert "Connections to edge-0 port 1883" in page.read_text()
-
-
 def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
     make_run(tmp_path / "one", Shape(duration=8, outages=()))
     (tmp_path / "link").symlink_to(tmp_path / "one")

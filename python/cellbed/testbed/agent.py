@@ -46,6 +46,8 @@ PAGE = 4096
 PERIOD_US = 10_000
 """Period of CPU quotas, as on this machine (``cgroups.PERIOD_US``)."""
 SAMPLE_S = 0.1
+SAMPLE_IN_VM_S = 0.5
+"""Time between samples: in a VM without KVM one takes milliseconds, and CPU time is counted around it."""
 DEVICE = "cellbed0"
 _NEWNS, _NEWPID, _NEWNET = 0x00020000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -242,13 +244,15 @@ class _Sink:
 class Agent:
     """The programs of one node.
 
-    group: the control group of its programs, if limits are enforced.
+    group: the control group of its programs, if limits are enforced. interval_s: time between samples.
     life: a descriptor whose end means that this process must end, too; -1 without.
     """
 
-    def __init__(self, reading: int, writing: int, group: Group | None, life: int = -1) -> None:
+    def __init__(
+        self, reading: int, writing: int, group: Group | None, interval_s: float = SAMPLE_S, life: int = -1
+    ) -> None:
         self.wire = Wire(reading, writing, self._on_message)
-        self._group = group
+        self._group, self._interval_s = group, interval_s
         self._running: dict[int, int] = {}  # number of a program by process id
         self._ended: dict[int, int] = {}  # exit status by number
         self._user = _invoking_user()
@@ -280,7 +284,7 @@ class Agent:
             now = time.monotonic()
             if now >= next_sample:
                 self.wire.send(sample=self._do_sample({}))
-                next_sample = now + SAMPLE_S
+                next_sample = now + self._interval_s
             self.wire.flush()
             self.wire.turn(next_sample - time.monotonic())
             for number, status in list(self._ended.items()):
@@ -380,6 +384,10 @@ class User:
     def __init__(self, name: str, user: int, group: int, home: str) -> None:
         self._name, self._user, self._group = name, user, group
         self.environment = {"HOME": home, "USER": name, "LOGNAME": name}
+
+    def own(self, folder: str) -> None:
+        """Make a folder one of this user."""
+        os.chown(folder, self._user, self._group)
 
     def become(self) -> None:
         """Make the calling process one of this user."""
@@ -601,8 +609,9 @@ def _be_vm(port: int, limited: bool) -> NoReturn:
     for kind, path in (("tmpfs", "/tmp"), ("devpts", "/dev/pts"), ("tmpfs", "/dev/shm"), ("cgroup2", "/sys/fs/cgroup")):
         Path(path).mkdir(parents=True, exist_ok=True)
         _mount(kind, path, kind, 0)
+    os.chdir(os.environ["HOME"])
     try:
-        Agent(port, port, Group("cellbed-host-1") if limited else None).run()
+        Agent(port, port, Group("cellbed-host-1") if limited else None, SAMPLE_IN_VM_S).run()
     finally:
         # Everything on this machine ends with the stream; its disk is a copy that is thrown away.
         ctypes.CDLL(None).reboot(0x4321FEDC)
@@ -619,6 +628,7 @@ def _be_host(options: dict[str, Any]) -> None:
             group = Group(f"{options['group']}-{os.getpid()}")
         except (OSError, AgentError) as error:
             sys.exit(f"CPU and memory limits cannot be enforced on this machine: {error}")
+    folder = _own_folder()
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         entered, enter = os.pipe()
@@ -638,15 +648,14 @@ def _be_host(options: dict[str, Any]) -> None:
             if not os.read(go, 1):
                 os._exit(1)
             try:
-                Agent(0, 1, group, life).run()
+                Agent(0, 1, group, life=life).run()
             finally:
                 with contextlib.suppress(OSError):
                     os.kill(-1, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     while True:
                         os.wait()
-                if group is not None:
-                    group.remove()
+                _remove(group, folder)
                 os._exit(0)
         for descriptor in (enter, go, life):
             os.close(descriptor)
@@ -664,8 +673,29 @@ def _be_host(options: dict[str, Any]) -> None:
         os.close(1)
         os.waitpid(child, 0)
     finally:
-        if group is not None:
-            group.remove()
+        _remove(group, folder)
+
+
+def _own_folder() -> str:
+    """A new folder in which programs start, for the user who logged in."""
+    for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
+        # Of agents that were killed together with their parents.
+        process = left.name.split("-")[2]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"cellbed-host-{os.getpid()}-")
+    user = _invoking_user()
+    if user is not None:
+        user.own(folder)
+    os.chdir(folder)
+    return folder
+
+
+def _remove(group: Group | None, folder: str) -> None:
+    os.chdir("/")
+    shutil.rmtree(folder, ignore_errors=True)
+    if group is not None:
+        group.remove()
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:

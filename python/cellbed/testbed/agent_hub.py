@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cellbed.prctl import die_with_parent
 from cellbed.testbed import agent
@@ -55,12 +55,16 @@ def estimate(probes: list[Probe]) -> Probe:
 
 
 class Hub:
-    """The process between one node's stream and the run. stream: to the agent. control: from the run."""
+    """The process between one node's stream and the run.
 
-    def __init__(self, stream: int, control: socket.socket) -> None:
-        self._control = control
+    stream: to the agent. control: from the run. relays: where relays connect.
+    """
+
+    def __init__(self, stream: int, control: socket.socket, relays: socket.socket) -> None:
+        self._control, self._listening = control, relays
         self._wire = agent.Wire(stream, stream, self._on_message)
         self._wire.watched[control.fileno()] = self._on_control
+        self._wire.watched[relays.fileno()] = lambda: self._add_relay(relays.accept()[0])
         self._over = False
         self._hello: dict[str, Any] | None = None
         self._waiting: list[int] = []  # calls that wait for the agent's first message
@@ -89,14 +93,13 @@ class Hub:
                     self._tell(number, {"status": status})
             self._wire.flush()
             self._wire.turn(INTERVAL_S)
+        self._listening.close()
         for relay in self._relays.values():
             relay.close()
         for call in list(self._asked):
             self._answer(call, lost=True)
         while not self._over:
-            message, descriptors = _receive(self._control)
-            for descriptor in descriptors:
-                os.close(descriptor)
+            message, _ = _receive(self._control)
             if message is None:
                 return
             if "call" in message:
@@ -137,20 +140,14 @@ class Hub:
 
     def _on_control(self) -> None:
         """A message of the run."""
-        message, descriptors = _receive(self._control)
+        message, _ = _receive(self._control)
         if message is None:
             self._over = True
             return
         action = message["do"]
         if "call" in message:
             self._asked.add(message["call"])
-        if action == "program":
-            self._number += 1
-            number = self._number
-            relay = socket.socket(fileno=descriptors[0])
-            self._relays[number] = relay
-            self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
-        elif action == "wait":
+        if action == "wait":
             if self._probes:
                 self._answer(message["call"], value=self._hello)
             else:
@@ -159,6 +156,12 @@ class Hub:
             self._answer(message["call"], value={"sample": self._sample, "clock": estimate(self._probes)})
         else:
             self._wire.send(**message)
+
+    def _add_relay(self, relay: socket.socket) -> None:
+        self._number += 1
+        number = self._number
+        self._relays[number] = relay
+        self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
 
     def _on_relay(self, number: int, relay: socket.socket) -> None:
         """A message of a relay: its program at first, signals later."""
@@ -174,6 +177,7 @@ class Hub:
         elif "signal" in message:
             self._wire.send(do="signal", number=number, signal=message["signal"])
         else:
+            message.setdefault("environment", {})
             self._wire.send(do="spawn", number=number, **message)
             self._wire.read_from(3 * number, descriptors[0])
             for stream in (1, 2):
@@ -203,9 +207,17 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int
     return (json.loads(message) if message else None), descriptors
 
 
-def relay(connection: socket.socket, request: dict[str, Any]) -> None:
-    """Be a program that runs on the node, until it has ended."""
+def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
+    """Be a program that runs on the node whose hub listens at `path`, until it has ended.
+
+    options: its `environment` (variables beyond those of the node) and `folder`.
+    """
     die_with_parent()
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(path)
+    except OSError:
+        _be_lost()
 
     def forward(number: int, _: object) -> None:
         with contextlib.suppress(OSError):
@@ -213,16 +225,15 @@ def relay(connection: socket.socket, request: dict[str, Any]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, forward)
-    socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+    socket.send_fds(connection, [json.dumps({"command": command, **options}).encode()], [0, 1, 2])
     # The hub alone reads and writes them: so their end is that of the program's.
     for descriptor in (0, 1):
         os.close(descriptor)
     message, _ = _receive(connection)
     if message is None:
-        print("the connection to the node is lost", file=sys.stderr)
-        os._exit(LOST)
+        _be_lost()
     if "failed" in message:
-        print(f"cannot run {request['command'][0]}: {message['failed']}", file=sys.stderr)
+        print(f"cannot run {command[0]}: {message['failed']}", file=sys.stderr, flush=True)
         os._exit(127)
     status = message["status"]
     if status < 0:
@@ -233,18 +244,26 @@ def relay(connection: socket.socket, request: dict[str, Any]) -> None:
     os._exit(status)
 
 
+def _be_lost() -> NoReturn:
+    print("the connection to the node is lost", file=sys.stderr, flush=True)
+    os._exit(LOST)
+
+
 def main() -> None:
-    """``agent_hub hub STREAM SETUP``, its control socket as standard input, or ``agent_hub relay SOCKET REQUEST``."""
-    role, descriptor, text = sys.argv[1:]
+    """``agent_hub relay PATH OPTIONS COMMAND…``, or ``agent_hub hub PATH SETUP STREAM`` with its control socket as
+    standard input."""
+    role, path, text, *rest = sys.argv[1:]
     if role == "relay":
-        relay(socket.socket(fileno=int(descriptor)), json.loads(text))
-        return
+        relay(path, rest, json.loads(text))
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    stream = int(descriptor)
+    stream = int(rest[0])
+    relays = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    relays.bind(path)
+    relays.listen(128)
     with socket.socket(fileno=os.dup(stream)) as other, contextlib.suppress(OSError):
         other.sendall(agent.delivery(Path(agent.__file__).read_bytes(), **json.loads(text)))
-    Hub(stream, socket.socket(fileno=os.dup(0))).run()
+    Hub(stream, socket.socket(fileno=os.dup(0)), relays).run()
 
 
 if __name__ == "__main__":

@@ -65,6 +65,11 @@ class RemoteNode:
         self._near = [ip_interface(address).ip for address in setup.addresses]
         self._far = [ip_interface(address).ip for address in setup.behind]
 
+    @property
+    def hub(self) -> Path:
+        """Socket of the node's hub, by which its user starts programs (:func:`~cellbed.testbed.agent_hub.relay`)."""
+        return self.setup.folder / "hub"
+
     # Of subclasses.
 
     def attach(self, hello: dict[str, Any]) -> None:
@@ -78,10 +83,11 @@ class RemoteNode:
 
     def open_agent(self, machine: socket.socket, **setup: Any) -> None:
         """Send the agent to the machine at the other end of a socket. setup: for the agent's ``main``."""
+        self.setup.folder.mkdir(exist_ok=True)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._hub = subprocess.Popen(
-                [*_HUB, "hub", str(machine.fileno()), json.dumps(setup)],
+                [*_HUB, "hub", str(self.hub), json.dumps(setup), str(machine.fileno())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 pass_fds=[machine.fileno()],
@@ -156,20 +162,15 @@ class RemoteNode:
         """As of :class:`~cellbed.testbed.backend.Backend`. The process is a relay, which ends as the program does."""
         if not command:
             raise OSError("a node of this kind has no own command")
-        assert self._control is not None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"command": list(command), "environment": dict(environment or {}), "folder": folder}
-        with ours, theirs:
-            socket.send_fds(self._control, [json.dumps({"do": "program"}).encode()], [theirs.fileno()])
-            return subprocess.Popen(
-                [*_HUB, "relay", str(ours.fileno()), json.dumps(request)],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=[ours.fileno()],
-                start_new_session=True,
-                env={**os.environ, RUN_VARIABLE: self.setup.run},
-            )
+        options = {"environment": dict(environment or {}), "folder": folder}
+        return subprocess.Popen(
+            [*_HUB, "relay", str(self.hub), json.dumps(options), *command],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, RUN_VARIABLE: self.setup.run},
+        )
 
     def sample(self) -> Sample | None:
         """As of :class:`~cellbed.testbed.backend.Backend`. It also renews the estimate of the clock."""

@@ -359,11 +359,11 @@ class UnmodifiedProgram:
         return self._node.spawn(asked, environment=environment, folder=self.command.folder, stdout=null, stderr=null)
 
     def _fetch(self, url: str) -> Running:
+        null = subprocess.DEVNULL
         if self._node.place is None:
-            return self._node.spawn(["curl", "--silent", "--fail", "--max-time", "5", "--output", "/dev/null", url])
+            return self._node.spawn(["python3", "-I", "-c", _FETCH, url], stdout=null, stderr=null)
         from cellbed.testbed.process import spawn
 
-        null = subprocess.DEVNULL
         return spawn([sys.executable, "-I", "-c", _FETCH, url], self._node.place, stdout=null, stderr=null)
 
     def _has_line(self, path: Path, pattern: bytes) -> bool:

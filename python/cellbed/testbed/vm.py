@@ -160,8 +160,7 @@ def can_use_kvm(booted: Image) -> bool:
     command = [
         *(str(find(QEMU)), *_LIKE_SHUTDOWN, "-accel", "kvm", "-cpu", "host", "-m", "256M"),
         *("-kernel", str(booted.kernel), "-initrd", str(booted.initial), "-append", f"{_KERNEL} cellbed.probe"),
-        *("-chardev", "stdio,id=agent", "-device", "virtio-serial-pci"),
-        *("-device", f"virtserialport,chardev=agent,name={PORT}"),
+        *("-serial", "stdio"),
     ]
     try:
         outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)

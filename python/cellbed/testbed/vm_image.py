@@ -56,14 +56,13 @@ exec < /dev/console > /dev/console 2>&1
 busybox mount -t proc proc /proc
 busybox mount -t sysfs sys /sys
 for module in /modules/*; do busybox insmod "$module"; done
-port=
+if busybox grep -q cellbed.probe /proc/cmdline; then
+    busybox echo booted
+    busybox poweroff -f
+fi
 for port in /sys/class/virtio-ports/*; do
     [ "$(busybox cat "$port/name" 2>/dev/null)" = {PORT} ] && break
 done
-if busybox grep -q cellbed.probe /proc/cmdline; then
-    busybox echo booted > "/dev/${{port##*/}}"
-    busybox poweroff -f
-fi
 disk=/dev/vda
 [ -b /dev/vda1 ] && disk=/dev/vda1
 busybox mount "$disk" /root || {{
