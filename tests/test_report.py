@@ -631,6 +631,41 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
     assert "must end in .html, .svg or .pdf" in str(result.exception)
 
 
+def test_a_connection_that_carried_requests_is_their_applications(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=8, outages=(), reconnect_at=4.0))
+    description = json.loads((run / "run.json").read_text())
+    ends = {"clients": ["endpoint-0"], "servers": ["edge-0"]}
+    program = replace(ECHO, kind="program", title="a program", spans=(), server_columns={}, measures=(), cautions=())
+    description["applications"].append(asdict(replace(program, name="fetch")) | ends)
+    (run / "run.json").write_text(json.dumps(description))
+    # No request went over the second connection: the program opened it.
+    path = run / "raw" / "workload.endpoint-0.requests.jsonl"
+    lines = [line for line in path.read_text().splitlines() if json.loads(line)["local_port"] == 40_000]
+    path.write_text("".join(line + "\n" for line in lines))
+    assert {(each.app, each.connections) for each in collect(run).connections} == {("workload", 1), ("fetch", 1)}
+
+
+def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
+    program = replace(ECHO, kind="program", title="a program", spans=(), server_columns={}, measures=(), cautions=())
+    described = asdict(replace(program, clients=("endpoint-0",), servers=("edge-0",)))
+    for name, uplink in (("one", 8), ("two", 4)):
+        make_run(
+            tmp_path / name, Shape(duration=8, outages=(), uplink=uplink, description={"applications": [described]})
+        )
+        for path in (tmp_path / name / "raw").glob("workload.*"):
+            path.unlink()
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(page)])
+    assert result.exit_code == 0, result.output
+    rows = {" ".join(row[:-2]): row[-2:] for line in result.output.splitlines() if len(row := line.split()) > 2}
+    assert rows["number"] == ["1", "1"]
+    one, two = (float(cell.replace(",", "")) for cell in rows["to server: queue and service, ms"])
+    assert 0 < one < two
+    assert "requests" not in rows
+    assert "Connections to edge-0 port 1883" in page.read_text()
+
+
 def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
     make_run(tmp_path / "one", Shape(duration=8, outages=()))
     (tmp_path / "link").symlink_to(tmp_path / "one")

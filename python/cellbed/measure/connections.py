@@ -11,7 +11,7 @@ can have reached it is transport. Where a burst begins before the one of the oth
 counts up to there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
 from cellbed.measure.run_folder import applications_of
 from cellbed.measure.streams import NEVER, cut, next_open
+from cellbed.workloads.kind import Description
 
 WAYS = ("to_server", "to_client")
 PARTS = (
@@ -97,7 +98,7 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     return (
-        found.with_columns(opened_s=opened, app=_applications(found, description))
+        found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
         .select(list(SCHEMA))
         .sort("opened_ns", "client", "client_port")
     )
@@ -422,10 +423,32 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
     return nanoseconds.cast(pl.Float64) / 1e9
 
 
-def _applications(found: pl.DataFrame, description: dict[str, Any]) -> pl.Series:
+def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+    """`connections` (the table of `read_connections`) with the application of each that carried known requests, and
+    of those that only one application without known requests can have opened. Pure.
+
+    requests: the table of :func:`cellbed.measure.requests.read_requests`; description: the content of ``run.json``.
+    """
+    ends = ["client", "client_port", "server_port"]
+    carried = (
+        requests.select(client="endpoint", client_port="local_port", server_port="remote_port", carried="app")
+        .drop_nulls()
+        .group_by(ends)
+        .agg(pl.col("carried").unique())
+        .filter(pl.col("carried").list.len() == 1)
+        .with_columns(pl.col("carried").list.first())
+    )
+    programs = [each for each in applications_of(description) if not each.spans]
+    return (
+        connections.join(carried, on=ends, how="left", maintain_order="left")
+        .with_columns(app=pl.coalesce("carried", "app", _applications(connections, programs)))
+        .select(connections.columns)
+    )
+
+
+def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
     """The application of each connection: whose server it goes to at a port that the application declares, else whose
     client and server it joins, those without declared ports first, else whose server it goes to; of several none."""
-    applications = applications_of(description)
     pairs = found.select("client", "server", "server_port").unique()
     names = []
     for client, server, port in pairs.iter_rows():

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from cellbed.measure.connections import PeerSummary, read_connections, summarise_connections
+from cellbed.measure.connections import PeerSummary, claimed, read_connections, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.faults import FaultSummary, fault_summaries
@@ -202,7 +202,7 @@ def collect(run: Path) -> Summary:
     requests = read_requests(run, description)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
-    connections = read_connections(run, description)
+    connections = claimed(read_connections(run, description), requests, description)
     seconds = read_seconds(run, description)
     tables = {"requests": requests, "links": links, "nodes": nodes, "connections": connections, "disturbance": seconds}
     for name, table in tables.items():
