@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import Samples, block_length, label, needed, paired_median, quantile_differences
@@ -69,7 +70,8 @@ class ApplicationComparison:
     """An application that all runs have, by its name.
 
     spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
-    without a reply) and blocks (requests per block that was drawn): by run. differences: of each run but the first, all
+    without a reply) and blocks (requests per block that was drawn): by run. peers: its connections to each server and
+    port that all runs have, by run. differences: of each run but the first, all
     its percentiles in order of runs. paired: per run but the first, if its requests are those of the first, the
     differences request by request; else None.
     """
@@ -82,6 +84,12 @@ class ApplicationComparison:
     differences: list[Difference]
     paired: list[PairedDifference | None]
     blocks: list[int]
+    peers: list[list[PeerSummary]]
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether cellbed knows its requests in any of the runs."""
+        return any(summary.requests.total for summary in self.summaries)
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """The decompositions of all runs around the median and around the highest percentile of which all have one,
@@ -153,6 +161,7 @@ def compare(runs: list[Path]) -> Comparison:
             [each[name] for each in in_runs],
             [next(each for each in summary.applications if each.name == name) for summary in summaries],
             [of(table, name) for table in tables],
+            _peers([[peer for peer in summary.connections if peer.app == name] for summary in summaries]),
             [seed is not None and seed == seeds[0] for seed in seeds[1:]],
         )
         for name in shared
@@ -192,6 +201,7 @@ def _compare_application(
     described: list[Description],
     summaries: list[ApplicationSummary],
     tables: list[pl.DataFrame],
+    peers: list[list[PeerSummary]],
     same_seed: list[bool],
 ) -> ApplicationComparison:
     """One application of all runs; same_seed: per run but the first whether it has the seed of the first."""
@@ -219,7 +229,14 @@ def _compare_application(
             for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True)
         ],
         [block_length(each) for each in samples],
+        peers,
     )
+
+
+def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:
+    """The summaries of each peer that all runs have, by run."""
+    by_name = [{(peer.server, peer.port, peer.protocol): peer for peer in peers} for peers in of_runs]
+    return [[peers[name] for peers in by_name] for name in by_name[0] if all(name in peers for peers in by_name)]
 
 
 def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.report import figures, formats, html, plot
+from cellbed.report import connections, figures, formats, html, plot
 from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
 
@@ -53,6 +53,7 @@ def _page(comparison: "Comparison") -> str:
         .get_template("comparison.html")
         .render(
             comparison=comparison,
+            connections=connections,
             figures=drawings,
             difference=formats.compared,
             reached=formats.reached,

@@ -31,6 +31,35 @@ MOST_COLUMNS = 3
 """Peers whose parts are shown beside each other."""
 
 
+def _again(peer: "PeerSummary") -> str:
+    counts = [way.retransmitted for way in (peer.to_server, peer.to_client) if way.retransmitted is not None]
+    return formats.number(sum(counts) if counts else None)
+
+
+_FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
+    "number": lambda peer: formats.number(peer.connections),
+    "failed": lambda peer: Text(formats.number(peer.failed), style="red" if peer.failed else ""),
+    "sent": lambda peer: formats.size(peer.to_server.bytes),
+    "received": lambda peer: formats.size(peer.to_client.bytes),
+    "hand-\nshake": lambda peer: formats.duration(peer.connect_s),
+    "first\nbyte": lambda peer: formats.duration(peer.first_byte_s),
+    "ex-\nchanges": lambda peer: formats.number(peer.exchanges) if peer.protocol == "tcp" else formats.NOTHING,
+    "each\ntook": lambda peer: formats.duration(peer.exchange_s),
+    "\ndropped": lambda peer: formats.number(peer.to_server.dropped + peer.to_client.dropped),
+    "sent\nagain": _again,
+}
+
+
+def compared(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
+    """Figures and parts of one peer in several runs: a label, and a cell for each run."""
+    for heading, cell in _FIGURES.items():
+        label = heading.replace("-\n", "").replace("\n", " ").strip()
+        yield label, [str(cell(peer)) for peer in peers]
+    if all(peer.parts for peer in peers):
+        for part, place, label, _ in PARTS:
+            yield f"{place}: {label.lower()}, ms", [formats.milliseconds(peer.parts[part]) for peer in peers]
+
+
 def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
     """What the page shows: a heading and the numbers of its peers; nothing of applications whose requests are known."""
     for application in (*(each.name for each in applications if not each.spans), None):
@@ -49,23 +78,11 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
     peers = [peer for peer in peers if peer.app == application]
     if not peers:
         return
-    columns: dict[str, Callable[[PeerSummary], str | Text]] = {
-        "number": lambda peer: formats.number(peer.connections),
-        "failed": lambda peer: Text(formats.number(peer.failed), style="red" if peer.failed else ""),
-        "sent": lambda peer: formats.size(peer.to_server.bytes),
-        "received": lambda peer: formats.size(peer.to_client.bytes),
-        "hand-\nshake": lambda peer: formats.duration(peer.connect_s),
-        "first\nbyte": lambda peer: formats.duration(peer.first_byte_s),
-        "ex-\nchanges": lambda peer: formats.number(peer.exchanges) if peer.protocol == "tcp" else formats.NOTHING,
-        "each\ntook": lambda peer: formats.duration(peer.exchange_s),
-        "\ndropped": lambda peer: formats.number(peer.to_server.dropped + peer.to_client.dropped),
-        "sent\nagain": _again,
-    }
     figures = _table("connections to" if application else "connections of\nno application")
-    for column in columns:
+    for column in _FIGURES:
         figures.add_column(column, justify="right")
     for peer in peers:
-        figures.add_row(name(peer), *(cell(peer) for cell in columns.values()))
+        figures.add_row(name(peer), *(cell(peer) for cell in _FIGURES.values()))
     yield figures
     if shown := with_parts(peers):
         parts = _table("where", "part")
@@ -85,11 +102,6 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
             parts.add_row(place if place != before else "", label, *cells)
             before = place
         yield parts
-
-
-def _again(peer: "PeerSummary") -> str:
-    counts = [way.retransmitted for way in (peer.to_server, peer.to_client) if way.retransmitted is not None]
-    return formats.number(sum(counts) if counts else None)
 
 
 def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:

@@ -316,6 +316,15 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
 def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Table, console: Console) -> None:
     """One application of all runs: counts and percentiles in `table`, parts and differences."""
     summaries = comparison.summaries
+    if not comparison.has_requests and comparison.peers:
+        console.print(table)
+        for peers in comparison.peers:
+            figures = _beside(names, f"connections to\n{connections.name(peers[0])}")
+            for label, cells in connections.compared(peers):
+                figures.add_row(label, *cells)
+            console.print()
+            console.print(figures)
+        return
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
     for name, words in (("late", "late"), ("timed_out", "timed out"), ("lost", "lost")):
@@ -341,8 +350,8 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         console.print(differences)
 
 
-def _beside(names: "list[str]") -> Table:
-    table = _table("")
+def _beside(names: "list[str]", heading: str = "") -> Table:
+    table = _table(heading)
     for name in names:
         table.add_column(Text(name), justify="right", overflow="fold")
     return table
