@@ -13,7 +13,7 @@ from cellbed.workloads.lifecycle import WorkloadError
 
 
 def _settings(folder: Path, port: int) -> dict[str, object]:
-    return {"node": "edge-0", "addresses": ["127.0.0.1"], "port": port, "folder": str(folder)}
+    return {"name": "edge-0", "addresses": ["127.0.0.1"], "port": port, "folder": str(folder)}
 
 
 def test_the_configuration_listens_where_it_should_and_sends_at_once() -> None:
