@@ -204,7 +204,7 @@ for line in sys.stdin:
 WRONG = (
     (("set", "dely=4 ms"), "dely: unknown key; did you mean 'delay'?"),
     (("set", "uplnk", "delay=4 ms"), "no link is called 'uplnk': did you mean 'uplink'?"),
-    (("show", "other"), "no live run or shell is called 'other': "),
+    (("show", "other"), "no live run, testbed or shell is called 'other': "),
     (("set", "uplink", "corruption=1 %"), "uplink has no corruption stage"),
 )
 
@@ -305,11 +305,11 @@ def test_a_run_is_found_by_any_of_its_names(registry: Path) -> None:
     shell = registered()
     assert find("first-2") == second
     assert find("shell-") == shell
-    with pytest.raises(LiveError, match="several runs or shells are live: name one of first-1, first-2, shell-"):
+    with pytest.raises(LiveError, match=r"several .* are live: name one of first-1, first-2, shell-"):
         find(None)
     with pytest.raises(LiveError, match="'first' may be first-1 or first-2"):
         find("first")
-    with pytest.raises(LiveError, match="no live run or shell is called 'frist-2': did you mean 'first-2'"):
+    with pytest.raises(LiveError, match="no live run, testbed or shell is called 'frist-2': did you mean 'first-2'"):
         find("frist-2")
     with pytest.raises(LiveError, match="'c' is one name too many"):
         find_link(["a", "b", "c"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cellbed.experiments.description import deployments
+from cellbed.experiments.description import cautions, deployments
 from cellbed.scenario import parse
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
@@ -141,6 +141,14 @@ def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
     assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
     changes = json.loads(dry("--json"))["directions"][0]["changes"]
     assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 2)]
+
+
+def test_cautions_about_many_starts_are_few() -> None:
+    text = GOOD.replace("count = 1", 'count = 400\nstagger = "1700 ms"').replace('"12 Mbit/s"', '"lte-suburban.up"')
+    said = cautions(planned(text))
+    assert any("goes round" in line for line in said)
+    assert len(said) < 20
+    assert re.fullmatch(r"lte-suburban: [0-9]+ more starts in it are not checked", said[-1])
 
 
 @pytest.mark.needs_tun

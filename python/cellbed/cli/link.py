@@ -12,21 +12,23 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Show and change the links of live runs and shells.",
+    help="Show and change the links of live runs, testbeds and shells.",
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 _Run = Annotated[
     str | None,
     typer.Argument(
-        help="Name of a live run or shell; needed only if there are several.", metavar="[RUN]", show_default=False
+        help="Name of a live run, testbed or shell; needed only if there are several.",
+        metavar="[RUN]",
+        show_default=False,
     ),
 ]
 
 
 @app.command("ls")
 def list_runs(as_json: _Json = False) -> None:
-    """List live runs and shells.
+    """List live runs, testbeds and shells.
 
     \b
     Examples:
@@ -51,7 +53,7 @@ def list_runs(as_json: _Json = False) -> None:
 
 @app.command("show")
 def show_links(run: _Run = None, as_json: _Json = False) -> None:
-    """Show settings and counters of each direction of a live run or shell.
+    """Show settings and counters of each direction of a live run, testbed or shell.
 
     \b
     Examples:

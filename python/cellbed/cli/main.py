@@ -27,7 +27,7 @@ VERBS = {
     "tap": "Capture the packets of a link, for Wireshark.",
     "shell": "Run any program behind an emulated link.",
     "mahimahi": "Install drop-in replacements for Mahimahi's commands.",
-    "link": "Show and change the links of live runs and shells.",
+    "link": "Show and change the links of live runs, testbeds and shells.",
     "evaluate": "Compare replays with the recorded network.",
     "meter": "Show rate, queue, delay and drops of live links.",
     "record": "Record a live network, or run the recording server.",

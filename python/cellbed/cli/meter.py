@@ -9,7 +9,8 @@ import typer
 
 def meter(
     name: Annotated[
-        str | None, typer.Argument(help="Name or prefix of a live run or shell. Default: all.", show_default=False)
+        str | None,
+        typer.Argument(help="Name or prefix of a live run, testbed or shell. Default: all.", show_default=False),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show one second, then exit.")] = False,
 ) -> None:

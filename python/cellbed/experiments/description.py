@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cellbed.archive.series import Part
 
 
+MOST_CAUTIONS = 8
+"""Sentences on one entry after which further starts in it, such as those of staggered endpoints, are not checked."""
 _COUNTED = ("marked", "duplicated", "corrupted")
 
 
@@ -183,12 +185,16 @@ def cautions(plan: Plan) -> list[str]:
                 entry, part = found
                 replayed = Replayed(plan.scenario.duration, direction.playing.start_ns, direction.playing.looped)
                 used.setdefault((entry.name, replayed), (entry, set()))[1].add(part)
-    told = [
-        f"{name}: {warning}"
-        for (name, replayed), (entry, parts) in used.items()
-        for warning in warnings(entry, replayed, parts=parts)
-    ]
-    return list(dict.fromkeys([*told, *_of_core(plan)]))
+    told: dict[str, dict[str, None]] = {}
+    left_out: dict[str, int] = {}
+    for (name, replayed), (entry, parts) in used.items():
+        of_name = told.setdefault(name, {})
+        if len(of_name) >= MOST_CAUTIONS:
+            left_out[name] = left_out.get(name, 0) + 1
+        else:
+            of_name |= dict.fromkeys(f"{name}: {warning}" for warning in warnings(entry, replayed, parts=parts))
+    more = [f"{name}: {count} more starts in it are not checked" for name, count in left_out.items()]
+    return [*(text for of_name in told.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
 
 
 def _of_core(plan: Plan) -> Iterator[str]:

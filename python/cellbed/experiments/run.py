@@ -32,7 +32,7 @@ from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.spans import SpanSockets
 from cellbed.testbed.state import Record, process_start
-from cellbed.testbed.supervise import AnyProgram, Supervisor
+from cellbed.testbed.supervise import HOST_INTERVAL_NS, SAMPLE_INTERVAL_NS, AnyProgram, Supervisor
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
@@ -237,7 +237,9 @@ def _drive(
         state.first_request_s = _since_command(t0_ns)
         account = functools.partial(describe, path, scenario, plan, state, started, limits=options.limits)
         account()
-        supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid], t0_ns)
+        # Nothing is measured in a testbed without a load: it should cost little while it stands.
+        interval_ns = HOST_INTERVAL_NS if options.standing is not None and not loads else SAMPLE_INTERVAL_NS
+        supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid], t0_ns, interval_ns)
         kills_before = _memory_kills(bed)
         for load in loads:
             each = spans[load.name]

@@ -1,4 +1,4 @@
-"""The control socket of a live run or shell: where it lies, and what can be asked of the emulator behind it."""
+"""The control socket of a live run, testbed or shell: its path, and what can be asked of the emulator behind it."""
 
 from __future__ import annotations
 

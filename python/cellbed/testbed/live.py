@@ -36,17 +36,18 @@ def live() -> list[Record]:
 
 
 def find(name: str | None) -> Record:
-    """The live run or shell called `name`: its identifier, its folder or the folder's name; the only one for ``None``.
+    """The live run, testbed or shell called `name`: its name, identifier or folder; the only one for ``None``.
 
     The beginning of a name will do where it is one's alone. Errors: :class:`LiveError`.
     """
     there = live()
     if not there:
-        raise LiveError("nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`")
+        how = "start a run with `cellbed run`, a testbed with `cellbed up`, or a shell with `cellbed shell`"
+        raise LiveError(f"nothing is running: {how}")
     listed = ", ".join(map(label, there))
     if name is None:
         if len(there) > 1:
-            raise LiveError(f"several runs or shells are live: name one of {listed}")
+            raise LiveError(f"several runs, testbeds or shells are live: name one of {listed}")
         return there[0]
     exact = [record for record in there if name in _names(record)]
     begun = [record for record in there if any(one.startswith(name) for one in _names(record))] if name else []
@@ -55,12 +56,12 @@ def find(name: str | None) -> Record:
         raise LiveError(f"'{name}' may be {' or '.join(map(label, found))}: write a longer name")
     if not found:
         hint = did_you_mean(name, [one for record in there for one in _names(record)])
-        raise LiveError(f"no live run or shell is called '{name}': {hint}live: {listed}")
+        raise LiveError(f"no live run, testbed or shell is called '{name}': {hint}live: {listed}")
     return found[0]
 
 
 def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
-    """The live run or shell, and the link in it, that up to two names mean: the run first, either may be left out.
+    """The live run, testbed or shell and the link in it that up to two names mean: it first, either may be left out.
 
     Errors: :class:`LiveError`.
     """
@@ -78,7 +79,7 @@ def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
 
 
 def _has(record: Record, link: str) -> bool:
-    """Whether a live run or shell has a link or direction of this name."""
+    """Whether a live run, testbed or shell has a link or direction of this name."""
     try:
         with connect(record) as control:
             return any(each["name"] == link or each["name"].startswith(f"{link}.") for each in control.describe())
@@ -92,7 +93,7 @@ def label(record: Record) -> str:
 
 
 def connect(record: Record) -> Control:
-    """The emulator of a live run or shell. Errors: :class:`cellbed.testbed.control.ControlError`."""
+    """The emulator of a live run, testbed or shell. Errors: :class:`cellbed.testbed.control.ControlError`."""
     assert record.control is not None
     return Control(Path(record.control))
 

@@ -33,7 +33,7 @@ _LARGEST = 1 << 16
 
 @dataclass(slots=True)
 class Record:
-    """One live run or shell.
+    """One live run, testbed or shell.
 
     identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
     kind: ``"run"``, ``"testbed"``, ``"shell"`` or ``"evaluation"``.

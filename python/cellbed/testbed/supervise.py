@@ -212,13 +212,21 @@ class Supervisor:
         if self._journal is not None:
             self._journal.note(event, program.name, node=program.node, **more)
 
-    def sample_nodes(self, nodes: Mapping[str, Backend], own: Sequence[int], from_ns: int) -> None:
+    def sample_nodes(
+        self,
+        nodes: Mapping[str, Backend],
+        own: Sequence[int],
+        from_ns: int,
+        least_interval_ns: int = SAMPLE_INTERVAL_NS,
+    ) -> None:
         """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
 
         own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
+        least_interval_ns: between two samples of a node.
         """
         self._nodes = nodes
-        self._sample_interval_ns = SAMPLE_INTERVAL_NS * max(1, math.ceil(len(nodes) / SAMPLED_AT_ONCE))
+        interval_ns = SAMPLE_INTERVAL_NS * max(1, math.ceil(len(nodes) / SAMPLED_AT_ONCE))
+        self._sample_interval_ns = max(least_interval_ns, interval_ns)
         self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
         self._next_sample_ns = time.monotonic_ns()
         self._pressure = Pressure(own)
