@@ -138,6 +138,11 @@ def test_the_outage_that_is_named_covers_the_time_of_the_requests() -> None:
     # The acknowledgements that the bytes of a request wait for come by the downlink.
     assert met(("endpoint-0", [11.1, 12.5, 12.6, 12.7, 12.7, 12.8])) == UnderWay(1, 1, "downlink", 10.5, 2.0)
     assert met(("endpoint-0", [10.9])) == UnderWay(1, 1, "downlink", 10.5, 2.0)
+    # A request whose connection cannot be opened in the outage.
+    stuck = {"sent_ns": None, "uplink_completed_ns": None, "uplink_left_ns": None, "downlink_entered_ns": None}
+    stuck |= {"downlink_completed_ns": None, "downlink_left_ns": None, "intended_ns": 0, "intended_s": 0.0}
+    opening = pl.DataFrame(stuck | {"opening_ns": 10_200_000_000, "endpoint": "endpoint-1"})
+    assert under_way(opening, outages) == UnderWay(1, 1, "uplink", 10.0, 1.0)
     assert met() is None
 
 

@@ -72,8 +72,9 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
     return found
 
 
-_CROSSING = (("uplink", "sent", "uplink"), ("downlink", "downlink_entered", "downlink"))
-"""Per way the stamp from which a request or its reply may enter the link, and the prefix of the packets' stamps."""
+_CROSSING = (("uplink", ("opening", "sent"), "uplink"), ("downlink", ("downlink_entered",), "downlink"))
+"""Per way the stamps from the first of which a request (or its connection) or its reply may enter the link, and the
+prefix of the packets' stamps."""
 
 
 def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
@@ -92,7 +93,7 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
         along = 0.0
         for way, begin, prefix in _CROSSING:
             end = f"{prefix}_left" if way == outage.way else f"{prefix}_completed"
-            low = np.maximum(_moments(requests, begin), outage.begin_s)
+            low = np.maximum(_moments(requests, *begin), outage.begin_s)
             high = np.minimum(_moments(requests, end), outage.end_s)
             span = np.where(endpoint == outage.endpoint, np.clip(high - low, 0, None), 0.0)
             covered += span
@@ -107,7 +108,8 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
     return UnderWay(int(anywhere.sum()), met[most][2], *most)
 
 
-def _moments(requests: pl.DataFrame, stamp: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A stamp in seconds since the start of the schedule; infinite where it is missing."""
-    since = (requests[f"{stamp}_ns"] - requests["intended_ns"]) / 1e9
-    return (requests["intended_s"] + since).fill_null(float("inf")).to_numpy()
+def _moments(requests: pl.DataFrame, *stamps: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The first of these stamps that a request has, in seconds since the start of the schedule; infinite without."""
+    known = [f"{stamp}_ns" for stamp in stamps if f"{stamp}_ns" in requests.columns]
+    since = (pl.coalesce(known) - pl.col("intended_ns")) / 1e9
+    return requests.select((pl.col("intended_s") + since).fill_null(float("inf"))).to_series().to_numpy()
