@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 from cellbed.measure import connections as module
 from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.report import connections as report
 from cellbed.workloads.kind import Description
 from run_folder import Shape, make_run
 
@@ -106,6 +107,30 @@ def test_a_fetch_is_divided_into_handshake_request_server_and_reply(tmp_path: Pa
     assert row["to_client_queue_s"] == pytest.approx(0.001)
     assert row["to_client_queue_max_s"] == pytest.approx(0.003)
     assert row["to_client_delay_s"] == pytest.approx(0.010)
+
+
+def test_spans_of_a_service_divide_the_time_of_its_server(tmp_path: Path) -> None:
+    log = fetch()  # it waits for the server from 35 to 40 ms
+    log.up(154, 1101, 100)
+    log.down(170, 2501, 100)  # and from 164 to 170 ms
+    other = fetch(Log(port=40_001), at=1)
+    spans = [("query", 36, 39), ("log", 38, 60), ("query", 160, 168), ("query", 300, 301)]
+    lines = [
+        {"endpoint": "phone-0", "port": 40_000, "order": 0, "span": name, "begin_ns": begin * MS, "end_ns": end * MS}
+        for name, begin, end in spans
+    ]
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "web.edge-0.service.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    app = asdict(Description("program", "", (), {}, {}, name="web", servers=("edge-0",), services=("query", "log")))
+    table = read(tmp_path, log, other, applications=[app])
+    first, second = table.to_dicts()
+    assert parts(first)["server"] == pytest.approx(1 + 2)
+    assert first["part_service_query"] == pytest.approx(0.002 + 0.004)
+    assert first["part_service_log"] == pytest.approx(0.002)
+    assert (parts(second)["server"], second["part_service_query"]) == (5, 0)
+    (peer,) = summarise_connections(table)
+    labels = [label for _, place, label, _ in report.parts([peer]) if place == "server"]
+    assert labels == ["Server: query", "Server: log", "Server, rest"]
 
 
 def test_a_second_request_waits_for_its_client(tmp_path: Path) -> None:

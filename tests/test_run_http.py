@@ -61,17 +61,28 @@ rate = "10 /s"
 
 [apps.shop.server]
 on = "edge"
-command = ["%(python)s", "service.py"]
+command = ["%(python)s", "service.py", "8081"]
 copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
 ready = { port = 8081 }
+
+[apps.plain]
+kind = "program"
+client = { on = "phone", command = ["%(python)s", "-c", "%(client)s", "http://{server.address}:8082/"] }
+
+[apps.plain.server]
+on = "edge"
+command = ["%(python)s", "service.py", "8082"]
+copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
+ready = { port = 8082 }
 """
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
   scgi_temp_path t; server { listen 8080 http2; root .; } }
 """
+CLIENT = "import sys, urllib.request as web; [web.urlopen(sys.argv[1], bytes(9)).read() for _ in range(3)]"
 SERVICE = """
-import http.server, spans
+import http.server, spans, sys
 
 class Shop(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -85,11 +96,11 @@ class Shop(http.server.BaseHTTPRequestHandler):
             self.rfile.read(int(self.headers["Content-Length"]))
             with spans.span(connection, "query"):
                 sum(range(50_000))
-        self.send_response(503 if header.endswith("/3") else 200)
+        self.send_response(503 if header and header.endswith("/3") else 200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-http.server.ThreadingHTTPServer(("", 8081), Shop).serve_forever()
+http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Shop).serve_forever()
 """
 
 pytestmark = [
@@ -102,7 +113,7 @@ pytestmark = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one run with both servers."""
     here = tmp_path_factory.mktemp("http")
-    (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable})
+    (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
     (here / "nginx.conf").write_text(NGINX_CONF)
     (here / "page").write_bytes(bytes(50_000))
     (here / "service.py").write_text(SERVICE)
@@ -149,8 +160,15 @@ def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -
     assert "Server: query" in (folder / "report.html").read_text()
 
 
+def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Path) -> None:
+    connections = pl.read_parquet(folder / "connections.parquet").filter(app="plain")
+    assert len(connections) == 2 * 3
+    assert (connections["part_service_query"] > 0).all()
+    assert (connections["part_server"] > 0).all()
+
+
 def test_error_statuses_are_reasons_and_nothing_is_left(folder: Path) -> None:
-    files, shop = Summary.read(folder).applications
+    files, shop, _ = Summary.read(folder).applications
     assert shop.reasons == {"HTTP status 503 Service Unavailable": 2}
     assert files.reasons == {}
     description = json.loads((folder / "run.json").read_text())

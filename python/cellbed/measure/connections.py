@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
 from cellbed.measure.run_folder import applications_of
+from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import NEVER, cut, next_open
-from cellbed.workloads.kind import Description
+from cellbed.workloads.kind import SERVICE, Description
 
 WAYS = ("to_server", "to_client")
 PARTS = (
@@ -82,7 +83,7 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     model; retransmitted: those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of
     delivered packets in bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client
     began to send after the server had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without
-    data connect_s.
+    data connect_s. Where services report spans, further parts ``part_service_*``, and part_server is without them.
     """
     t0 = description.get("t0_ns")
     if t0 is None:
@@ -97,11 +98,10 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
                 tables.append(analyse(crossings(of, directions, nodes=nodes)))
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
-    return (
-        found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
-        .select(list(SCHEMA))
-        .sort("opened_ns", "client", "client_port")
-    )
+    found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
+    found = divide_connections(found, run / "raw", applications_of(description))
+    services = [name for name in found.columns if name.startswith(f"part_{SERVICE}")]
+    return found.select(*SCHEMA, *services).sort("opened_ns", "client", "client_port")
 
 
 def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
@@ -333,7 +333,10 @@ def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl
 def _parts(
     found: pl.DataFrame, packets: Crossings, connection: Integers, way: Integers, new: Integers, completing: Integers
 ) -> pl.DataFrame:
-    """The parts of each connection. new: packets with new bytes that arrived; completing: that completed each's."""
+    """The parts of each connection, and when it waited for its server (``waits``).
+
+    new: packets with new bytes that arrived; completing: that completed each's.
+    """
     entered, complete = packets.entered[new], packets.left[completing]
     stream = connection[new] * 2 + way[new]
     begins = np.r_[True, (stream[1:] != stream[:-1]) | (entered[1:] > complete[:-1])] if len(new) else new == NEVER
@@ -365,13 +368,13 @@ def _parts(
     def add(name: str, rows: Any, value: Integers) -> None:
         np.add.at(total[name], of_burst[rows], value[rows])
 
+    before = np.r_[0, (waiting - on_acknowledgement)[:-1]][: len(head)]
     for number, (name, sender) in enumerate(zip(WAYS, ("client", "server"), strict=True)):
         mine, theirs = its_way == number, its_way != number
         add(f"{name}_queue", mine, queue)
         add(f"{name}_delay", mine, delay)
         add(f"{name}_transport", mine, under_way - queue - delay + on_acknowledgement)
         add(f"{name}_transport", theirs, other)
-        before = np.r_[0, (waiting - on_acknowledgement)[:-1]][: len(head)]
         add(sender, mine & ~first, before)
     opened = found["opened_ns"].to_numpy()
     connected = found["connected_ns"].fill_null(found["opened_ns"]).to_numpy()
@@ -380,6 +383,15 @@ def _parts(
     connect[of_burst[first]] = (begun - opened[of_burst])[first]
     for number, sender in enumerate(("client", "server")):
         add(sender, first & (its_way == number), begin - begun)
+    by_server = its_way == 1
+    waits = pl.DataFrame(
+        {
+            "connection": of_burst[by_server],
+            "low": (begin - np.where(first, begin - begun, before))[by_server],
+            "high": begin[by_server],
+        },
+        schema_overrides={"connection": found.schema["connection"]},
+    )
     exchanges = np.zeros(len(found), np.int64)
     np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(head)])], 1)
     has_parts = np.zeros(len(found), np.bool_)
@@ -389,6 +401,11 @@ def _parts(
     return pl.DataFrame(
         {"connection": found["connection"], "exchanges": exchanges}
         | {f"part_{name}": pl.Series(value / 1e9).set(pl.Series(~has_parts), None) for name, value in total.items()}
+    ).join(
+        waits.group_by("connection").agg(pl.struct("low", "high").alias("waits")),
+        on="connection",
+        how="left",
+        maintain_order="left",
     )
 
 
@@ -492,7 +509,7 @@ class PeerSummary:
     app: ``None`` if unknown. failed: TCP connections that did not open, refused or without any answer. connect_s,
     first_byte_s: medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their
     mean time under way and at the server. parts: means over the connections that have them, seconds, by the names in
-    :data:`PARTS`.
+    :data:`PARTS` and those of spans that its services report.
     """
 
     app: str | None
@@ -535,9 +552,10 @@ def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
 
 
 def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataFrame) -> PeerSummary:
-    means = group.select(pl.col(f"part_{name}").mean().alias(name) for name in PARTS).row(0, named=True)
+    parts = [name.removeprefix("part_") for name in group.columns if name.startswith("part_")]
+    means = group.select(pl.col(f"part_{name}").mean().alias(name) for name in parts).row(0, named=True)
     exchanges = int(group["exchanges"].sum())
-    waited = group.select(pl.col(f"part_{name}").sum() for name in PARTS if name not in ("connect", "client"))
+    waited = group.select(pl.col(f"part_{name}").sum() for name in parts if name not in ("connect", "client"))
     return PeerSummary(
         *names,
         clients=group["client"].n_unique(),

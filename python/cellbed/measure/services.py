@@ -1,11 +1,12 @@
 """Spans that services report of requests (docs/reference/spans.md), as parts of the server's time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from cellbed.measure.run_folder import read_records
-from cellbed.workloads.kind import Description
+from cellbed.workloads.kind import SERVICE, Description
 
 MOST = 64
 """Spans of one request that are used."""
@@ -18,6 +19,7 @@ _SPAN = {
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
 }
+_FEW = pl.int_range(pl.len()).over("row") < MOST
 
 
 def attach_services(requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
@@ -33,13 +35,49 @@ def attach_services(requests: pl.DataFrame, raw: Path, application: Description,
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
     spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
     spent = _own_times(_matched(known, spans)).filter(pl.col("span").is_in(application.services))
-    names = {name: f"service_{name}_ns" for name in application.services}
+    names = {name: f"{SERVICE}{name}_ns" for name in application.services}
     table = known.select("row", server=pl.col("downlink_entered_ns") - pl.col("uplink_left_ns"))
     for name, column in names.items():
         of = spent.filter(span=name).select("row", pl.col("own").alias(column))
         table = table.join(of, on="row", how="left").with_columns(pl.col(column).fill_null(0))
     table = table.with_columns(service_rest_ns=pl.col("server") - pl.sum_horizontal(names.values())).drop("server")
     return rows.join(table, on="row", how="left", maintain_order="left").drop("row")
+
+
+def divide_connections(connections: pl.DataFrame, raw: Path, applications: Sequence[Description]) -> pl.DataFrame:
+    """Adds ``part_service_<name>`` for the spans of services that name connections, seconds; ``part_server`` is the
+    rest then. connections: with ``waits``, a list of the times at which each waited for its server."""
+    found = connections.with_row_index("number")
+    for application in applications:
+        if application.spans or not application.services or "waits" not in found.columns:
+            continue
+        waits = found.filter(app=application.name).select("number", "client", "client_port", "waits")
+        waits = waits.explode("waits").unnest("waits").drop_nulls("low").with_row_index("row").sort("low")
+        # The sockets for spans are on nodes with this machine's clock only.
+        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, {}).sort("end_ns")
+        cut = spans.join_asof(  # the last wait that began before the end of the span
+            waits,
+            left_on="end_ns",
+            right_on="low",
+            by_left=["endpoint", "port"],
+            by_right=["client", "client_port"],
+            check_sortedness=False,
+        ).select("row", "span", begin=pl.max_horizontal("begin_ns", "low"), end=pl.min_horizontal("end_ns", "high"))
+        spent = _own_times(cut.drop_nulls().filter(pl.col("begin") < pl.col("end")).filter(_FEW))
+        spent = spent.join(waits.select("row", "number"), on="row").group_by("number", "span").agg(pl.col("own").sum())
+        for name in application.services:
+            column = f"part_{SERVICE}{name}"
+            of = spent.filter(span=name).select("number", own=pl.col("own") / 1e9)
+            own = pl.when(pl.col("part_server").is_not_null() & (pl.col("app") == application.name)).then(
+                pl.col("own").fill_null(0.0)
+            )
+            found = found.join(of, on="number", how="left", maintain_order="left").with_columns(own=own)
+            found = found.with_columns(part_server=pl.col("part_server") - pl.col("own").fill_null(0.0))
+            if column in found.columns:
+                found = found.with_columns(pl.coalesce(column, "own").alias(column)).drop("own")
+            else:
+                found = found.rename({"own": column})
+    return found.drop("number")
 
 
 def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -59,7 +97,7 @@ def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
             end=pl.min_horizontal("end_ns", "downlink_entered_ns"),
         )
         .filter(pl.col("begin") < pl.col("end"))  # also: of another request that used the same port
-        .filter(pl.int_range(pl.len()).over("row") < MOST)
+        .filter(_FEW)
     )
 
 

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.report import formats
+from cellbed.workloads.kind import SERVICE
 
 if TYPE_CHECKING:
     from cellbed.measure.connections import PeerSummary
@@ -56,8 +57,25 @@ def compared(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
         label = heading.replace("-\n", "").replace("\n", " ").strip()
         yield label, [str(cell(peer)) for peer in peers]
     if all(peer.parts for peer in peers):
-        for part, place, label, _ in PARTS:
-            yield f"{place}: {label.lower()}, ms", [formats.milliseconds(peer.parts[part]) for peer in peers]
+        for part, place, label, _ in parts(peers):
+            yield f"{place}: {label.lower()}, ms", [formats.milliseconds(peer.parts.get(part)) for peer in peers]
+
+
+def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
+    """:data:`PARTS`, with the spans that services of these peers report before the rest of the server's time."""
+    names = dict.fromkeys(name for peer in peers for name in peer.parts if name.startswith(SERVICE))
+    reported = [
+        (name, "server", f"Server: {short}", f"{short}, as the service reports it")
+        for name in names
+        for short in (name.removeprefix(SERVICE),)
+    ]
+    found = []
+    for part in PARTS:
+        if part[0] == "server" and reported:
+            found += [*reported, ("server", "server", "Server, rest", f"of this, what no span covers: {part[3]}")]
+        else:
+            found.append(part)
+    return found
 
 
 def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
@@ -85,23 +103,23 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
         figures.add_row(name(peer), *(cell(peer) for cell in _FIGURES.values()))
     yield figures
     if shown := with_parts(peers):
-        parts = _table("where", "part")
+        rows = _table("where", "part")
         for index in shown:
-            parts.add_column(f"{name(peers[index])}\nmean, ms", justify="right")
-            parts.add_column("share\n", justify="right", style="dim")
+            rows.add_column(f"{name(peers[index])}\nmean, ms", justify="right")
+            rows.add_column("share\n", justify="right", style="dim")
         before = ""
-        for part, place, label, _ in PARTS:
+        for part, place, label, _ in parts([peers[index] for index in shown]):
             cells = [
                 Text(words, style="bold" if share(peers[index], part) >= 0.2 else "")
                 for index in shown
                 for words in (
-                    formats.milliseconds(peers[index].parts[part]),
+                    formats.milliseconds(peers[index].parts.get(part)),
                     formats.share(share(peers[index], part)),
                 )
             ]
-            parts.add_row(place if place != before else "", label, *cells)
+            rows.add_row(place if place != before else "", label, *cells)
             before = place
-        yield parts
+        yield rows
 
 
 def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
@@ -111,7 +129,7 @@ def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
 
 def share(peer: "PeerSummary", part: str) -> float:
     """The share of a part in the time of a peer's connections."""
-    return peer.parts[part] / (sum(peer.parts.values()) or 1.0)
+    return peer.parts.get(part, 0.0) / (sum(peer.parts.values()) or 1.0)
 
 
 def _table(*columns: str) -> Table:

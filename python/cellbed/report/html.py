@@ -78,7 +78,7 @@ def render(run: Path) -> str:
         connections=list(connections.sections(described, summary.connections)),
         peers=summary.connections,
         peer_name=connections.name,
-        connection_parts=connections.PARTS,
+        connection_parts=connections.parts,
         connection_share=connections.share,
         most_columns=connections.MOST_COLUMNS,
         cautions=origin.cautions(description, described),

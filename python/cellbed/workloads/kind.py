@@ -96,6 +96,10 @@ SERVER = Span("server", "remote", "Server", "server",
 # fmt: on
 
 
+SERVICE = "service_"
+"""Begins the names of parts that services report."""
+
+
 def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
     """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
     if not services or SERVER not in spans:
@@ -103,12 +107,12 @@ def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
     at = list(spans).index(SERVER)
     reported = [
         Span(
-            f"service_{name}",
+            f"{SERVICE}{name}",
             "remote",
             f"Server: {name}",
             name,
             f"{name}, as the service reports it",
-            f"service_{name}",
+            f"{SERVICE}{name}",
         )
         for name in services
     ]
