@@ -47,6 +47,11 @@ kind = "program"
 client = {{ on = "endpoint", command = "iperf3 --client {{server.address}} --bytes 2M --json" }}
 server = {{ on = "edge", command = "iperf3 --server", ready = {{ port = 5201 }} }}
 
+[apps.voice]
+kind = "program"
+client = {{ on = "endpoint", command = "iperf3 --client {{server.address}} --port 5202 --udp --bytes 100K --json" }}
+server = {{ on = "edge", command = "iperf3 --server --port 5202", ready = {{ port = 5202 }} }}
+
 [apps.store]
 kind = "program"
 client = {{ on = "endpoint", command = "redis-benchmark -h {{server.address}} -t set -n 40 -c 1 --csv" }}
@@ -151,6 +156,15 @@ def test_iperf3_counts_the_bytes_of_its_connection(run: Path) -> None:
 
 
 @needs_nodes
+def test_a_udp_flow_has_the_packets_that_iperf3_sent(run: Path) -> None:
+    stated = json.loads((run / "raw" / "voice.endpoint-0.client.out").read_text())["end"]["sum"]
+    (flow,) = connections(run, "voice").filter(protocol="udp").iter_rows(named=True)
+    assert flow["to_server_packets"] == stated["packets"] + 1  # one opens the flow
+    assert flow["to_server_dropped"] == 0
+    assert flow["to_server_delay_s"] == pytest.approx(DELAY)
+
+
+@needs_nodes
 def test_each_request_to_redis_is_an_exchange(run: Path) -> None:
     found = connections(run, "store")
     assert found["exchanges"].max() == 40
@@ -169,7 +183,7 @@ def test_the_run_ends_with_its_clients_and_reports_each_application(run: Path) -
     assert description["duration_ns"] < 300e9
     assert any(note.startswith("all clients had ended after") for note in description["notes"])
     peers = {(peer["app"], peer["port"]) for peer in json.loads((run / "summary.json").read_text())["connections"]}
-    assert peers == {("speed", 5201), ("store", 6379), ("web", 8080)}
+    assert peers == {("speed", 5201), ("voice", 5202), ("store", 6379), ("web", 8080)}
     done = in_process("report", str(run))
     assert done.returncode == 0
     for words in ("nginx on edge", "edge-0 port 6379", "Handshake", "all clients had ended after"):
@@ -218,7 +232,7 @@ MANY = GOOD[: GOOD.index("[workload]")]
         ),
         (
             'server = { on = "edge", command = "x", ready = { port = 80, line = "up" } }',
-            "apps.web.server.ready: needs one of port, line, file, http: write for example { port = 8080 }",
+            "apps.web.server.ready: needs one of port, line, file, http, command: write for example { port = 8080 }",
         ),
         ('server = { on = "edge", command = "x", ready = { line = "(" } }', "'(' is not a regular expression: "),
         (

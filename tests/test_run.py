@@ -356,7 +356,7 @@ def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Pat
     os.kill(brokers[0], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
-    assert "error: workload.edge-0.broker on edge-0 ended with status 1: Mosquitto ended" in errors
+    assert "error: workload.edge-0.broker on edge-0 was killed by signal 9" in errors
 
 
 def name_of(process: int) -> str:

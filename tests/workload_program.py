@@ -4,12 +4,16 @@ import contextlib
 import json
 import os
 import select
+import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from cellbed.prctl import die_with_parent
 from cellbed.testbed.process import Process
+from cellbed.testbed.unmodified import Command
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 
@@ -17,17 +21,20 @@ PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 class Program:
     """A running process of the workload."""
 
-    def __init__(self, process: Process, log: Path) -> None:
+    def __init__(self, process: Process | Command, log: Path) -> None:
         self.name = process.name
         self.log = log
+        own = isinstance(process, Process)
+        self._port = None if isinstance(process, Process) else process.ready.port
         with log.open("wb") as errors:
             self.popen = subprocess.Popen(
-                process.argv,
-                stdin=subprocess.PIPE,
+                process.argv if isinstance(process, Process) else process.command,
+                stdin=subprocess.PIPE if own else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **process.env},
+                env={**os.environ, **(process.env if isinstance(process, Process) else process.environment)},
                 bufsize=0,
+                preexec_fn=die_with_parent,
             )
 
     def say(self, **line: int) -> None:
@@ -38,6 +45,12 @@ class Program:
         """The next event of this name."""
         assert self.popen.stdout is not None
         deadline = time.monotonic() + PATIENCE
+        while self._port is not None:
+            assert self.popen.poll() is None, f"{self.name} ended: {self.log.read_text()}"
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)):
+                return {}
+            assert time.monotonic() < deadline, f"{self.name}: {self.log.read_text()}"
+            time.sleep(0.005)
         line = b""
         while select.select([self.popen.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
             byte = self.popen.stdout.read(1)
@@ -52,10 +65,13 @@ class Program:
         raise AssertionError(f"{self.name}: no {name}: {self.log.read_text()}")
 
     def stop(self) -> int:
-        """Close its standard input; its exit status."""
-        assert self.popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.popen.stdin.close()
+        """Ask it to end; its exit status."""
+        if self.popen.stdin is None:
+            self.popen.terminate()
+            self.popen.send_signal(signal.SIGCONT)
+        else:
+            with contextlib.suppress(BrokenPipeError):
+                self.popen.stdin.close()
         try:
             return self.popen.wait(PATIENCE)
         finally:

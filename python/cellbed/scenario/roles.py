@@ -123,7 +123,7 @@ class Role(Table):
     def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
         """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""
         on_this_machine = group.backend.kind == "namespace"
-        if self.command is None and on_this_machine:
+        if self.command is None and str(group.backend.kind) != "container":
             yield ("command",), 'missing: write the program and its arguments, command = "iperf3 --server"'
         for source, target in self.copy_in.items():
             if on_this_machine and PurePosixPath(target).is_absolute():

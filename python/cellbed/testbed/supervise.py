@@ -294,7 +294,7 @@ class Supervisor:
 
         def received() -> bool:
             for each in self.programs:
-                if each.ended and not each.events:
+                if each.ended and (each is not program or not each.events):
                     raise each.failure()
             return bool(program.events)
 

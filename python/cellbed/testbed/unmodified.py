@@ -79,7 +79,8 @@ class Command:
 
     name: begins the names of its files. command: with its arguments; empty for that of the node's image. stage: it
     starts when all programs of lower stages are ready. load: it runs from the start to the end of a load, and may end
-    earlier, with one of the statuses in `status`; others run as long as the testbed. environment: variables beyond
+    earlier, with one of the statuses in `status`; others run as long as the testbed. vital: the run fails when it ends.
+    first: it runs before ordinary processes, where the user may do that. environment: variables beyond
     those of the node; folder: working directory on the node. copy_in: (file or folder of this machine, path on the
     node), before it starts; copy_out: paths on the node, afterwards, into the folder `files`.
     """
@@ -97,6 +98,8 @@ class Command:
     files: Path = Path()
     restart: Restart = "never"
     status: tuple[int, ...] = (0,)
+    vital: bool = False
+    first: bool = False
 
 
 class UnmodifiedProgram:
@@ -169,6 +172,10 @@ class UnmodifiedProgram:
         return max(now_ns, min(due, default=FOREVER_NS))
 
     def _step(self, now_ns: int) -> None:
+        if self._end_ns is not None and now_ns >= self._end_ns and not self._stopping:
+            self.hang_up()
+            if self.process is None:
+                self._done()
         if self.process is None:
             due = self._begin_ns if self._again_ns is None else self._again_ns
             if due is not None and now_ns >= due:
@@ -182,8 +189,6 @@ class UnmodifiedProgram:
             self._has_ended(status, now_ns)
         elif not self._ready:
             self._await_ready(now_ns)
-        elif self._end_ns is not None and now_ns >= self._end_ns and not self._stopping:
-            self.hang_up()
 
     def take_out(self) -> None:
         """Kill it for a fault: its end is neither a failure nor a reason to start it again."""
@@ -272,6 +277,9 @@ class UnmodifiedProgram:
                     f"'{' '.join(self.command.command[:1])}'"
                 ) from error
 
+        if self.command.first:
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(self.process.pid, os.SCHED_RR, os.sched_param(1))
         self._note("program started", pid=self.process.pid, log=self.log.name)
 
     def _fail(self, why: str) -> None:
@@ -302,7 +310,7 @@ class UnmodifiedProgram:
             self._again_ns = now_ns + pause
         elif self.command.load and status in self.command.status:
             self._done()
-        elif self.command.load:
+        elif self.command.load or self.command.vital:
             self._fail(how)
         elif status in self.command.status:
             self.notes.append(f"{self.name} {how} before the run did")

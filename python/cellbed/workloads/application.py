@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from cellbed.testbed.process import Process
+from cellbed.testbed.unmodified import Command
 from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import announce
 
@@ -83,9 +84,9 @@ class Application:
         """Give the client's process the priority that its measurements need."""
         run_first()
 
-    def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process]:
+    def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process | Command]:
         """The programs of one run, whose files lie in `folder`."""
-        started = []
+        started: list[Process | Command] = []
         for role, node in (("serve", server), ("run", client)):
             config = {
                 "role": role,

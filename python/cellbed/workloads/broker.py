@@ -1,18 +1,12 @@
-"""Mosquitto on a remote node: writes its configuration, starts it, waits until it serves, and ends with it.
-
-Run as ``python -m cellbed.workloads.broker --config FILE.json``; :class:`Settings` describes the file.
-"""
+"""The MQTT broker Mosquitto on a remote node."""
 
 import os
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from cellbed.errors import CellbedError
 from cellbed.testbed.process import find
-from cellbed.workloads import lifecycle
-from cellbed.workloads.lifecycle import WorkloadError
-from cellbed.workloads.unmodified import run_until_stopped
+from cellbed.testbed.unmodified import Command, Ready
 
 _CONFIGURATION = """\
 # Written by cellbed for one run.
@@ -36,17 +30,6 @@ log_timestamp_format %Y-%m-%dT%H:%M:%S
 {user}"""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The launcher's configuration. name: begins those of its files; addresses: where to listen; folder: for
-    configuration and log."""
-
-    name: str
-    addresses: list[str]
-    port: int
-    folder: str
-
-
 def configuration(addresses: list[str], port: int, user: str | None) -> str:
     """Mosquitto's configuration file. user: as whom to run when started as root."""
     return _CONFIGURATION.format(
@@ -61,22 +44,16 @@ def find_mosquitto() -> str | None:
     return find("mosquitto")
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run the broker with the configuration of :class:`Settings` until standard input ends. Raises WorkloadError."""
-    settings = Settings(**config)
+def command(name: str, node: str, addresses: list[str], port: int, raw: Path) -> Command:
+    """The broker as a program of a run; its configuration is written into `raw`.
+
+    name: begins the names of its files. addresses: where it listens. Errors: :class:`CellbedError` where Mosquitto is
+    not installed.
+    """
     program = find_mosquitto()
     if program is None:
-        raise WorkloadError("the MQTT broker Mosquitto is not installed: sudo apt install mosquitto")
-    file = Path(settings.folder) / f"{settings.name}.mosquitto.conf"
-    log = Path(settings.folder) / f"{settings.name}.mosquitto.log"
+        raise CellbedError("the MQTT broker Mosquitto is not installed: sudo apt install mosquitto")
+    file = (raw / f"{name}.conf").absolute()
     user = pwd.getpwuid(0).pw_name if os.geteuid() == 0 else None
-    try:
-        file.write_text(configuration(settings.addresses, settings.port, user), encoding="utf-8")
-    except OSError as error:
-        raise WorkloadError(f"{file}: cannot be written: {error.strerror or error}") from error
-    ports = [(address, settings.port) for address in settings.addresses]
-    run_until_stopped("Mosquitto", [program, "-c", str(file)], ports, log)
-
-
-if __name__ == "__main__":
-    lifecycle.run(main)
+    file.write_text(configuration(addresses, port, user), encoding="utf-8")
+    return Command(name, node, (program, "-c", str(file)), ready=Ready(port=port), vital=True)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process
-from cellbed.workloads import mobilenet, photographs
+from cellbed.testbed.unmodified import Command
+from cellbed.workloads import broker, mobilenet, photographs
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Deployment, Description, Measure, Node, Span
 
@@ -42,28 +43,19 @@ def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> N
         _check_model(Path(table.model))
 
 
-def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT) -> list[Process]:
+def processes(
+    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT
+) -> list[Process | Command]:
     """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
     table: ImageClassification = deployment.table
     servers, clients = deployment.servers, deployment.clients
     model = mobilenet.seeded_model(cache) if table.model is None else Path(table.model).absolute()
     bank = photographs.data_bank(cache, count=table.images or photographs.COUNT)
     port += deployment.number  # a node can have brokers of several applications
-    started = []
+    started: list[Process | Command] = []
     for node in servers:
-        started.append(
-            _process(
-                deployment,
-                "broker",
-                node,
-                0,
-                raw,
-                addresses=sorted({str(node.ipv4), _LOOPBACK}),
-                port=port,
-                folder=str(raw),
-                name=f"{deployment.name}.{node.name}",
-            )
-        )
+        name, addresses = f"{deployment.name}.{node.name}.broker", sorted({str(node.ipv4), _LOOPBACK})
+        started.append(broker.command(name, node.name, addresses, port, raw))
     for node in servers:
         started.append(
             _process(

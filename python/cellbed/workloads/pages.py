@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process, find
+from cellbed.testbed.unmodified import Command, Ready
 from cellbed.workloads.application import PATIENCE_NS, Application, Measured, nanoseconds, prefer_session, seconds
-from cellbed.workloads.unmodified import run_until_stopped
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -204,18 +204,19 @@ class Pages(Application):
             found += [(page(name, protocol), value) for value in seconds([taken])]
         return found
 
-    def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process]:
-        """The programs of one run; makes the server's certificate. Errors: :class:`CellbedError`."""
+    def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process | Command]:
+        """The programs of one run; makes the server's certificate and pages. Errors: :class:`CellbedError`."""
         _make_certificate(folder)
         # Not super(): the class that it names is not the one that `slots` makes.
-        return Application.processes(self, client, server, folder, seed)
+        others = Application.processes(self, client, server, folder, seed)
+        return [self._server(server, folder), *(each for each in others if each.load)]
 
     def prefer_client(self) -> None:
         """A browser computes, too."""
         prefer_session()
 
-    def serve(self, address: str, folder: Path) -> None:
-        """Run nginx until standard input ends."""
+    def _server(self, node: Node, folder: Path) -> Command:
+        """nginx with the pages."""
         for directory in ("temporary", "www"):
             (folder / directory).mkdir(exist_ok=True)
         for each in pages():
@@ -226,7 +227,7 @@ class Pages(Application):
         configuration = folder / "nginx.conf"
         configuration.write_text(
             _CONFIGURATION.format(
-                address=address,
+                address=node.ipv4,
                 certificate=folder / _CERTIFICATE,
                 key=folder / _KEY,
                 http1=PORTS["HTTP/1.1"],
@@ -234,8 +235,9 @@ class Pages(Application):
             ),
             encoding="utf-8",
         )
-        command = [str(find("nginx")), "-p", str(folder), "-c", str(configuration), "-e", "stderr"]
-        run_until_stopped("nginx", command, [(address, port) for port in PORTS.values()], folder / "nginx.log")
+        command = (str(find("nginx")), "-p", str(folder), "-c", str(configuration), "-e", "stderr")
+        ready = Ready(port=PORTS["HTTP/1.1"])
+        return Command(f"{self.name}.serve", node.name, command, ready=ready, vital=True, first=True)
 
     def client(self, address: str, seed: int, folder: Path) -> Callable[[], Iterator[Measured]]:
         """Starts the browser, so that only the loads are left to do."""
