@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -90,8 +91,8 @@ def output(bed: Testbed, name: str, *command: str) -> str:
 
 def leftovers() -> list[str]:
     """What runs and hosts leave if they are not removed."""
-    groups = [path for root in ("/sys/fs/cgroup",) for path in Path(root).glob("*/cellbed-host-*")]
-    groups += list(Path("/sys/fs/cgroup").glob("cellbed-host-*"))
+    groups = [*Path("/sys/fs/cgroup").glob("*/cellbed-host-*"), *Path("/sys/fs/cgroup").glob("cellbed-host-*")]
+    groups += Path(tempfile.gettempdir()).glob("cellbed-host-*")
     devices = [path for path in Path("/sys/class/net").iterdir() if path.name in ("tunnel0", "cellbed0", "tap0")]
     return [str(path) for path in (*groups, *devices)]
 

@@ -83,7 +83,7 @@ class RemoteNode:
 
     def open_agent(self, machine: socket.socket, **setup: Any) -> None:
         """Send the agent to the machine at the other end of a socket. setup: for the agent's ``main``."""
-        self.setup.folder.mkdir(exist_ok=True)
+        self.setup.folder.mkdir(mode=0o700, exist_ok=True)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._hub = subprocess.Popen(

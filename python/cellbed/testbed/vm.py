@@ -61,7 +61,7 @@ class VmNode(RemoteNode):
             self._host_group.limit(None, None)
         owner = f" user {os.geteuid()}" if os.geteuid() else ""
         self.in_namespace(f"tuntap add {self.device} mode tap vnet_hdr{owner}")
-        setup.folder.mkdir(exist_ok=True)
+        setup.folder.mkdir(mode=0o700, exist_ok=True)
         near, far = socket.socketpair()
         command = [
             *(str(find(QEMU)), *_LIKE_SHUTDOWN),
