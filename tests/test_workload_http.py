@@ -415,7 +415,7 @@ def test_a_request_that_is_never_answered_times_out_and_holds_its_connection(loa
         ('url = "http://x/"\nbody = "a"\nbody_size = "1 KiB"', ("workload.body_size", "'body'")),
         ('url = "http://x/"\nbody_file = "none.json"', ("workload.body_file", "none.json")),
         ('url = "http://x/"\nheaders = { Content-Length = "3" }', ("workload.headers", "set by cellbed")),
-        ('url = "http://x/"\nheaders = { "a b" = "3" }', ("workload.headers",)),
+        ('url = "http://x/"\nheaders = { "a b" = "3" }', ('workload.headers."a b":', "cannot be a name")),
         ('url = "http://x/"\nversion = "3"', ("workload.version", "1.1", "2")),
         ('url = "http://x/"\narrivals = "closed"', ("workload.rate", "closed")),
     ],

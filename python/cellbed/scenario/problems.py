@@ -61,6 +61,10 @@ def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type
     return [problem for problem in sentences if problem.key not in explained]
 
 
+_NAME = "[key]"
+"""What pydantic appends to the place of an error in a key."""
+
+
 def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
     """The keys of the file to blame; pydantic puts the name of the chosen form or kind of a value among them."""
     path: list[str | int] = []
@@ -72,7 +76,7 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
             here = inner
         elif (
             index < len(location) - 1
-            or step in (PLAIN, BOTH, APART)
+            or step in (PLAIN, BOTH, APART, _NAME)
             or (isinstance(here, Mapping) and here.get("kind") == step)
         ):
             continue
@@ -233,6 +237,8 @@ def _sentence(path: Path, error: ErrorDetails, keys: _Keys) -> str:
             return f"{value} is too large: write at most {plainly(context['le'])}"
         case "less_than":
             return f"{value} is too large: write less than {plainly(context['lt'])}"
+        case "string_pattern_mismatch" if error["loc"][-1] == _NAME:
+            return f"{value} cannot be a name here: use letters, digits, '-' and '_'"
         case "string_pattern_mismatch":
             return f"{value} cannot be used here: {_PATTERNS.get(str(path[-1]), example)}"
         case _:
