@@ -165,7 +165,7 @@ def test_nothing_leaves_a_link_during_an_outage_of_the_scenario(finished: Finish
         assert bool(((released >= begin) & (released < end)).any()) == passes
         assert (released >= end).any()
     assert finished.description["directions"][1]["description"].endswith(
-        "no packets at 1.6 s for 400 ms; from 1 s on loss 0.001"
+        "outage at 1.6 s for 400 ms; from 1 s on loss 0.001"
     )
     (outage,) = find_outages(finished.description, read_links(finished.folder, finished.description))
     assert (outage.endpoint, outage.way) == ("endpoint-0", "downlink")

@@ -12,12 +12,13 @@ import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cellbed.measure.meter import INTERVAL_NS, WINDOW_NS, Below, Lines, Meter, Reading, display
+from cellbed.measure.meter import INTERVAL_NS, WINDOW_NS, Below, Lines, Meter, Reading, display, sentence, table
 from emulator_process import constant, delay, line_of_two
 from shell_world import ORDINARY_USER, World, cellbed, missing, python, without_remark
 
@@ -62,6 +63,14 @@ def test_the_rate_is_that_of_the_last_second() -> None:
     mbits = [readings[0].bit_rate / 1e6 for readings in rates if readings is not None]
     assert mbits[:10] == pytest.approx([8.0] * 10)
     assert mbits[10:] == pytest.approx([7.2, 6.4, 5.6, 4.8, 4.0, 3.2, 2.4, 1.6, 0.8, 0.0, 0.0])
+
+
+def test_of_many_directions_the_busiest_are_shown() -> None:
+    many = [Reading(f"mobile-{number}", 1000.0 * (number % 50), 0, 0, None, None, {}) for number in range(100)]
+    lines = table(many, 80, 6)
+    assert [line.split()[0] for line in lines[1:]] == ["mobile-48", "mobile-49", "mobile-98", "mobile-99", "…"]
+    assert "and 84 more directions" in sentence(many)
+    assert table([replace(many[0], closed=True)], 80, 6)[1].endswith("none, outage")
 
 
 def test_a_meter_may_count_from_now_on() -> None:

@@ -118,7 +118,7 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
         ),
         ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
         ("loss = 0.01", "loss 0.01"),
-        ('outage = [["8 s", "1.5 s"], ["20 s", "1 s"]]', "no packets at 8 s for 1.5 s, at 20 s for 1 s"),
+        ('outage = [["8 s", "1.5 s"], ["20 s", "1 s"]]', "outages at 8 s for 1.5 s, at 20 s for 1 s"),
         ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),
         ('up = { kind = "token-bucket", rate = "5 Mbit/s" }', "5 Mbit/s with bursts of 64 KiB"),
         (
@@ -149,6 +149,22 @@ def test_cautions_about_many_starts_are_few() -> None:
     assert any("goes round" in line for line in said)
     assert len(said) < 20
     assert re.fullmatch(r"lte-suburban: [0-9]+ more starts in it are not checked", said[-1])
+
+
+def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    start = 'start = "0 s"'
+    assert start in GOOD
+    path.write_text(
+        GOOD.replace("count = 1", 'count = 500\nstagger = "5 s"').replace(start, 'outage = [["8 s", "1 s"]]')
+    )
+    shown = cellbed("run", path, "--dry-run", env={"COLUMNS": "300"}).stdout
+    assert re.search(r"endpoint-0 … endpoint-499 +endpoint +namespace .* 100\.64\.0\.2 … 100\.64\.1\.245", shown)
+    assert re.search(
+        r"mobile-0\.uplink … mobile-499\.uplink .*outage at 8 s for 1 s; each further one starts 5 s later", shown
+    )
+    assert len(shown.splitlines()) < 30
+    assert len(json.loads(cellbed("run", path, "--dry-run", "--json").stdout)["directions"]) == 1002
 
 
 @pytest.mark.needs_tun

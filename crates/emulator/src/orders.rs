@@ -58,6 +58,8 @@ pub struct Condition {
     pub counters: Counters,
     /// What waits in its bottleneck queue.
     pub queue: QueueLevel,
+    /// Whether an outage closes it.
+    pub closed: bool,
     /// How long packets took lately.
     pub delay: Option<Delay>,
 }
@@ -80,6 +82,7 @@ impl Condition {
             "corrupted": counters.corrupted,
             "queue_bytes": self.queue.bytes.0,
             "queue_packets": self.queue.packets.0,
+            "closed": self.closed,
             "delay_ns": self.delay.map(|delay| json!({"mean": delay.mean.as_nanos(), "max": delay.most.as_nanos()})),
         })
     }

@@ -73,7 +73,7 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
         return
     print_table(
         ("direction", "what it does", "delivered", "dropped", "queue"),
-        [[each["name"], words(each["stages"]), *_figures(counts.get(each["name"], {}))] for each in directions],
+        [[each["name"], _does(each, counts), *_figures(counts.get(each["name"], {}))] for each in directions],
     )
 
 
@@ -118,6 +118,13 @@ def set_link(
         print(f"{each.direction}: {each.before} -> {each.after}")
     if not done:
         print("nothing to change: the link already has these settings")
+
+
+def _does(direction: dict[str, Any], counts: dict[str, dict[str, Any]]) -> str:
+    from cellbed.testbed.words import words
+
+    closed = counts.get(direction["name"], {}).get("closed", False)
+    return words(direction["stages"]) + (" (closed by an outage now)" if closed else "")
 
 
 def _figures(counts: dict[str, Any]) -> list[str]:

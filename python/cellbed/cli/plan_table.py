@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from cellbed.archive import TraceSource
 from cellbed.testbed.plan import Plan
 from cellbed.units import DURATION, SIZE
+from cellbed.ways import WAYS
+
+MOST = 4
+"""Nodes of a group, and links of them, that are listed one by one; of more the first and the last."""
+T = TypeVar("T")
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
@@ -53,16 +59,29 @@ def show_plan(plan: Plan) -> None:
 
     console = Console(width=table_width())
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)
-    for column in ("node", "CPUs", "memory", "IPv4", "IPv6"):
-        nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left")
-    for node in plan.nodes:
-        nodes.add_row(node.name, f"{node.cpus:g}", SIZE.format(node.memory_bytes), str(node.ipv4), str(node.ipv6))
+    for column in ("node", "class", "back end", "CPUs", "memory", "IPv4", "IPv6"):
+        nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left", no_wrap=column == "node")
+    for group_name in plan.scenario.nodes:
+        for several in _folded(plan.of_group(group_name)):
+            node = several[0]
+            limits = f"{node.cpus:g}", SIZE.format(node.memory_bytes)
+            addresses = _span([str(each.ipv4) for each in several]), _span([str(each.ipv6) for each in several])
+            name = _span([each.name for each in several])
+            nodes.add_row(name, node.node_class, node.backend.kind, *limits, *addresses)
     links = Table(title="\nLinks", title_justify="left", box=None, pad_edge=False)
     for column in ("direction", "from", "to", "what it does"):
         # A link's description may wrap; names are not shortened.
         links.add_column(column, no_wrap=column != "what it does")
-    for direction in plan.directions:
-        links.add_row(direction.name, direction.source, direction.target, direction.description)
+    for name, group in plan.scenario.nodes.items():
+        ends = {node.name for node in plan.of_group(name)}
+        joined = [each for each in plan.directions if ends & {each.source, each.target}]
+        for ways in zip(*(_folded([each for each in joined if each.way == way]) for way in WAYS), strict=True):
+            for several in ways:
+                does = several[0].description
+                if len(several) > 1 and group.stagger:
+                    does += f"; each further one starts {DURATION.format(group.stagger)} later"
+                columns = ([getattr(each, key) for each in several] for key in ("name", "source", "target"))
+                links.add_row(*map(_span, columns), does)
     console.print(
         f"[bold]{plan.scenario.name}[/]: {DURATION.format(plan.scenario.duration)}, seed {plan.scenario.seed}"
     )
@@ -79,3 +98,12 @@ def show_plan(plan: Plan) -> None:
         console.print("\nFaults", highlight=False)
     for fault in sorted(plan.scenario.faults, key=lambda fault: fault.at):
         console.print(f"at {DURATION.format(fault.at)}: {fault}", highlight=False)
+
+
+def _folded(group: Sequence[T]) -> list[Sequence[T]]:
+    """The rows of equal nodes or links."""
+    return [[each] for each in group] if len(group) <= MOST else [group]
+
+
+def _span(texts: Sequence[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else f"{texts[0]} … {texts[-1]}"

@@ -28,6 +28,7 @@ class Reading:
     bit_rate: of the IP packets delivered in the last second. queue_bytes, queue_packets: what waits in the bottleneck.
     delay_ms, longest_ms: mean and longest one-way delay of the packets of the last tenth of a second that had any;
     ``None`` where the last second had none. dropped: packets by reason; marked: packets marked instead (ECN, RFC 3168).
+    closed: by an outage.
     """
 
     direction: str
@@ -38,6 +39,7 @@ class Reading:
     longest_ms: float | None
     dropped: dict[str, int]
     marked: int = 0
+    closed: bool = False
 
 
 class Meter:
@@ -89,6 +91,7 @@ class Meter:
             delay["max"] / 1e6 if delay else None,
             {why: n for why, total in now["dropped"].items() if (n := total - dropped_before.get(why, 0)) > 0},
             now["marked"] - before.get("marked", 0),
+            now.get("closed", False),
         )
 
 
@@ -106,15 +109,31 @@ _HEADING = "  Mbit/s  queue kB  packets  delay ms  longest  dropped"
 def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = "") -> list[str]:
     """A heading and a row per direction, in at most `rows` lines of less than `columns` characters."""
     width = max((len(reading.direction) for reading in readings), default=0)
-    lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in readings)]
-    if len(lines) > rows:
-        lines = [*lines[: max(0, rows - 1)], f"{indent}… {len(readings)} directions"][: max(0, rows)]
+    shown = _busiest(readings, max(0, rows - 1 if len(readings) < rows else rows - 2))
+    lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in shown)]
+    if len(shown) < len(readings):
+        lines = [*lines, f"{indent}… {len(readings)} directions"][: max(0, rows)]
     return [line[: columns - 1] for line in lines]
 
 
 def sentence(readings: Sequence[Reading]) -> str:
-    """All directions in one line."""
-    return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in readings)
+    """All directions in one line; of many the busiest."""
+    shown = _busiest(readings, _LISTED)
+    more = f"; and {len(readings) - len(shown)} more directions" if len(shown) < len(readings) else ""
+    return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in shown) + more
+
+
+_LISTED = 16
+
+
+def _busiest(readings: Sequence[Reading], most: int) -> list[Reading]:
+    """Those with the highest rates and queues, in their order."""
+
+    def busyness(number: int) -> tuple[bool, float]:
+        each = readings[number]
+        return each.closed, each.bit_rate + 8 * each.queue_bytes
+
+    return [readings[number] for number in sorted(sorted(range(len(readings)), key=busyness, reverse=True)[:most])]
 
 
 def _row(reading: Reading, width: int) -> str:
@@ -138,7 +157,8 @@ def _fields(reading: Reading) -> list[str]:
 
 def _lost(reading: Reading) -> str:
     dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
-    return f"{dropped}, {reading.marked} marked" if reading.marked else dropped
+    marked = f", {reading.marked} marked" if reading.marked else ""
+    return dropped + marked + (", outage" if reading.closed else "")
 
 
 REDRAW_S = 0.2

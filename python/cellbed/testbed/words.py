@@ -90,7 +90,7 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
 def _gate_words(stage: Stage, *, silent: bool) -> str:
     outages = [f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage["outages_ns"]]
     more = f" and {len(outages) - _LISTED} more" if len(outages) > _LISTED else ""
-    listed = f"no packets {', '.join(outages[:_LISTED])}{more}" if outages else ""
+    listed = f"outage{'s' * (len(outages) > 1)} {', '.join(outages[:_LISTED])}{more}" if outages else ""
     state = "" if silent and not stage["down"] else _state_words(stage)
     return ", ".join(filter(None, [state, listed]))
 

@@ -74,6 +74,7 @@ impl Engine {
         let condition = |lane: &Lane| Condition {
             counters: lane.tally.counters(),
             queue: lane.direction.queue(),
+            closed: lane.direction.is_closed(),
             delay: lane.tally.delay(now),
         };
         Status {
