@@ -81,7 +81,7 @@ def test_spans_of_a_python_service_are_recorded_by_request(bed: Bed) -> None:
         {"endpoint": "phone-0", "port": 40_000, "order": order, "span": "cache.look-up", "begin_ns": 5, "end_ns": 9}
         for order in (3, 4)
     ]
-    assert bed.sockets.names == {"web": ("render", "database", "cache.look-up")}
+    assert bed.sockets.names == {"web": ("cache.look-up", "database", "render")}
     assert bed.sockets.warnings() == []
 
 

@@ -156,7 +156,7 @@ class SpanSockets:
         number, span = int(found["number"]), found["span"].decode()
         names = self.names.get(service.app, ())
         if span not in names and len(names) < MOST_NAMES:
-            self.names[service.app] = (*names, span)
+            self.names[service.app] = tuple(sorted((*names, span)))  # so that runs can be compared
         if found["endpoint"] is not None:
             request: dict[str, object] = {"endpoint": found["endpoint"].decode(), "request": number}
         else:
