@@ -287,6 +287,28 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     assert not (folder / "live.json").exists()
 
 
+def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
+    with place.popen(
+        "up", place.scenario, "--name", "never", stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("bringing up"):
+            pass
+        (identifier,) = marked_by(process.pid, place)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    nothing_of(identifier, place)
+    assert not [folder for folder in (place.folder / "runs").iterdir() if (folder / "live.json").exists()][1:]
+
+
+def marked_by(parent: int, place: Place) -> set[str]:
+    """Identifiers of the records of a process and its children."""
+    children = set(Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+    paths = (place.folder / "state" / "cellbed" / "live").glob("*.json")
+    return {path.stem for path in paths if path.stem.split("-")[1] in children}
+
+
 def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
     identifier = identifier_of(place, "first")
     folder = Path(place.status("first")["folder"])

@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.run import Listener, Options, run
-from cellbed.measure.packetlog.capture import Captured, Tap, capture
-from cellbed.scenario import Scenario
-from cellbed.testbed.clean import clean
 from cellbed.testbed.journal import Journal, read_events
 from cellbed.testbed.live import LiveError, chosen, connect, find, label, live
-from cellbed.testbed.plan import Plan
 from cellbed.testbed.process import Place
 from cellbed.testbed.reach import nodes_of
 from cellbed.testbed.state import Record
 
 if TYPE_CHECKING:
+    from cellbed.experiments.run import Listener, Options
     from cellbed.measure.meter import Reading
+    from cellbed.measure.packetlog.capture import Captured
+    from cellbed.scenario import Scenario
+    from cellbed.testbed.plan import Plan
 
 LOG = "testbed.log"
 """In the raw folder: what the background process writes to standard error."""
@@ -123,6 +122,8 @@ class _Reports:
 
 def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
     """The background process."""
+    from cellbed.experiments.run import run  # slow, and `up` alone needs it
+
     status = 1
     reports = _Reports(pipe)
     try:
@@ -169,6 +170,8 @@ def down(record: Record, note: Callable[[str], None]) -> None:
         finally:
             os.close(descriptor)
     if record.is_registered():
+        from cellbed.testbed.clean import clean
+
         for line in clean():
             note(line)
 
@@ -232,6 +235,8 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
     path: ``-`` is standard output. most: bytes of a packet. Moves this process into a node's network namespace.
     Errors: :class:`LiveError` for a link that is not there; ``OSError``.
     """
+    from cellbed.measure.packetlog.capture import Tap, capture  # slow: by NumPy
+
     nodes = nodes_of(record)
     with connect(record) as control:
         directions = chosen(control.describe(), link)

@@ -9,10 +9,12 @@ import shutil
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
-from cellbed.testbed.plan import Plan
+
+if TYPE_CHECKING:
+    from cellbed.testbed.plan import Plan
 
 RESERVE = Path("raw", "reserve")
 """A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a

@@ -6,15 +6,16 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
-from cellbed.scenario.settings import Settings
 from cellbed.testbed.control import Control, ControlError
-from cellbed.testbed.setting import changed
 from cellbed.testbed.state import Record, records
 from cellbed.testbed.words import difference
+
+if TYPE_CHECKING:
+    from cellbed.scenario.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
     changed; :class:`cellbed.testbed.control.ControlError` where the emulator refuses it, with what was changed until
     then, and where it could not record it.
     """
+    from cellbed.testbed.setting import changed  # slow: by Pydantic
+
     with connect(record) as control:
         wanted = [
             (direction["name"], index, direction["stages"][index], to)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
@@ -19,7 +19,9 @@ from cellbed.testbed.guests import run_as_guest
 from cellbed.testbed.live import LiveError, label, live
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
-from cellbed.testbed.testbed import Testbed
+
+if TYPE_CHECKING:
+    from cellbed.testbed.testbed import Testbed
 
 
 class CommandError(CellbedError):
