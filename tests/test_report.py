@@ -582,6 +582,9 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
         make_run(
             run, Shape(duration=6, rate=7, endpoints=2, other=2, outages=((2.0, 1.0),), uplink=uplink, timeout=1.0)
         )
+    # A name in an edited run does not lead to another place.
+    edited = (runs[0] / "run.json").read_text().replace('"link": "mobile-1"', '"link": "../mobile-1"')
+    (runs[0] / "run.json").write_text(edited)
     result = CliRunner().invoke(app, ["report", str(runs[0]), "--open", "no", "--figures", str(tmp_path / "figures")])
     assert result.exit_code == 0, result.output
     units = {
@@ -597,7 +600,7 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
             "time since the start of the schedule, s",
             "other:",
         ),
-        "link-mobile-1": ("offered", "used"),
+        "link-.._mobile-1": ("offered", "used"),
         "node-edge-0": ("CPU, cores", "memory, MiB", "schedule, s"),
         "node-edge-1": ("limit",),
         "node-endpoint-0": (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,9 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
         raise MeasureError(f"{folder}: cannot be made: {error.strerror}") from None
     paths = []
     for name, drawing in found.items():
-        content, path = plot.drawn(ending, partial(together, [drawing]), name), folder / f"{name}.{ending}"
+        content = plot.drawn(ending, partial(together, [drawing]), name)
+        # The names come from the run's files, which may be edited.
+        path = folder / (re.sub(r"[^\w.-]", "_", name) + f".{ending}")
         replace(path, partial(_save, content))
         paths.append(path)
     return paths
