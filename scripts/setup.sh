@@ -47,6 +47,9 @@ if [ "$purpose" = test ]; then
     need openssl openssl
     need procps ps
     need tshark tshark
+    need podman podman
+    need crun crun
+    need busybox-static busybox
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then
@@ -117,13 +120,19 @@ else
             { say "$output"; exit 1; }
     fi
 fi
-# The network helper, which `cellbed grant USER --network` installs from here.
-helper=python/cellbed/testbed/cellbed-net
-if [ ! -x "$helper" ] || [ -n "$(find crates/nethelper crates/netdev Cargo.lock -newer "$helper" -print -quit)" ]; then
-    output=$(cargo rustc --quiet --release -p cellbed-nethelper --bin cellbed-net -- -C strip=symbols 2>&1) ||
+helper() { # helper NAME PACKAGE "CRATES" FLAG...: the program NAME beside the Python code that starts it
+    local path=python/cellbed/testbed/$1 name=$1 package=$2 crates=$3
+    shift 3
+    # shellcheck disable=SC2086 # several crates
+    if [ -x "$path" ] && [ -z "$(find $crates Cargo.lock -newer "$path" -print -quit)" ]; then return; fi
+    output=$(cargo rustc --quiet --release -p "$package" --bin "$name" -- -C strip=symbols "$@" 2>&1) ||
         { say "$output"; exit 1; }
-    install -m 755 target/release/cellbed-net "$helper"
-fi
+    install -m 755 "target/release/$name" "$path"
+}
+# The network helper, which `cellbed grant USER --network` installs from here.
+helper cellbed-net cellbed-nethelper "crates/nethelper crates/netdev"
+# The first process of containers, which have no libraries that it could rely on.
+helper cellbed-init cellbed-init crates/init -C target-feature=+crt-static
 touch "$venv/.compiled"
 
 if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then

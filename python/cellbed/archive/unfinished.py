@@ -159,10 +159,16 @@ def downloads_folder() -> Path:
     return user_folders.cache_folder() / "downloads"
 
 
-def sweep_downloads() -> list[Path]:
+def images_folder() -> Path:
+    """The folder of unpacked container images: ``$XDG_CACHE_HOME/cellbed/images`` or ``~/.cache/cellbed/images``."""
+    return user_folders.cache_folder() / "images"
+
+
+def sweep_cache() -> list[Path]:
     """Remove and return what killed processes were unpacking; downloads stay, to be continued. Raises OSError."""
-    folder = downloads_folder()
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        return []
-    with locked(folder):
-        return sweep(folder)
+    left = []
+    for folder in (downloads_folder(), images_folder()):
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            with locked(folder):
+                left += sweep(folder)
+    return left

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cellbed.scenario.core import CORE_LINK, CoreLink
-from cellbed.scenario.fields import DISK_FILE, KEY_FILE, quantity
+from cellbed.scenario.fields import DISK_FILE, KEY_FILE, PLACE, Command, quantity
 from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
@@ -61,7 +61,33 @@ class HostBackend(Table):
     options: list[str] = Field([], description="Further options of ssh (ssh_config(5)).", examples=[["Compression=no"]])
 
 
-AnyBackend = Annotated[NamespaceBackend | VmBackend | HostBackend, Field(discriminator="kind")]
+class Mount(Table):
+    """A file or folder of this machine that a container has, too."""
+
+    source: Annotated[pathlib.Path, PLACE] = Field(description="File or folder, relative to the scenario file.")
+    target: str = Field(pattern="^/[^\\x00]+$", description="Absolute path in the container.", examples=["/data"])
+    read_only: bool = Field(False, description="Whether the container may not write to it.")
+
+
+class ContainerBackend(Table):
+    """A node that runs an image of Podman or Docker."""
+
+    kind: Literal["container"] = Field(description="Kind of node.")
+    image: str = Field(min_length=1, description="Image, as the engine knows it.", examples=["docker.io/library/redis"])
+    engine: Literal["auto", "podman", "docker"] = Field(
+        "auto", description="Which engine has the image; auto: Podman, else Docker."
+    )
+    entrypoint: Command | None = Field(None, description="Instead of the image's entry point.")
+    command: Command | None = Field(
+        None, description="Instead of the image's command: arguments of the entry point.", examples=["redis-server"]
+    )
+    environment: dict[str, str] = Field({}, description="Environment variables beyond the image's.")
+    mounts: list[Mount] = Field([], description="Files and folders of this machine.")
+
+
+AnyBackend = Annotated[
+    NamespaceBackend | ContainerBackend | VmBackend | HostBackend, Field(discriminator="kind")
+]
 
 
 class NodeGroup(Table):

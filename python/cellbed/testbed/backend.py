@@ -6,13 +6,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Literal, Protocol
 
 from cellbed.testbed.cgroups import Group, Sample
 from cellbed.testbed.process import Place, Running
 from cellbed.testbed.state import Record
 
 Stream = int | IO[Any] | None
+Strain = Literal["cpu", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,10 @@ class Backend(Protocol):
 
     def sample(self) -> Sample | None:
         """The node's usage since its start; ``None`` if not counted. Called ten times a second: it must not wait."""
+
+    def proof_command(self, what: Strain, amount: int) -> list[str]:
+        """Command for :meth:`spawn` that prints ``ready``, waits for a line, and then occupies `amount` processors or
+        touches `amount` bytes of memory, to prove the limits."""
 
     def copy_in(self, source: Path, target: str) -> None:
         """Copy a file or folder of this machine to the path `target` of the node. Errors: ``OSError``."""

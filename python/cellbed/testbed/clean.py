@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cellbed.archive import TraceError, open_archive
-from cellbed.archive.unfinished import sweep_downloads
+from cellbed.archive.unfinished import sweep_cache
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
+from cellbed.testbed.container import remove_export, remove_tree
 from cellbed.testbed.privilege import NETWORK_HELPER, is_granted
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
 
@@ -40,7 +41,7 @@ def clean() -> list[str]:
     done += _clean_network()
     done += _clean_orphaned_groups({record.identifier for record in read_records()[0]})
     with contextlib.suppress(TraceError):  # a read-only archive needs no clean-up
-        left = [*open_archive().sweep(), *sweep_downloads()]
+        left = [*open_archive().sweep(), *sweep_cache()]
         done += [f"removed {path}, which was never finished" for path in left]
     return done
 
@@ -49,6 +50,7 @@ def _clean_record(record: Record) -> list[str]:
     steps: tuple[Callable[[Record], list[str]], ...] = (
         _end_processes,
         _remove_groups,
+        _remove_export,
         _remove_scratch,
         _close_folder,
     )
@@ -98,8 +100,15 @@ def _clean_network() -> list[str]:
 def _remove_scratch(record: Record) -> list[str]:
     if record.scratch is None or not _is_own_folder(Path(record.scratch)):
         return []
-    shutil.rmtree(record.scratch)
+    remove_tree(Path(record.scratch))
     return [f"removed {record.scratch}"]
+
+
+def _remove_export(record: Record) -> list[str]:
+    if record.engine is None:
+        return []
+    name = f"cellbed-{record.identifier}"
+    return [f"removed the container {name} of {record.engine}"] if remove_export(record.engine, name) else []
 
 
 def kill_marked(identifier: str) -> int:

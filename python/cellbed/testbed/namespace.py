@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.backend import Clock, Setup, Stream
+from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import Running, spawn
 from cellbed.testbed.state import RUN_VARIABLE
@@ -56,6 +56,16 @@ class NamespaceNode:
     def sample(self) -> Sample | None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         return self.group.sample() if self.group is not None else None
+
+    def proof_command(self, what: Strain, amount: int) -> list[str]:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if what == "cpu":
+            # The first shell starts the others: a fork of this process costs more.
+            strain = "while :; do :; done & " * (amount - 1) + "while :; do :; done"
+        else:
+            # `dd` fills a buffer of the size of its blocks.
+            strain = f"exec dd if=/dev/zero of=/dev/null bs={amount} count=1"
+        return ["/bin/sh", "-c", f"echo ready; read line || exit; {strain}"]
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""

@@ -7,6 +7,7 @@ want more than their node's share are run under each node's limits.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.testbed.backend import Backend, LimitedGroup
+from cellbed.testbed.backend import Backend, LimitedGroup, Strain
 from cellbed.testbed.plan import Node
-from cellbed.testbed.process import kill
+from cellbed.testbed.process import Running, kill
 
 MILLISECOND = 1_000_000
 CPU_TOLERANCE = 0.10
@@ -25,7 +26,7 @@ CPU_LOOK_NS = 40 * MILLISECOND
 CPU_START_NS = 10 * MILLISECOND
 MEBIBYTE = 1 << 20
 PROOF_MEMORY = 4 * MEBIBYTE
-"""The limit at which a process is killed to prove a memory limit."""
+"""What a node may use beyond what it has, when a process is killed to prove its memory limit."""
 MEMORY_BATCH = 16
 """Memory limits proved at the same time."""
 
@@ -134,19 +135,12 @@ class _Spinning:
     def __init__(self, limited: Limited, machine_cpus: int) -> None:
         self.node = limited.node
         self._group = limited.group
-        # The first shell starts the others: a fork of this process costs more.
-        count = min(machine_cpus, int(limited.node.cpus) + 1)
-        script = "read line || exit; " + "while :; do :; done & " * (count - 1) + "while :; do :; done"
-        self.process = limited.backend.spawn(
-            ["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self.process = _straining(limited, "cpu", min(machine_cpus, int(limited.node.cpus) + 1))
         self._began: tuple[int, int] | None = None
 
     def spin(self) -> None:
         """Let the processes begin."""
-        assert self.process.stdin is not None
-        with self.process.stdin as stdin:
-            stdin.write(b"\n")
+        _begin(self.process)
 
     def begin(self) -> None:
         """Measure from now on."""
@@ -177,6 +171,28 @@ class _Spinning:
         return None if used is None else (used, time.monotonic_ns())
 
 
+def _straining(limited: Limited, what: Strain, amount: int) -> Running:
+    pipe = subprocess.PIPE
+    backend = limited.backend
+    return backend.spawn(backend.proof_command(what, amount), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+
+def _held(limited: Limited) -> int:
+    return limited.group.sample().memory_bytes or 0
+
+
+def _await_ready(process: Running) -> None:
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        stdout.readline()
+
+
+def _begin(process: Running) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(b"\n")
+
+
 def _batches(spinning: Sequence[_Spinning], machine_cpus: int) -> list[list[_Spinning]]:
     """Nodes that the machine can give their share at the same time, in order: first fit."""
     batches: list[tuple[float, list[_Spinning]]] = []
@@ -197,6 +213,8 @@ def _prove_cpu(batch: Sequence[_Spinning]) -> list[Proof]:
     :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse for the shorter time.
     """
     for each in batch:
+        _await_ready(each.process)
+    for each in batch:
         each.spin()
     # The first period holds the processes' start.
     time.sleep(CPU_START_NS / 1e9)
@@ -215,12 +233,13 @@ def _prove_cpu(batch: Sequence[_Spinning]) -> list[Proof]:
 
 def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
     """See a process killed at a small limit in each node's group, then set and read back the real one."""
-    # `dd` fills a buffer of the size of its blocks.
-    allocate = ["dd", "if=/dev/zero", "of=/dev/null", f"bs={4 * PROOF_MEMORY}", "count=1"]
-    started = []
-    for each in batch:
-        each.group.limit(each.node.cpus, PROOF_MEMORY)
-        started.append(each.backend.spawn(allocate, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    # More than what the kernel can take from what the node holds, too.
+    started = [_straining(each, "memory", _held(each) + 8 * PROOF_MEMORY) for each in batch]
+    for each, process in zip(batch, started, strict=True):
+        _await_ready(process)
+        # What the node holds until now cannot be taken from it.
+        each.group.limit(each.node.cpus, _held(each) + PROOF_MEMORY)
+        _begin(process)
     deadline = time.monotonic() + 10
     proofs = []
     for each, process in zip(batch, started, strict=True):

@@ -27,6 +27,7 @@ RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a testbed may be called: like a scenario."""
+ENGINES = ("podman", "docker")
 _LARGEST = 1 << 16
 """Bytes of a record; a real one has less than 2,000."""
 
@@ -43,6 +44,7 @@ class Record:
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
     scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
     control: path of the emulator's control socket, called after the identifier, or ``None``.
+    engine: container engine that may have a container called ``cellbed-`` and the identifier, or ``None``.
     """
 
     # For what reads a record: no unknown key, no conversion of types.
@@ -58,6 +60,7 @@ class Record:
     cgroups: list[str] = field(default_factory=list)
     scratch: str | None = None
     control: str | None = None
+    engine: str | None = None
 
     @classmethod
     def create(cls, kind: str, folder: Path | None = None, name: str | None = None) -> Record:
@@ -107,6 +110,12 @@ class Record:
         """Note the control socket that is about to be made; see :func:`cellbed.testbed.control.control_path`."""
         self.control = os.path.realpath(path)
         self.save()
+
+    def note_engine(self, engine: str) -> str:
+        """Note the container that an engine is about to make, and return its name."""
+        self.engine = engine
+        self.save()
+        return f"cellbed-{self.identifier}"
 
     def save(self) -> None:
         """Write the record whole: to a temporary file, then renamed.
@@ -216,6 +225,7 @@ def parse_record(content: bytes, name: str) -> Record:
         ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
         ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),
         ("control", record.control is None or _is_plain(record.control, f"{name}.sock")),
+        ("engine", record.engine in (None, *ENGINES)),
     ):
         if not is_right:
             raise ValueError(f"not a record of {name}: {key}: {getattr(record, key)!r}; remove the file")

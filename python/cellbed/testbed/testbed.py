@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from cellbed.testbed import cgroups
 from cellbed.testbed.backend import Backend, Limits, Setup
+from cellbed.testbed.container import ContainerNode
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.host import HostNode
 from cellbed.testbed.namespace import NamespaceNode
@@ -20,7 +20,7 @@ from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
 from cellbed.testbed.vm import VmNode
 
-KINDS: dict[str, Any] = {"namespace": NamespaceNode, "vm": VmNode, "host": HostNode}
+KINDS: dict[str, Any] = {"namespace": NamespaceNode, "container": ContainerNode, "vm": VmNode, "host": HostNode}
 """The class of each kind of back end; see :class:`~cellbed.testbed.backend.Backend`."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
@@ -126,7 +126,8 @@ class Testbed:
         """The folder for files of nodes and for sockets."""
         if self._record is None:
             return Path()
-        folder = self._record.note_scratch(Path(tempfile.gettempdir()))
+        # Not a file system in memory, which /tmp may be.
+        folder = self._record.note_scratch(Path(os.environ.get("TMPDIR") or "/var/tmp"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # Programs that give up root, such as the workers of a web server, still reach the folders in it.
         folder.mkdir(mode=0o711)
