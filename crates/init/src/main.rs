@@ -2,7 +2,7 @@
 //!
 //! * `hold`: the node's first process. Prints `ready`, reaps orphans, and ends with its standard input; the kernel then
 //!   ends everything in the node's process namespace, so that nothing outlives a killed supervisor.
-//! * `exec COMMAND…`: becomes COMMAND, which ends with its parent.
+//! * `exec COMMAND…`: becomes COMMAND, which leads a session and ends with its parent.
 //! * `cpu COUNT`, `memory BYTES`: prints `ready`, waits for a line, then occupies processors or touches memory, to prove
 //!   the node's limits.
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, wait};
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
 
 /// How long an orphan may stay a zombie.
 const REAPED_AFTER: Timespec = Timespec {
@@ -62,6 +62,8 @@ fn hold() -> ExitCode {
 }
 
 fn exec(command: &mut Command) -> ExitCode {
+    // A session, so that its process group can be killed with it; the runtime has left it in that of an ended process.
+    let _ = setsid();
     // The parent is the runtime's process, which ends with the supervisor.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("cannot ask to end with the parent: {error}");

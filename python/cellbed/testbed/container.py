@@ -267,11 +267,11 @@ class ContainerNode:
         if not command:
             raise OSError(f"the image '{self._table.image}' of {self.name} has no command: write one")
         self._spawned += 1
-        path, pid_file = (self._folder / f"{self._spawned}.{suffix}" for suffix in ("json", "pid"))
+        path = self._folder / f"{self._spawned}.json"
         described = self._process(command, {**self._environment, **(environment or {})}, folder or self._working_folder)
         path.write_text(json.dumps(described), encoding="utf-8")
         enter = ["nsenter", f"--user=/proc/{self._pid}/ns/user", "--preserve-credentials"] if _is_mapped() else []
-        runtime = self._runtime("exec", "--process", str(path), "--pid-file", str(pid_file), self.name)
+        runtime = self._runtime("exec", "--process", str(path), self.name)
         started = spawn(
             [*enter, *runtime],
             self._place(),
@@ -281,7 +281,7 @@ class ContainerNode:
             stderr=stderr,
             keep_capabilities=True,
         )
-        return Executed(started, pid_file)
+        return Executed(started)
 
     def sample(self) -> Sample | None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
@@ -406,20 +406,18 @@ class ContainerNode:
 
 
 class Executed:
-    """A program in a container. The runtime's process, which has started it, ends with its status."""
+    """A program in a container: the runtime's process that has started it, which forwards signals and ends with it.
 
-    def __init__(self, runtime: subprocess.Popen[bytes], pid_file: Path) -> None:
-        self._runtime, self._pid_file = runtime, pid_file
+    The program is the child of that process and leads a process group.
+    """
+
+    def __init__(self, runtime: subprocess.Popen[bytes]) -> None:
+        self._runtime = runtime
+        self.pid = runtime.pid
         self.stdin: IO[bytes] | None = runtime.stdin
         self.stdout: IO[bytes] | None = runtime.stdout
         self.stderr: IO[bytes] | None = runtime.stderr
-
-    @property
-    def pid(self) -> int:
-        """Its process id on this machine; that of the runtime's process until it has started."""
-        with contextlib.suppress(OSError, ValueError):
-            return int(self._pid_file.read_text(encoding="utf-8"))
-        return self._runtime.pid
+        self.terminate = runtime.terminate
 
     def poll(self) -> int | None:
         """As of :class:`~cellbed.testbed.process.Running`."""
@@ -430,18 +428,15 @@ class Executed:
         """As of :class:`~cellbed.testbed.process.Running`."""
         return _status(self._runtime.wait(timeout))
 
-    def terminate(self) -> None:
-        """As of :class:`~cellbed.testbed.process.Running`."""
-        self._signal(signal.SIGTERM)
-
     def kill(self) -> None:
-        """As of :class:`~cellbed.testbed.process.Running`."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._runtime.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        """Send SIGKILL to the process group of the program."""
+        started: list[str] = []
+        with contextlib.suppress(OSError):
+            started = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="utf-8").split()
+        for process in map(int, started):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process, signal.SIGKILL)
+        self._runtime.kill()
 
 
 def _status(status: int) -> int:

@@ -177,13 +177,14 @@ def end(process: Running, patience: float = 1.0) -> None:
 
 def kill(process: Running) -> None:
     """Kill a program and, if it leads a session, its process group."""
+    if process.poll() is None:
+        process.kill()
     try:
         if os.getsid(0) != process.pid:
             os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
     if process.poll() is None:
-        process.kill()
         process.wait()
 
 
