@@ -267,7 +267,8 @@ backends = dict.fromkeys(("edge", "endpoint"), table)
 with Testbed(config, record.identifier, backends=backends, record=record) as bed:
     node = bed.nodes["edge"]
     programs = [each.spawn([], stdout=subprocess.DEVNULL) for each in bed.nodes.values()]
-    script = "id -u; grep -c cellbed0 /proc/net/dev; nc -l -p 80 > /dev/null & until netstat -ltn | grep -q :80; do :; done; echo bound"
+    bound = "until netstat -ltn | grep -q :80; do :; done; echo bound"
+    script = "id -u; grep -c cellbed0 /proc/net/dev; nc -l -p 80 > /dev/null & " + bound
     done = node.spawn(["sh", "-c", script], stdout=subprocess.PIPE)
     text = done.stdout.read().decode()
     runtime = programs[0].pid

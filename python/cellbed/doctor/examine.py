@@ -27,6 +27,7 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.program(machine, "mosquitto", "mosquitto", "the MQTT workloads", "missing"),
         kernel.congestion_control(machine),
         kernel.timers(kernel.lateness()),
+        software.containers(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),
         software.program(machine, "qemu-system-x86_64", "qemu-system-x86", "nodes that are virtual machines"),

@@ -38,6 +38,28 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
     return Check(name, absent, f"not installed; needed for {purpose}", f"sudo apt install {package}")
 
 
+def containers(machine: Machine) -> Check:
+    """Whether nodes can be containers: an engine for images, and the runtime."""
+    from cellbed.testbed.container import INIT, RUNTIME
+    from cellbed.testbed.state import ENGINES
+
+    name, purpose = "containers", "not installed; needed for container nodes"
+    engines = [path for engine in ENGINES if (path := machine.find(engine)) is not None]
+    if not engines:
+        return Check(name, "warn", f"Podman or Docker: {purpose}", f"sudo apt install podman {RUNTIME}")
+    if machine.find(RUNTIME) is None:
+        return Check(name, "warn", f"{RUNTIME}: {purpose}", f"sudo apt install {RUNTIME}")
+    if not INIT.exists():
+        return Check(name, "warn", f"{INIT.name} is not built", "make setup")
+    if machine.root != Path("/"):
+        return Check(name, "ok", ", ".join(engines))
+    answers = (
+        subprocess.run([path, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False)
+        for path in (*engines, str(machine.find(RUNTIME)))
+    )
+    return Check(name, "ok", ", ".join(answer.stdout.split("\n", 1)[0] for answer in answers))
+
+
 def way_out(machine: Machine) -> Check:
     """Whether this user's shell reaches the network: a connection from inside a shell to a server here.
 

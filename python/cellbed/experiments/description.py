@@ -50,10 +50,10 @@ class Known:
     emulator: dict[str, Any] | None = None
     counted_before: dict[str, dict[str, Any]] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
         """Take over what nodes report of themselves, which they may know better later."""

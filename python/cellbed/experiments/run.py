@@ -194,9 +194,9 @@ def _drive(
         journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         stack.callback(_stop_emulator, emulator, state)
         stack.enter_context(emulator.required())
-        folder.write_json(
-            path / "environment.json", folder.environment(plan, control or folder.host_congestion_control())
-        )
+        environment = folder.environment(plan, control or folder.host_congestion_control())
+        nodes = [{"node": name, **node.facts} for name, node in bed.nodes.items() if node.facts]
+        folder.write_json(path / "environment.json", environment | {"nodes": nodes})
         if options.proof:
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")

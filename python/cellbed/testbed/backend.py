@@ -79,8 +79,10 @@ class LimitedGroup(Protocol):
 class Backend(Protocol):
     """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
 
-    group: what enforces its limits, if they are enforced. place: where cellbed's own
-    programs (load generators, broker, …) run for this node, with the files of this machine; ``None`` where they cannot.
+    group: what enforces its limits, if they are enforced. place: where cellbed's own programs (load generators, broker,
+    …) run for this node, with the files of this machine; ``None`` where they cannot.
+    own_files: whether the files of the node are not those of this machine, so that only :meth:`spawn` starts a program
+    with them.
     facts: what ``run.json`` records of the node beyond the scenario, such as the digest of its image.
     """
 
@@ -89,6 +91,7 @@ class Backend(Protocol):
     clock: Clock
     place: Place | None
     facts: dict[str, Any]
+    own_files: bool
 
     def start(self) -> None:
         """Begin to make the node ready for programs, without waiting. Errors: :class:`CellbedError`."""
@@ -128,3 +131,14 @@ class Backend(Protocol):
 
     def stop(self) -> None:
         """End what still runs on the node and remove the node. Called once, also where it did not become ready."""
+
+
+def shell_strain(what: Strain, amount: int) -> list[str]:
+    """:meth:`Backend.proof_command` for nodes with a shell and `dd`."""
+    if what == "cpu":
+        # The first shell starts the others: a fork of this process costs more.
+        strain = "while :; do :; done & " * (amount - 1) + "while :; do :; done"
+    else:
+        # `dd` fills a buffer of the size of its blocks.
+        strain = f"exec dd if=/dev/zero of=/dev/null bs={amount} count=1"
+    return ["/bin/sh", "-c", f"echo ready; read line || exit; {strain}"]

@@ -191,6 +191,8 @@ def remove_tree(folder: Path) -> None:
 class ContainerNode:
     """As of :class:`~cellbed.testbed.backend.Backend`. cellbed's own programs run beside the container."""
 
+    own_files = True
+
     def __init__(self, setup: Setup, table: ContainerBackend) -> None:
         self.name, self.place, self.group = setup.name, setup.place, setup.group
         self.clock = Clock()  # this machine's
@@ -270,10 +272,8 @@ class ContainerNode:
         path = self._folder / f"{self._spawned}.json"
         described = self._process(command, {**self._environment, **(environment or {})}, folder or self._working_folder)
         path.write_text(json.dumps(described), encoding="utf-8")
-        enter = ["nsenter", f"--user=/proc/{self._pid}/ns/user", "--preserve-credentials"] if _is_mapped() else []
-        runtime = self._runtime("exec", "--process", str(path), self.name)
         started = spawn(
-            [*enter, *runtime],
+            [*self._enter(), *self._runtime("exec", "--process", str(path), self.name)],
             self._place(),
             environment=self._outer_environment(),
             stdin=stdin,
@@ -319,6 +319,10 @@ class ContainerNode:
     def _pid(self) -> int:
         """Process id of the container's first process on this machine."""
         return int((self._folder / "pid").read_text(encoding="utf-8"))
+
+    def _enter(self) -> list[str]:
+        user = f"--user=/proc/{self._pid}/ns/user"
+        return ["nsenter", user, "--preserve-credentials"] if _is_mapped() else []
 
     def _runtime(self, verb: str, *arguments: str) -> list[str]:
         # The testbed has the control groups: the runtime makes none.

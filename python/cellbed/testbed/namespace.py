@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.backend import Clock, Setup, Strain, Stream
+from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import Running, spawn
 from cellbed.testbed.state import RUN_VARIABLE
@@ -25,6 +25,9 @@ class NamespaceNode:
         # The node's own folder; without a record nothing would remove it after a `kill -9`.
         self._folder = setup.folder if setup.record is not None else None
         self.facts: dict[str, Any] = {}
+
+    own_files = False
+    proof_command = staticmethod(shell_strain)
 
     def start(self) -> None:
         """Nothing to do."""
@@ -56,16 +59,6 @@ class NamespaceNode:
     def sample(self) -> Sample | None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         return self.group.sample() if self.group is not None else None
-
-    def proof_command(self, what: Strain, amount: int) -> list[str]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
-        if what == "cpu":
-            # The first shell starts the others: a fork of this process costs more.
-            strain = "while :; do :; done & " * (amount - 1) + "while :; do :; done"
-        else:
-            # `dd` fills a buffer of the size of its blocks.
-            strain = f"exec dd if=/dev/zero of=/dev/null bs={amount} count=1"
-        return ["/bin/sh", "-c", f"echo ready; read line || exit; {strain}"]
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""

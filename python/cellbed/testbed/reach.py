@@ -40,7 +40,7 @@ def announce_nodes(path: Path, bed: Testbed) -> None:
     """Write how each node is reached into the folder of a run. Errors: ``OSError``."""
     nodes = {
         name: {
-            "place": asdict(node.place) if node.place is not None else None,
+            "place": asdict(node.place) if node.place is not None and not node.own_files else None,
             "network": {
                 "network_namespace": bed.emulator.namespace(name),
                 "user_namespace": bed.emulator.user_namespace,

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from cellbed.prctl import die_with_parent
 from cellbed.testbed.agent_hub import LARGEST_MESSAGE
-from cellbed.testbed.backend import Clock, Setup, Stream
+from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import ProgramError, end, kill, last_line, run
 from cellbed.testbed.state import RUN_VARIABLE
@@ -45,10 +45,12 @@ class RemoteNode:
     """The machine's end of it."""
     path = ""
     """The connection in words, for errors."""
+    place = None
+    own_files = True
+    proof_command = staticmethod(shell_strain)
 
     def __init__(self, setup: Setup) -> None:
         self.name = setup.name
-        self.place = None
         self.group: RemoteGroup | None = None
         self.clock = Clock()
         self.facts: dict[str, Any] = {}
