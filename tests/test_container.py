@@ -148,7 +148,9 @@ def left(record: Record) -> list[str]:
     paths = [*record.cgroups, *([record.scratch] if record.scratch else [])]
     found += [path for path in paths if Path(path).exists()]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if record.identifier in line]
-    listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True)
+    listed = subprocess.run(
+        ["podman", "ps", "--all", "--external", "--format", "{{.Names}}"], capture_output=True, text=True
+    )
     return found + [name for name in listed.stdout.split() if record.identifier in name]
 
 
@@ -203,6 +205,8 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         assert "somewhere" in inside(node, "cat /tmp/there/deep/hosts")
         node.copy_out("/tmp/there", tmp_path / "back")
         assert (tmp_path / "back" / "deep" / "hosts").read_text() == (tmp_path / "hosts").read_text()
+        node.copy_in(tmp_path / "hosts", "relative")
+        assert inside(node, "ls /srv") == "relative\n"
         assert not (tmp_path / "data" / "new").exists()
     assert left(record) == []
 
@@ -342,6 +346,56 @@ def _children(process: int, name: str) -> list[int]:
         return [each for each in found if Path(f"/proc/{each}/comm").read_text().strip() == name]
     except OSError:
         return []
+
+
+RUN = """
+name = "containers"
+duration = "2 s"
+[nodes.endpoint]
+cpus = 0.5
+memory = "64 MiB"
+backend = {{ kind = "container", image = "{image}" }}
+[nodes.edge]
+cpus = 0.5
+memory = "64 MiB"
+backend = {{ kind = "container", image = "{image}", entrypoint = "httpd -f -p", command = "8080" }}
+[links.mobile]
+up = "12 Mbit/s"
+down = "12 Mbit/s"
+[links.core]
+edge = "1 ms"
+[apps.web]
+kind = "program"
+client = {{ on = "endpoint", command = "wget -q -O - http://web:8080/page" }}
+server = {{ on = "edge", ready = {{ port = 8080 }}, copy_in = {{ page = "page" }} }}
+"""
+
+
+def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str) -> None:
+    needs_groups()
+    (tmp_path / "page").write_text("from a container\n")
+    (tmp_path / "run.toml").write_text(RUN.format(image=image))
+    done = subprocess.run(
+        [
+            *python("from cellbed.cli.main import main; main()"),
+            "run",
+            str(tmp_path / "run.toml"),
+            "--out",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (description,) = tmp_path.glob("containers-*/run.json")
+    assert (description.parent / "raw" / "web.endpoint-0.client.out").read_text() == "from a container\n"
+    content = json.loads(description.read_text())
+    assert [proof["what"] for proof in content["proof"] if not proof["ok"]] == []
+    backends = [node["backend"] for node in content["nodes"]]
+    assert [each["image"] for each in backends] == [image, image]
+    assert {each["digest"] for each in backends} == {find_image(image, "podman", "").digest}
+    assert list(tmp_path.glob("cellbed-*")) == []
 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")

@@ -20,7 +20,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
@@ -130,15 +130,21 @@ def unpacked(image: Image, record: Record) -> tuple[Path, int]:
 def _unpack(image: Image, root: Path, record: Record) -> None:
     root.mkdir()
     name = record.note_engine(image.engine)
+    # `cellbed clean` ends the engine's processes first: what they are about to make could not be removed yet.
+    marked = {**os.environ, RUN_VARIABLE: record.identifier}
     is_root = os.geteuid() == 0
     kept = ["--numeric-owner", "--xattrs", "--xattrs-include=security.capability"]
     tar = ["tar", "-x", *(kept if is_root else ["--no-same-owner", "--exclude=dev/*"]), "-C", str(root)]
     try:
         # The command is never run; images without one need some.
-        _engine(image, "create", "--name", name, "--pull", "never", "--network", "none", image.identifier, "/")
+        create = ["create", "--name", name, "--pull", "never", "--network", "none", image.identifier, "/"]
+        created = subprocess.run([image.engine, *create], capture_output=True, env=marked, check=False)
+        if created.returncode != 0:
+            why = last_line(created.stderr) or f"exit status {created.returncode}"
+            raise ContainerError(f"{image.engine} cannot hand over the image '{image.reference}': {why}")
         with (
-            subprocess.Popen([image.engine, "export", name], stdout=subprocess.PIPE) as export,
-            subprocess.Popen(tar, stdin=export.stdout, stderr=subprocess.PIPE) as unpacking,
+            subprocess.Popen([image.engine, "export", name], stdout=subprocess.PIPE, env=marked) as export,
+            subprocess.Popen(tar, stdin=export.stdout, stderr=subprocess.PIPE, env=marked) as unpacking,
         ):
             assert export.stdout is not None
             export.stdout.close()
@@ -148,13 +154,6 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
     finally:
         remove_export(image.engine, name)
-
-
-def _engine(image: Image, *arguments: str) -> None:
-    answer = subprocess.run([image.engine, *arguments], capture_output=True, check=False)
-    if answer.returncode != 0:
-        why = last_line(answer.stderr) or f"exit status {answer.returncode}"
-        raise ContainerError(f"{image.engine} {arguments[0]} fails for the image '{image.reference}': {why}")
 
 
 def remove_export(engine: str, name: str) -> bool:
@@ -250,7 +249,12 @@ class ContainerNode:
         assert self._holder is not None
         assert self._holder.stdout is not None
         readable, _, _ = select.select([self._holder.stdout], [], [], START_PATIENCE_S)
-        if not readable or not self._holder.stdout.readline():
+        is_ready = bool(readable and self._holder.stdout.readline())
+        # The runtime writes it last.
+        while is_ready and not _content(self._folder / "pid"):
+            time.sleep(0.001)
+            is_ready = self._holder.poll() is None
+        if not is_ready:
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
             raise ContainerError(f"the container {self.name} does not start: {why}")
 
@@ -270,7 +274,8 @@ class ContainerNode:
             raise OSError(f"the image '{self._table.image}' of {self.name} has no command: write one")
         self._spawned += 1
         path = self._folder / f"{self._spawned}.json"
-        described = self._process(command, {**self._environment, **(environment or {})}, folder or self._working_folder)
+        folder = str(PurePosixPath(self._working_folder, folder or ""))
+        described = self._process(command, {**self._environment, **(environment or {})}, folder)
         path.write_text(json.dumps(described), encoding="utf-8")
         started = spawn(
             [*self._enter(), *self._runtime("exec", "--process", str(path), self.name)],
@@ -340,10 +345,11 @@ class ContainerNode:
         return {**os.environ, RUN_VARIABLE: self._setup.run}
 
     def _inside(self, path: str) -> Path:
-        """A path of the container on this machine. Symbolic links lead to places in the container."""
+        """A path of the container on this machine; relative ones lie in its working folder, links lead to places in
+        the container."""
         root = Path(f"/proc/{self._pid}/root")
         found: list[str] = []
-        waiting = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        waiting = list(reversed(PurePosixPath(self._working_folder, path).parts[1:]))
         links = 0
         while waiting:
             part = waiting.pop()
@@ -354,9 +360,9 @@ class ContainerNode:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(f"{path}: too many symbolic links")
-                target = str(here.readlink())
-                found = [] if target.startswith("/") else found
-                waiting += [each for each in reversed(target.split("/")) if each not in ("", ".")]
+                target = PurePosixPath("/", *found, here.readlink())
+                found = []
+                waiting += reversed(target.parts[1:])
             else:
                 found.append(part)
         return root.joinpath(*found)
@@ -475,6 +481,10 @@ def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
 
 
 def _lines(path: Path) -> list[str]:
+    return _content(path).splitlines()
+
+
+def _content(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return []
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
