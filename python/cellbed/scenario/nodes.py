@@ -72,6 +72,8 @@ class Mount(Table):
 class ContainerBackend(Table):
     """A node that runs an image of Podman or Docker."""
 
+    routed: ClassVar[bool] = False
+
     kind: Literal["container"] = Field(description="Kind of node.")
     image: str = Field(min_length=1, description="Image, as the engine knows it.", examples=["docker.io/library/redis"])
     engine: Literal["auto", "podman", "docker"] = Field(
@@ -85,9 +87,7 @@ class ContainerBackend(Table):
     mounts: list[Mount] = Field([], description="Files and folders of this machine.")
 
 
-AnyBackend = Annotated[
-    NamespaceBackend | ContainerBackend | VmBackend | HostBackend, Field(discriminator="kind")
-]
+AnyBackend = Annotated[NamespaceBackend | ContainerBackend | VmBackend | HostBackend, Field(discriminator="kind")]
 
 
 class NodeGroup(Table):
