@@ -392,9 +392,9 @@ def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str
     assert (description.parent / "raw" / "web.endpoint-0.client.out").read_text() == "from a container\n"
     content = json.loads(description.read_text())
     assert [proof["what"] for proof in content["proof"] if not proof["ok"]] == []
-    backends = [node["backend"] for node in content["nodes"]]
-    assert [each["image"] for each in backends] == [image, image]
-    assert {each["digest"] for each in backends} == {find_image(image, "podman", "").digest}
+    nodes = content["nodes"]
+    assert [node["backend"]["image"] for node in nodes] == [image, image]
+    assert {node["facts"]["digest"] for node in nodes} == {find_image(image, "podman", "").digest}
     assert list(tmp_path.glob("cellbed-*")) == []
 
 
