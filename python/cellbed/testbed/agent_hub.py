@@ -124,7 +124,7 @@ class Hub:
                 self._answer(call, value=self._hello)
             self._waiting.clear()
         elif "sample" in message:
-            self._sample = message["sample"]
+            self._sample = {**message["sample"], "time_ns": self._wire.received_ns}
         elif "ended" in message:
             self._statuses[message["ended"]] = message["status"]
             self._wire.drop(3 * message["ended"])

@@ -42,7 +42,7 @@ class Sample:
     """Resource use of one node, cumulative since its start; ``None`` if the kernel does not report it.
 
     cpu_ns: CPU time. memory_bytes: memory in use now. periods, throttled_periods, throttled_ns: CPU bandwidth
-    control. oom_kills: processes killed at the memory limit.
+    control. oom_kills: processes killed at the memory limit. time_ns: when that was, if it was not now.
     """
 
     cpu_ns: int | None
@@ -51,6 +51,7 @@ class Sample:
     throttled_periods: int | None
     throttled_ns: int | None
     oom_kills: int | None
+    time_ns: int | None = None
 
 
 class Group:

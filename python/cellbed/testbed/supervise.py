@@ -93,6 +93,7 @@ class Supervisor:
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
+        self._sampled: dict[str, int | None] = {}
         self._next_sample_ns = 0
         self._sample_interval_ns = SAMPLE_INTERVAL_NS
         self._pressure = Pressure([])
@@ -352,12 +353,13 @@ class Supervisor:
                 self._next_host_sample_ns += HOST_INTERVAL_NS
         for name, node in self._nodes.items():
             sample = node.sample()
-            if sample is None:
+            if sample is None or (sample.time_ns is not None and sample.time_ns == self._sampled.get(name)):
                 continue
+            self._sampled[name] = sample.time_ns
             self._samples.write(
                 json.dumps(
                     {
-                        "time_ns": time.monotonic_ns(),
+                        "time_ns": sample.time_ns or time.monotonic_ns(),
                         "node": name,
                         "cpu_ns": sample.cpu_ns,
                         "memory_bytes": sample.memory_bytes,
