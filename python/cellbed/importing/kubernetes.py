@@ -269,23 +269,19 @@ class _Cluster:
             self._port(port, chosen[0])
 
     def _port(self, port: Keys, pod: _Pod) -> None:
-        number_, target = port.whole("port"), port.text("targetPort")
+        wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
         port.close({}, ["name", "appProtocol"])
-        if target is None or number_ is None:
-            actual = number_
-        elif target.isdecimal():
-            actual = int(target)
-        else:
-            actual = pod.named_ports.get(target)
-        service = pod.services[0]
-        if actual is None:
+        service, actual = pod.services[0], wanted
+        if target and not target.isdecimal() and target not in pod.named_ports:
             port.note("not mapped", "targetPort", f"no container port is called '{target}'")
-        elif actual != number_:
-            text = f"a node has no port mapping: '{service.name}' listens on port {actual}, not {number_}"
+        elif target:
+            actual = _port_number(port, "targetPort", pod.named_ports)
+        if actual != wanted:
+            text = f"a node has no port mapping: '{service.name}' listens on port {actual}, not {wanted}"
             port.note("not mapped", "targetPort", text)
-        if actual is not None and protocol == "TCP" and not service.ports:
+        if protocol == "TCP" and not service.ports:
             service.ports.append(actual)
             service.ready = service.ready or {"port": actual, "timeout": "120 s"}
 
@@ -346,13 +342,11 @@ class _Container:
                 found.command = [word for word, _ in words] or None
         found.folder = keys.text("workingDir")
         for port in keys.mappings("ports"):
-            target, name = port.whole("containerPort"), port.text("name")
+            target, name = _port_number(port, "containerPort", {}), port.text("name")
             protocol = port.text("protocol") or "TCP"
             if "hostPort" in port:
                 port.note("not needed", "hostPort", "the node has an address of its own")
             port.close({}, ["hostIP"])
-            if target is None or not 0 < target < 65536:
-                port.refuse("containerPort", "a number from 1 to 65535 is needed")
             if name is not None:
                 self.pod.named_ports[name] = target
             if protocol == "TCP":
@@ -532,7 +526,11 @@ class _Container:
     def _probe(self, probe: Keys) -> dict[str, Any] | None:
         if "httpGet" in probe:
             get = probe.inside("httpGet")
-            path, port, scheme = get.text("path") or "/", self._port_of(get), get.text("scheme") or "HTTP"
+            path, port, scheme = (
+                get.text("path") or "/",
+                _port_number(get, "port", self.pod.named_ports),
+                get.text("scheme") or "HTTP",
+            )
             get.close({"host": "", "httpHeaders": "the request has no additional headers"})
             if scheme == "HTTP":
                 return {"http": f"http://{{node.address}}:{port}/{literal(path.lstrip('/'))}"}
@@ -541,7 +539,7 @@ class _Container:
         for kind in ("tcpSocket", "grpc"):
             if kind in probe:
                 socket = probe.inside(kind)
-                port = self._port_of(socket)
+                port = _port_number(socket, "port", self.pod.named_ports)
                 if kind == "grpc":
                     probe.note("differs", kind, f"ready means that TCP port {port} is open")
                 socket.close({"host": "", "service": ""})
@@ -553,9 +551,11 @@ class _Container:
             return {"command": words} if words else None
         return None
 
-    def _port_of(self, keys: Keys) -> int:
-        text = keys.text("port") or ""
-        port = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else self.pod.named_ports.get(text, 0)
-        if not 0 < port < 65536:
-            keys.refuse("port", f"no port '{text[:40]}'")
-        return port
+
+def _port_number(keys: Keys, key: str, named: Mapping[str, int]) -> int:
+    """A port by its number or its name."""
+    text = keys.text(key) or ""
+    port = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else named.get(text, 0)
+    if not 0 < port < 65536:
+        keys.refuse(key, f"no port '{text[:40]}'")
+    return port
