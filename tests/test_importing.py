@@ -16,10 +16,7 @@ from cellbed.errors import CellbedError
 from cellbed.importing import Choices, ImportedFileError, Written, read_compose, read_manifests, save, write
 from cellbed.importing.documents import documents
 from cellbed.importing.variables import interpolate, variables_of
-from cellbed.scenario import nodes as node_tables
 from in_process import cellbed
-
-pytestmark = pytest.mark.skipif(not hasattr(node_tables, "ContainerBackend"), reason="there is no container back end")
 
 SHOP = """
 name: shop
