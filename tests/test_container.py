@@ -368,12 +368,23 @@ edge = "1 ms"
 kind = "program"
 client = {{ on = "endpoint", command = "wget -q -O - http://web:8080/page" }}
 server = {{ on = "edge", ready = {{ port = 8080 }}, copy_in = {{ page = "page" }} }}
+[apps.report]
+kind = "program"
+[apps.report.server]
+on = "edge"
+command = ["sh", "-c", "./service endpoint-0/7 && echo reported && exec sleep 1000"]
+copy_in = {{ service = "service" }}
+ready = {{ line = "reported" }}
 """
 
 
 def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str) -> None:
     needs_groups()
     (tmp_path / "page").write_text("from a container\n")
+    tests = Path(__file__).parent
+    header = tests.parent / "python" / "cellbed"
+    service = ["-static", "-I", header, "-o", tmp_path / "service", tests / "spans_service.c"]
+    subprocess.run(["cc", *map(str, service)], check=True)
     (tmp_path / "run.toml").write_text(RUN.format(image=image))
     done = subprocess.run(
         [
@@ -390,6 +401,8 @@ def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str
     assert done.returncode == 0, done.stdout + done.stderr
     (description,) = tmp_path.glob("containers-*/run.json")
     assert (description.parent / "raw" / "web.endpoint-0.client.out").read_text() == "from a container\n"
+    (span,) = (description.parent / "raw" / "report.edge-0.service.jsonl").read_text().splitlines()
+    assert (json.loads(span)["endpoint"], json.loads(span)["request"]) == ("endpoint-0", 7)
     content = json.loads(description.read_text())
     assert [proof["what"] for proof in content["proof"] if not proof["ok"]] == []
     nodes = content["nodes"]

@@ -23,21 +23,6 @@ from cellbed.workloads.kind import SERVER, divided
 
 ROOT = Path(__file__).parents[1]
 NODES = {"100.64.0.1": "phone-0", "fd63:656c:6c62:0::1": "phone-0"}
-C_SERVICE = """
-#include <assert.h>
-#include "cellbed_spans.h"
-int main(int count, char **request) {
-    int64_t begin = cellbed_now();
-    assert(begin > 0);
-    for (int i = 1; i < count; i++) {
-        errno = ENOTTY;
-        cellbed_span(request[i], "query", begin, begin + i);
-        assert(errno == ENOTTY);
-    }
-    cellbed_span(NULL, "query", begin, begin);
-    return 0;
-}
-"""
 
 
 class Bed:
@@ -97,9 +82,8 @@ def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_pa
 @pytest.fixture(scope="module")
 def c_service(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("c")
-    (folder / "service.c").write_text(C_SERVICE)
     strict = ["-Wall", "-Wextra", "-Werror", "-std=gnu99", "-I", str(ROOT / "python" / "cellbed")]
-    subprocess.run(["cc", *strict, "-o", folder / "service", folder / "service.c"], check=True)
+    subprocess.run(["cc", *strict, "-o", folder / "service", ROOT / "tests" / "spans_service.c"], check=True)
     return folder / "service"
 
 
