@@ -337,3 +337,85 @@ def test_parts_add_up_and_counts_agree_with_what_a_simulated_tcp_did(
 
 def _first_hops(simulation: Any) -> set[int]:
     return {i for i, name in enumerate(simulation.network.names) if name[3] != "tower"}
+
+
+Step = tuple[int, bool, int, bool]
+"""Of a conversation: ms since the one before, whether the client sends, its queueing in ms, whether it is lost."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([0, 1, 7, 25]), st.booleans()),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_the_parts_are_those_of_each_moment(steps: list[Step]) -> None:
+    """Every ms of a conversation is looked at by itself, with the definition in the module's documentation."""
+    import tempfile
+
+    log, now = Log(), 100
+    log.up(0, 999, 0)
+    log.down(10, 499, 0)
+    log.up(20, 1000, 0)
+    sent = {True: 0, False: 0}
+    missing: dict[bool, list[int]] = {True: [], False: []}
+    packets: list[tuple[int, bool, int, int, int | None]] = []  # entered, way, first byte, last byte + 1, left
+    for pause, is_client, queue, lost in steps:
+        now += pause
+        again = missing[is_client].pop() if missing[is_client] else None
+        start = sent[is_client] if again is None else again
+        sent[is_client] = max(sent[is_client], start + 10)
+        if lost:
+            missing[is_client].append(start)
+        (log.up if is_client else log.down)(now, (1000 if is_client else 500) + start, 10, queue=queue, drop=2 * lost)
+        packets.append((now, is_client, start, start + 10, None if lost else now + queue + 10))
+    with tempfile.TemporaryDirectory() as folder:
+        (row,) = read(Path(folder), log).to_dicts()
+    if all(left is None for *_, left in packets):
+        assert parts(row) == {"connect": 20}
+        return
+
+    def complete(is_client: bool, end: int) -> int | None:
+        """When all bytes up to one had arrived."""
+        arrivals = [
+            min(
+                (left for _, way, low, high, left in packets if way == is_client and low <= byte < high and left),
+                default=None,
+            )
+            for byte in range(end)
+        ]
+        return None if None in arrivals else max(left for left in arrivals if left is not None)
+
+    new = []  # entered, way, complete
+    for number, (entered, is_client, _, end, _) in enumerate(packets):
+        fresh = all(end > high for _, way, _, high, _ in packets[:number] if way == is_client)
+        if fresh and (at := complete(is_client, end)) is not None:
+            new.append((entered, is_client, at))
+    if not new:
+        assert parts(row) == {"connect": 20}
+        return
+    spent = dict.fromkeys(("client", "server", "to_server", "to_client"), 0)
+    for moment in range(20, max(at for *_, at in new)):
+        begun = [each for each in new if each[0] <= moment]
+        later = [each for each in new if each[0] > moment]
+        way = begun[-1][1] if begun else None
+        if any(at > moment for _, each_way, at in begun if each_way == way):
+            spent["to_server" if way else "to_client"] += 1
+        elif any(at > moment for *_, at in begun):
+            spent["to_client" if way else "to_server"] += 1
+        else:
+            sender = later[0][1]
+            over = max((at for *_, at in begun), default=0)
+            ended = max((at for _, each_way, at in begun if each_way == way), default=0)
+            answers = [(entered, left) for entered, each_way, _, _, left in packets if each_way != way and left]
+            answer = next((left for entered, left in answers if entered >= ended), 0)
+            if sender == way and over <= moment < answer:
+                spent["to_server" if way else "to_client"] += 1
+            else:
+                spent["client" if sender else "server"] += 1
+    found = parts(row)
+    assert found["connect"] == 20
+    for name, value in spent.items():
+        assert sum(part for each, part in found.items() if each == name or each.startswith(f"{name}_")) == value, name

@@ -174,9 +174,9 @@ def test_ready_by_line_file_reply_and_command(site: Site) -> None:
             "ended with status 0 before it was ready; it must stay in the foreground, without any output",
         ),
         (
-            "import time; print('loading', flush=True); time.sleep(600)",
-            Ready(port=1, timeout_ns=SECOND // 2),
-            r"was not ready within 0.5 s, since it did not listen on port 1: loading",
+            "import os; os.execlp('sh', 'sh', '-c', 'echo loading; exec sleep 600')",
+            Ready(port=1, timeout_ns=5 * SECOND),
+            r"was not ready within 5 s, since it did not listen on port 1: loading",
         ),
         ("import os; os.kill(os.getpid(), 9)", Ready(line="never"), "was killed by signal 9 before it was ready"),
         (
