@@ -278,10 +278,17 @@ def test_manifests_become_node_groups_and_applications(tmp_path: Path) -> None:
     assert {"serviceAccountName", "requests", "type"} <= {key.rpartition(".")[2] for key in notes(found, "not needed")}
 
 
-def test_a_service_whose_port_differs_is_listed(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(GUESTBOOK.replace("targetPort: web", "targetPort: 8080"))
+def test_ports_of_services_become_those_of_containers(tmp_path: Path) -> None:
+    urls = "[frontend:80, 'http://frontend/x', 'http://frontend.default:80', my-frontend:80, frontend:8000]"
+    text = GUESTBOOK.replace("targetPort: web", "targetPort: 8080").replace("image: example/load", f"&, args: {urls}")
+    (tmp_path / "a.yaml").write_text(text.replace("&", "image: example/load"))
     found = write(read_manifests([tmp_path / "a.yaml"]), Choices(), "test")
-    assert "listens on port 8080, not 80" in notes(found, "not mapped")["Service/frontend.spec.ports[0].targetPort"]
+    assert (
+        "'frontend:80' becomes 'frontend:8080'" in notes(found, "differs")["Service/frontend.spec.ports[0].targetPort"]
+    )
+    assert tomllib.loads(found.text)["nodes"]["load"]["backend"]["command"] == [
+        "frontend:8080", "http://frontend:8080/x", "http://frontend.default:8080", "my-frontend:80", "frontend:8000",
+    ]  # fmt: skip
     assert "write the scenario with --out" in notes(found, "not mapped")["files"]
 
 

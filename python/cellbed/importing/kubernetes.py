@@ -118,6 +118,8 @@ class _Cluster:
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.objects: list[_Object] = []
+        self.moved: list[tuple[str, int, int]] = []
+        """Names of Services with a port, and the port of the container behind it."""
 
     def add(self, document: Any, place: Place) -> None:
         if document is None:
@@ -168,6 +170,8 @@ class _Cluster:
         found.services = [service for pod in pods for service in pod.services]
         if not found.services:
             raise place.error(f"no {', '.join(_WORKLOADS[:-1])} or {_WORKLOADS[-1]}: give manifests with one")
+        for service in found.services:
+            self._move_ports(service)
         selected = any(service.offers for service in found.services)
         for service in found.services:
             service.uses = selected and not service.offers
@@ -256,19 +260,34 @@ class _Cluster:
             )
             return
         if len(chosen) > 1:
-            names = ", ".join(pod.name for pod in chosen)
-            self.notes.append(
-                Note("differs", keys.place, keys.path, f"of {names} the first has the name '{each.name}'")
-            )
+            text = f"of {', '.join(pod.name for pod in chosen)} the first has the name '{each.name}'"
+            self.notes.append(Note("differs", keys.place, keys.path, text))
         first = chosen[0].services[0]
-        dotted = [each.name, f"{each.name}.{each.namespace}"]
-        first.aliases += [*dotted, f"{dotted[1]}.svc", f"{dotted[1]}.svc.cluster.local"]
+        domains = ("", f".{each.namespace}", f".{each.namespace}.svc", f".{each.namespace}.svc.cluster.local")
+        names = [each.name + domain for domain in domains]
+        first.aliases += names
         for pod in chosen:
             pod.services[0].offers = True
         for port in ports:
-            self._port(port, chosen[0])
+            self._port(port, chosen[0], names)
 
-    def _port(self, port: Keys, pod: _Pod) -> None:
+    def _move_ports(self, service: Service) -> None:
+        """Replace ports of Services in the texts of a container, ``frontend:80`` or ``http://frontend/``."""
+
+        def moved(text: str) -> str:
+            for name, port, actual in self.moved:
+                host = rf"(?<![\w.-]){re.escape(name)}"
+                text = re.sub(rf"{host}:{port}(?!\d)", f"{name}:{actual}", text)
+                if port == 80:
+                    text = re.sub(rf"(?<=http://){re.escape(name)}(?![\w.:-])", f"{name}:{actual}", text)
+            return text
+
+        service.entrypoint = service.entrypoint and list(map(moved, service.entrypoint))
+        service.command = service.command and list(map(moved, service.command))
+        for values in (service.environment, service.templates):
+            values.update({name: moved(value) for name, value in values.items()})
+
+    def _port(self, port: Keys, pod: _Pod, names: list[str]) -> None:
         wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
@@ -279,8 +298,10 @@ class _Cluster:
         elif target:
             actual = _port_number(port, "targetPort", pod.named_ports)
         if actual != wanted:
-            text = f"a node has no port mapping: '{service.name}' listens on port {actual}, not {wanted}"
-            port.note("not mapped", "targetPort", text)
+            self.moved += [(name, wanted, actual) for name in names]
+            change = f"'{names[0]}:{wanted}' becomes '{names[0]}:{actual}' in commands and variables"
+            text = f"nodes have no port mapping: {change}"
+            port.note("differs", "targetPort", text)
         if protocol == "TCP" and not service.ports:
             service.ports.append(actual)
             service.ready = service.ready or {"port": actual, "timeout": "120 s"}
