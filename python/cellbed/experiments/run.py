@@ -245,8 +245,8 @@ def _drive(
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
             load.say({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
-        for each in deployed if loads else ():
-            journal.note("load started", each.name, t0_ns + each.start_ns)
+        for name, start_ns in {spans[load.name].name: spans[load.name].start_ns for load in loads}.items():
+            journal.note("load started", name, t0_ns + start_ns)
         # The restart resets links to the scenario: they must not be announced as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         journal.note("schedule started", scenario.name, t0_ns)
