@@ -540,6 +540,31 @@ def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> Non
             assert formats.milliseconds(summary.decompositions[row].parts["uplink_queue"]) in text
 
 
+def test_runs_of_two_scenarios_are_paired_by_their_seeds(tmp_path: Path) -> None:
+    runs = []
+    for scenario, uplink in (("fast", 9), ("slow", 7)):
+        for seed in (1, 2, 3):
+            runs.append(tmp_path / f"{scenario}-{seed}")
+            shape = Shape(duration=6, outages=(), uplink=uplink, seed=seed, description={"name": scenario})
+            make_run(runs[-1], shape)
+    comparison = compare([*runs[:3], *reversed(runs[3:])])
+    median, p90, p99 = comparison.applications[0].settings
+    assert (median.scenario, median.against, median.pairs) == ("slow", "fast", 3)
+    of = {name: only(summary).percentiles for name, summary in zip(comparison.names, comparison.summaries, strict=True)}
+    differences = [of[f"slow-{seed}"][0].value - of[f"fast-{seed}"][0].value for seed in (1, 2, 3)]  # type: ignore[operator]
+    assert median.value == pytest.approx(np.mean(differences))
+    # Student's t with two degrees of freedom: 4.303.
+    half = 4.3027 * np.std(differences, ddof=1) / 3**0.5
+    assert (median.low, median.high) == pytest.approx((median.value - half, median.value + half), abs=1e-6)  # type: ignore[operator]
+    assert p90.value is not None
+    assert p99.note is not None
+    assert "368" in p99.note
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show_comparison(comparison, console)
+    assert "scenario slow minus fast, 3 pairs of runs of equal seed" in console.export_text()
+    assert compare(runs[2:4]).applications[0].settings == []
+
+
 def test_comparing_needs_two_runs(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="two"):
         compare([tmp_path])

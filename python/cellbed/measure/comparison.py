@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,16 @@ import polars as pl
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
-from cellbed.measure.statistics import Samples, block_length, label, needed, paired_median, quantile_differences
+from cellbed.measure.statistics import (
+    Samples,
+    block_length,
+    label,
+    mean_difference,
+    needed,
+    paired_median,
+    percentile,
+    quantile_differences,
+)
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.workloads.kind import Description, Span
@@ -23,7 +33,8 @@ SEED = 1
 
 AUTOCORRELATED = (
     "requests of one run are autocorrelated, and one run is one draw of everything that is random: these intervals "
-    "cover chance within these runs only; to compare settings, repeat runs and let the repetitions be the sample"
+    "cover chance within these runs only; to compare settings, repeat both scenarios with the same seeds and compare "
+    "all runs: their pairs are the sample"
 )
 
 
@@ -66,12 +77,36 @@ class PairedDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingDifference:
+    """A percentile of the runs of a scenario minus that of the first run's scenario, `against`, over pairs of runs of
+    equal seed.
+
+    value: the mean of the pairs' differences, seconds; value, low, high, distinct, note: as in :class:`Difference`.
+    """
+
+    scenario: str
+    against: str
+    quantile: float
+    pairs: int
+    value: float | None
+    low: float | None
+    high: float | None
+    distinct: bool | None
+    note: str | None
+
+    @property
+    def label(self) -> str:
+        return label(self.quantile)
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationComparison:
     """An application that all runs have, by its name.
 
     spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
     without a reply) and blocks (requests per block that was drawn): by run. peers: its connections to each server and
-    port that all runs have, by run. differences: of each run but the first, all
+    port that all runs have, by run. settings: where two scenarios or more were run with at least two seeds in common,
+    of each but the first all its percentiles. differences: of each run but the first, all
     its percentiles in order of runs. paired: per run but the first, if its requests are those of the first, the
     differences request by request; else None.
     """
@@ -85,6 +120,7 @@ class ApplicationComparison:
     paired: list[PairedDifference | None]
     blocks: list[int]
     peers: list[list[PeerSummary]]
+    settings: list[SettingDifference]
 
     @property
     def has_requests(self) -> bool:
@@ -129,6 +165,7 @@ class Comparison:
                         "name": each.name,
                         "differences": [asdict(difference) for difference in each.differences],
                         "paired": [pairs and asdict(pairs) for pairs in each.paired],
+                        "settings": [asdict(setting) for setting in each.settings],
                         "block_lengths": dict(zip(self.names, each.blocks, strict=True)),
                     }
                     for each in self.applications
@@ -162,7 +199,8 @@ def compare(runs: list[Path]) -> Comparison:
             [next(each for each in summary.applications if each.name == name) for summary in summaries],
             [of(table, name) for table in tables],
             _peers([[peer for peer in summary.connections if peer.app == name] for summary in summaries]),
-            [seed is not None and seed == seeds[0] for seed in seeds[1:]],
+            [str(description.get("name")) for description in descriptions],
+            seeds,
         )
         for name in shared
     ]
@@ -202,14 +240,20 @@ def _compare_application(
     summaries: list[ApplicationSummary],
     tables: list[pl.DataFrame],
     peers: list[list[PeerSummary]],
-    same_seed: list[bool],
+    scenarios: list[str],
+    seeds: list[Any],
 ) -> ApplicationComparison:
-    """One application of all runs; same_seed: per run but the first whether it has the seed of the first."""
+    """One application of all runs; scenarios: their names; seeds: of the runs, ``None`` where unknown."""
     samples = [latencies(table) for table in tables]
-    alike = [
-        same and _have_same_requests(described[0], tables[0], application, table)
-        for same, application, table in zip(same_seed, described[1:], tables[1:], strict=True)
-    ]
+
+    def are_paired(one: int, other: int) -> bool:
+        return (
+            seeds[one] is not None
+            and seeds[one] == seeds[other]
+            and _have_same_requests(described[one], tables[one], described[other], tables[other])
+        )
+
+    alike = [are_paired(0, other) for other in range(1, len(tables))]
     differences = []
     for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True):
         smaller = min(len(sample), len(samples[0]))
@@ -230,7 +274,44 @@ def _compare_application(
         ],
         [block_length(each) for each in samples],
         peers,
+        _settings(scenarios, samples, are_paired),
     )
+
+
+def _settings(
+    scenarios: list[str], samples: list[Samples], are_paired: Callable[[int, int], bool]
+) -> list[SettingDifference]:
+    """The differences between scenarios over pairs of runs of equal seed. scenarios, samples: by run."""
+    found = []
+    for scenario in dict.fromkeys(name for name in scenarios if name != scenarios[0]):
+        partners: dict[int, int] = {}
+        for other in (run for run, name in enumerate(scenarios) if name == scenario):
+            free = (run for run, name in enumerate(scenarios) if name == scenarios[0] and run not in partners)
+            if (partner := next((run for run in free if are_paired(run, other)), None)) is not None:
+                partners[partner] = other
+        if len(partners) < 2:
+            continue
+        for q in QUANTILES:
+            smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
+            if smallest < needed(q):
+                note = f"refused: {label(q)} needs at least {needed(q)} requests, the smallest run has {smallest}"
+                found.append(SettingDifference(scenario, scenarios[0], q, len(partners), None, None, None, None, note))
+                continue
+            pairs = [(_value(samples[one], q), _value(samples[other], q)) for one, other in partners.items()]
+            if not np.isfinite(pairs).all():
+                note = "not finite: a run's percentile falls among requests without a reply"
+                found.append(SettingDifference(scenario, scenarios[0], q, len(partners), None, None, None, None, note))
+                continue
+            value, low, high = mean_difference(np.diff(pairs).ravel())
+            found.append(
+                SettingDifference(scenario, scenarios[0], q, len(partners), value, low, high, low > 0 or high < 0, None)
+            )
+    return found
+
+
+def _value(samples: Samples, quantile: float) -> float:
+    at = percentile(samples, quantile)
+    return math.inf if at.value is None else at.value
 
 
 def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:

@@ -1,6 +1,7 @@
 """A comparison of runs as a self-contained page, or its figures as a file."""
 
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +56,10 @@ def _page(comparison: "Comparison") -> str:
             comparison=comparison,
             connections=connections,
             figures=drawings,
+            settings={
+                each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.setting)]
+                for each in comparison.applications
+            },
             difference=formats.compared,
             reached=formats.reached,
             places=PLACES,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cellbed.measure.comparison import Difference, PairedDifference
+    from cellbed.measure.comparison import Difference, PairedDifference, SettingDifference
     from cellbed.measure.summary import ApplicationSummary
 
 NOTHING = "–"
@@ -31,7 +31,9 @@ def difference(seconds: float) -> str:
     return f"{sign}{duration(abs(seconds))}"
 
 
-def compared(each: "Difference | PairedDifference", note: str | None = None) -> tuple[str, str, str]:
+def compared(
+    each: "Difference | PairedDifference | SettingDifference", note: str | None = None
+) -> tuple[str, str, str]:
     """Value, interval and verdict of a difference between runs."""
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
@@ -42,6 +44,11 @@ def compared(each: "Difference | PairedDifference", note: str | None = None) -> 
     low = difference(each.low) if each.low is not None else "−∞"
     high = difference(each.high) if each.high is not None else "∞"
     return value, f"{low} to {high}", verdict
+
+
+def setting(each: "SettingDifference") -> str:
+    """What two scenarios a difference is between."""
+    return f"scenario {each.scenario} minus {each.against}, {each.pairs} pairs of runs of equal seed"
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -1,7 +1,7 @@
 """The summary of a run as tables on the terminal, and runs beside each other."""
 
 from dataclasses import asdict
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -348,6 +348,14 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         console.print()
         console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)
+    for title, rows in groupby(comparison.settings, key=formats.setting):
+        settings = _table("difference", "mean", "95 % interval", "")
+        for setting in rows:
+            value, interval, verdict = formats.compared(setting, setting.note)
+            settings.add_row(setting.label, value, interval, Text(verdict, style="dim"))
+        console.print()
+        console.print(Text(title, style="bold"))
+        console.print(settings)
 
 
 def _beside(names: "list[str]", heading: str = "") -> Table:
