@@ -3,7 +3,7 @@
 use crate::random::{Probability, Random, Seed};
 use crate::units::Bytes;
 
-/// Each packet is doubled with the same probability. Both go on through the stages behind, the second one after the
+/// Each packet is doubled with the same probability. Both continue through the stages behind, the second one after the
 /// first.
 ///
 /// ```
@@ -30,7 +30,7 @@ pub struct DuplicationConfig {
 
 /// In each packet one bit is turned round with the same probability, any of its bits alike.
 ///
-/// The stage says [which](crate::Outcome::corrupt_bit); the caller turns it round. Of several such stages in a direction
+/// The stage reports [which](crate::Outcome::corrupt_bit); the caller flips it. Of several such stages in a direction
 /// the last one to strike counts.
 ///
 /// ```
@@ -75,7 +75,7 @@ impl Damage {
         *self = Self::new(self.probability, self.seed);
     }
 
-    /// Strikes with another probability; the generator goes on, but the next restart begins with `seed`.
+    /// Strikes with another probability; the generator keeps its state, but the next restart begins with `seed`.
     pub(crate) fn change(&mut self, probability: Probability, seed: Seed) {
         self.probability = probability;
         self.seed = seed;

@@ -4,7 +4,7 @@ use crate::time::{Duration, Time};
 
 /// When a direction is closed: during its outages, and as long as it is `down`.
 ///
-/// A gate closes the first stage of the direction in which packets queue, of whatever kind. Packets that arrive wait in its
+/// A gate closes the first stage of the direction in which packets queue, of any kind. Packets that arrive wait in its
 /// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what they
 /// offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no such
 /// stage, packets that meet a closed gate are lost.

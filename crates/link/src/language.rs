@@ -1,7 +1,7 @@
 //! The serialised form of stages: for each a table with its `kind`, as the emulator's configuration and `cellbed.Link` have it.
 //!
-//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). What is here are the kinds, and tables that
-//! differ from what is made of them: those that name files, and radio links, which are a profile and what is different from it.
+//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). This module has the kinds, and the tables that
+//! differ from their configuration: those that name files, and radio links, which are a profile with changes.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -31,28 +31,28 @@ use crate::time::Duration;
 use crate::trace::{Repeat, Trace, TraceError};
 use crate::units::{BitRate, Bytes};
 
-/// Why a table makes no stage.
+/// Why a table describes no stage.
 #[derive(Debug, Error)]
 pub enum LanguageError {
-    /// The table has something wrong.
+    /// The table is malformed.
     #[error("{0}")]
     Table(#[from] Fault),
     /// A file that the table names cannot be opened.
     #[error("cannot open the {what} {path}: {source}")]
     Open {
-        /// What it holds.
+        /// Its content.
         what: &'static str,
         /// Its path.
         path: String,
         /// Why not.
         source: io::Error,
     },
-    /// A file that the table names has something wrong: `FILE:LINE: reason`.
+    /// A file that the table names is malformed: `FILE:LINE: reason`.
     #[error("{0}")]
     File(String),
 }
 
-/// Makes stages of their tables. Stages that name the same trace share it.
+/// Reads stages from their tables. Stages that name the same trace share it.
 ///
 /// ```
 /// use cellbed_link::language::Reader;
@@ -207,7 +207,7 @@ where
         Ok(trace)
     }
 
-    /// What a file holds. placed: the fault with the file's name before it.
+    /// The content of a file. placed: the fault with the file's name before it.
     fn file<T, E>(
         &mut self,
         what: &'static str,

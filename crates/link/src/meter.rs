@@ -43,7 +43,7 @@ pub struct Bin {
     pub queue: QueueLevel,
     /// The most bytes in the queue.
     pub peak: Bytes,
-    /// Packets that a queue dropped, because it was full or to tell of congestion.
+    /// Packets that a queue dropped, because it was full or to signal congestion.
     pub queue_full: Packets,
     /// Packets lost.
     pub lost: Packets,

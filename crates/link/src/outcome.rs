@@ -58,6 +58,6 @@ pub enum DropReason {
     QueueFull = 1,
     /// A loss stage took it.
     Loss = 2,
-    /// The queue's active management dropped it, to tell the sender of congestion.
+    /// The queue's active management dropped it, to signal congestion to the sender.
     Congestion = 3,
 }

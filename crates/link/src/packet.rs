@@ -5,7 +5,7 @@ use std::num::NonZero;
 use crate::time::Time;
 use crate::units::Bytes;
 
-/// What the header says of a packet that the stages act on. The default is a packet of the one nameless flow whose
+/// The fields of a packet's header on which the stages act. The default is a packet of the one nameless flow whose
 /// transport does not know ECN.
 ///
 /// ```
@@ -28,7 +28,7 @@ pub struct Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The transport is not ECN-capable: congestion can only be told by a drop.
+    /// The transport is not ECN-capable: congestion can only be signalled by a drop.
     #[default]
     NotEct = 0b00,
     /// ECN-capable, and a sender of Low Latency, Low Loss and Scalable throughput (L4S).
@@ -72,7 +72,7 @@ pub(crate) struct Item<P> {
     /// When it reached the queue that it is in.
     pub(crate) entered: Time,
     pub(crate) flow: u64,
-    // An option of an item is told by this byte: what is before it is moved in whole words for that reason.
+    // The niche of an optional item is in this byte, so that the fields before it are moved in whole words.
     pub(crate) marked: bool,
     pub(crate) ecn: Ecn,
     pub(crate) corrupt: Option<NonZero<u32>>,
@@ -93,7 +93,7 @@ impl<P> Item<P> {
         }
     }
 
-    /// The same packet with what the header says.
+    /// The same packet with fields of its header.
     pub(crate) fn tagged(self, tag: Tag) -> Self {
         Self {
             flow: tag.flow,

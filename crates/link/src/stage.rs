@@ -1,4 +1,4 @@
-//! The stages that a direction is made of: an enum of concrete ones, since the set is ours.
+//! The stages of a direction: an enum, since the set is fixed.
 
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
@@ -19,23 +19,23 @@ use crate::units::{BitRate, Bytes};
 /// What one stage of a direction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageConfig {
-    /// Packets vanish.
+    /// Packets are lost.
     Loss(LossConfig),
     /// The stage in which packets queue is closed at times.
     Gate(GateConfig),
     /// Packets queue for their turn.
     Bottleneck(BottleneckConfig),
-    /// Packets travel.
+    /// Packets are delayed.
     Delay(DelayConfig),
-    /// Packets travel, then queue for their turn, both as the load has it.
+    /// Packets are delayed, then queue for their turn; both depend on the load.
     WorkloadDependent(Box<WorkloadDependentConfig>),
-    /// Packets come twice.
+    /// Packets are duplicated.
     Duplication(DuplicationConfig),
-    /// Packets are damaged.
+    /// A bit of a packet is flipped.
     Corruption(CorruptionConfig),
     /// Packets cross a radio access network.
     Radio(Box<RadioConfig>),
-    /// Packets meet what packets in the same situation met in a recording.
+    /// Packets are served as packets in the same situation were in a recording.
     Conditional(Box<ConditionalConfig>),
 }
 
@@ -130,7 +130,7 @@ pub(crate) enum Stage<P> {
     Conditional(Box<Conditional<P>>),
 }
 
-/// What a stage in which packets queue can carry, set against the clock.
+/// What a stage in which packets queue can carry, on the clock.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Schedule(schedule::Offer),
@@ -191,7 +191,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Goes on as `config` says from `now` on, which is of the stage's own kind. Packets stay, generators go on.
+    /// Applies `config`, which is of the stage's kind, from `now` on. Packets stay, generators keep their state.
     pub(crate) fn change(&mut self, config: &StageConfig, zero: Time, now: Time, offset: Duration) {
         match (self, config) {
             (Self::Loss(loss), StageConfig::Loss(config)) => {
@@ -235,7 +235,7 @@ impl<P> Stage<P> {
     /// When something happens in the stage next: mostly, a packet leaves.
     #[inline]
     pub(crate) fn next_event(&self) -> Option<Time> {
-        // Asked of every stage for every event: a few tests are faster than a jump.
+        // Called for every stage at every event: a few comparisons are faster than a jump.
         if let Self::Delay(delay) = self {
             delay.next_departure()
         } else if let Self::Bottleneck(bottleneck) = self {
@@ -247,7 +247,7 @@ impl<P> Stage<P> {
         } else if let Self::Conditional(link) = self {
             link.next_event()
         } else {
-            None // holds nothing back
+            None // delays nothing
         }
     }
 
@@ -282,7 +282,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Whether a queue has given up packets that nobody has taken yet.
+    /// Whether a queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         match self {
@@ -294,7 +294,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Takes a packet that a queue has given up.
+    /// Takes a packet that a queue has dropped.
     pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
         match self {
             Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
@@ -305,7 +305,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Lets happen what happens at `now`, its next event.
+    /// Processes the event due at `now`.
     #[inline]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         match self {

@@ -29,7 +29,7 @@ pub struct Duration(u64);
 impl Time {
     /// The origin.
     pub const ZERO: Self = Self(0);
-    /// The last instant that can be told; sums that would pass it stay here.
+    /// The last representable instant; sums saturate there.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The instant `nanos` ns after the origin.
@@ -61,7 +61,7 @@ impl Time {
 impl Duration {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-    /// The longest span that can be told.
+    /// The longest representable span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `nanos` ns.

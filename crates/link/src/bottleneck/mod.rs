@@ -40,11 +40,11 @@ pub struct BottleneckConfig {
     pub opportunity: Bytes,
     /// Bytes that a packet is charged beyond its size when a trace serves it.
     pub overhead: Bytes,
-    /// How exactly arrivals are told.
+    /// Resolution of arrival times.
     pub clock: Clock,
 }
 
-/// How exactly a bottleneck tells the time of arrivals.
+/// The resolution of arrival times at a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Clock {
     /// To the nanosecond.
@@ -108,7 +108,7 @@ impl BottleneckConfig {
 /// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
 ///
 /// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the schedule
-/// has something to serve it with, and not before: a queue in front of a link that stands still keeps waiting.
+/// has something to serve it with, and not before: packets in front of a stalled link stay in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Bottleneck<P> {
     config: BottleneckConfig,
@@ -120,7 +120,7 @@ pub(crate) struct Bottleneck<P> {
     event: Option<Time>,
     /// While nothing is served: bytes of the packet in service that have not left.
     closed: Option<u64>,
-    /// Packets that the queue has given up.
+    /// Packets that the queue has dropped.
     dropped: Dropped<P>,
 }
 
@@ -155,7 +155,7 @@ impl<P> Bottleneck<P> {
         self.look_ahead();
     }
 
-    /// Goes on as `config` says from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
+    /// Applies `config` from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
     /// queue whose discipline or parameters change forgets what it has learnt.
     ///
     /// Events before `now` must have been taken.
@@ -270,7 +270,7 @@ impl<P> Bottleneck<P> {
         Some((service, free))
     }
 
-    /// Drops a packet that it has refused together with those that the queue has given up.
+    /// Adds a refused packet to those that the queue has dropped.
     pub(crate) fn give_up(&mut self, item: Item<P>, reason: DropReason) {
         self.dropped.push_back((item, reason));
     }
@@ -279,7 +279,7 @@ impl<P> Bottleneck<P> {
         self.event
     }
 
-    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    /// Processes the [event](Self::next_event) due at `now`.
     #[inline]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         self.event?;
@@ -293,13 +293,13 @@ impl<P> Bottleneck<P> {
         Some(Step::Left(item))
     }
 
-    /// Whether the queue has given up packets that were not taken yet.
+    /// Whether the queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         !self.dropped.is_empty()
     }
 
-    /// Takes a packet that the queue has given up.
+    /// Takes a packet that the queue has dropped.
     pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
         self.dropped.pop_front()
     }

@@ -188,7 +188,7 @@ impl<T> Delay<T> {
         }
     }
 
-    /// Delays otherwise from now on; packets on the way keep their departure, and the generator goes on.
+    /// Delays otherwise from now on; packets on the way keep their departure, and the generator keeps its state.
     pub(crate) fn change(&mut self, config: DelayConfig) {
         self.least = config.least();
         self.flight.set_reordering(config.reorders());

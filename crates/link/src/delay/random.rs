@@ -174,7 +174,7 @@ impl Draw {
         *self = Self::new(self.config.clone());
     }
 
-    /// Draws from another distribution from now on; the generator goes on.
+    /// Draws from another distribution from now on; the generator keeps its state.
     pub(crate) fn change(&mut self, config: RandomDelay) {
         self.config = config;
     }

@@ -115,7 +115,7 @@ impl<P: Clone> Direction<P> {
     /// No packet is lost by it but those that a smaller limit has no room for, which are
     /// [dropped](crate::DropReason::QueueFull): by drop-head and FQ-CoDel as these do, by all others from the tail. The
     /// packet in service stays in service, and what was sent of it stays sent. Packets on their way in a delay stage keep their
-    /// departure. A schedule or series takes its position from the last restart. Random generators go on. The change
+    /// departure. A schedule or series takes its position from the last restart. Random generators keep their state. The change
     /// lasts until another one, or until a restart where there are [changes known beforehand](Self::with_changes).
     pub fn change(
         &mut self,
@@ -165,7 +165,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Lets a pending event come into force at `at`. What leaves before must have left.
+    /// Applies a pending event at `at`. Earlier departures must have been taken.
     pub(super) fn apply(&mut self, pending: Pending, at: Time) {
         match pending.what {
             What::Restart(offset) => self.start(pending.at, at, offset),

@@ -1,4 +1,4 @@
-//! What the meter of a direction is told.
+//! Calls of a direction to its meter.
 
 use super::Direction;
 use crate::meter::{Bin, Meter};
@@ -26,7 +26,7 @@ impl<P: Clone> Direction<P> {
         std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
     }
 
-    /// A packet has come to its end.
+    /// A packet has been delivered or dropped.
     #[inline]
     pub(super) fn ended(&mut self, now: Time, size: Bytes, fate: Fate) {
         let Some(meter) = &mut self.meter else {
@@ -51,7 +51,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Tells the meter of another schedule.
+    /// Reports another schedule to the meter.
     pub(super) fn offer_changed(&mut self, index: usize) {
         if let Stage::WorkloadDependent(link) = &mut self.stages[index]
             && let Some(from) = link.take_spliced()

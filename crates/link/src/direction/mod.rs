@@ -18,7 +18,7 @@ use change::{Pending, What};
 
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
 ///
-/// `P` is whatever the caller needs to know its packet again, such as an index. The whole contract:
+/// `P` identifies a packet for the caller, such as an index. The whole contract:
 /// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back at
 /// [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns of
 /// an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the latest
@@ -104,7 +104,7 @@ impl<P: Clone> Direction<P> {
     /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
     /// added to the configured offset of traces and series.
     ///
-    /// Packets that are queued or on their way stay. If `zero` lies in the future all goes on as it was until then; if it
+    /// Packets that are queued or on their way stay. If `zero` lies in the future, nothing changes until then; if it
     /// lies in the past the schedules are where they would be had they started in time. A later call replaces those that
     /// were to come into force at its `zero` or after.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
@@ -137,7 +137,7 @@ impl<P: Clone> Direction<P> {
     /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
     ///
     /// Never later than the next delivery. It may be earlier, and then `poll` gives nothing and this a later instant. A
-    /// drop may be told later than it happened: by the least delay of the stages behind it.
+    /// drop may be reported later than it happened: by the least delay of the stages behind it.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
@@ -242,7 +242,7 @@ impl<P: Clone> Direction<P> {
         next
     }
 
-    /// Lets a second packet into the given stage, after the first has gone on.
+    /// Passes a second packet to the given stage, after the first.
     #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
@@ -250,7 +250,7 @@ impl<P: Clone> Direction<P> {
         self.twins.push_back((first, now, item));
     }
 
-    /// Lets a packet into the given stage and on through those that hold nothing back.
+    /// Passes a packet to the given stage, and through the stages that do not delay it.
     #[inline]
     fn enter(&mut self, first: usize, now: Time, item: Item<P>) {
         self.pass(first, now, item);
@@ -320,7 +320,7 @@ impl<P: Clone> Direction<P> {
         self.finish(now, item, Fate::Delivered);
     }
 
-    /// Tells of the packets that a queue has given up.
+    /// Reports the packets that a queue has dropped.
     #[inline]
     fn drop_given_up(&mut self, index: usize, now: Time) {
         if self.stages[index].has_dropped() {

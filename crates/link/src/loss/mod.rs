@@ -1,4 +1,4 @@
-//! Loss: packets that vanish on the way.
+//! Loss of packets.
 
 mod series;
 
@@ -25,7 +25,7 @@ pub use series::LossSeries;
     serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
 )]
 pub enum LossConfig {
-    /// Each packet is lost with the same probability, whatever happened to the others.
+    /// Each packet is lost with the same probability, independently of the others.
     #[cfg_attr(feature = "serde", serde(rename = "loss"))]
     Independent {
         /// Probability of a loss.
@@ -86,7 +86,7 @@ impl LossConfig {
     }
 }
 
-/// No spell is shorter, so that time goes on.
+/// The minimum length of a spell, so that time advances.
 const LEAST: Duration = Duration::from_nanos(1000);
 
 /// The stage: draws for each packet, in order of arrival.
@@ -124,7 +124,7 @@ impl Loss {
         };
     }
 
-    /// Loses packets in another way from now on; the generator goes on.
+    /// Loses packets in another way from now on; the generator keeps its state.
     pub(crate) fn change(&mut self, config: LossConfig, zero: Time, offset: Duration) {
         if config != self.config {
             let random = self.random.clone();
@@ -205,7 +205,7 @@ impl Loss {
             return;
         }
         // After a time without packets that is longer than a hundred thousand spells the process has forgotten where it was:
-        // it goes on from a state drawn by the shares of the two.
+        // the state is drawn anew by the shares of the two.
         let [on, off] = [on, off].map(|mean| mean.max(LEAST).as_secs_f64());
         if now.since(self.until).as_secs_f64() > 50_000.0 * (on + off) {
             self.bad = self.random.unit() * (on + off) >= on;

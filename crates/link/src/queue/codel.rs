@@ -28,7 +28,7 @@ pub struct CoDelConfig {
     /// Whether packets of ECN-capable transports are marked in place of being dropped. A marked packet is the one that is
     /// sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
-    /// Sojourn time above which every packet of an ECN-capable transport is marked, whatever else is decided, for senders
+    /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions, for senders
     /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
     #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
     pub ce_threshold: Option<Duration>,

@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Pushes and tells which packets that cost.
+    /// Pushes a packet, and returns those that were dropped for it.
     fn push(queue: &mut Fifo<char>, packet: char, size: u64) -> String {
         let mut dropped = Dropped::new();
         let refused = queue.push(item(packet, size), Surcharge::default(), &mut dropped);

@@ -337,7 +337,7 @@ mod tests {
         drain(&mut queue, 10); // both are old by now
         fill(&mut queue, 3, 1, 100);
         assert_eq!(drain(&mut queue, 1), [3]);
-        // it may go on until its quantum is used up, and then it is an old flow like the others
+        // it may send until its quantum is used up; then it is an old flow like the others
         fill(&mut queue, 3, 40, 100);
         let order = drain(&mut queue, 40);
         let first_other = order.iter().position(|&flow| flow != 3);

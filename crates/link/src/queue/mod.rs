@@ -187,7 +187,7 @@ pub(crate) struct Surcharge {
 }
 
 impl Surcharge {
-    /// What the limits are held against.
+    /// The level to which the limits apply.
     pub(crate) fn on(&self, waiting: QueueLevel) -> QueueLevel {
         let mut level = waiting.and(self.serving);
         level.bytes += Bytes(self.overhead.0.saturating_mul(waiting.packets.0));

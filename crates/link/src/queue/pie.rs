@@ -14,7 +14,7 @@ use crate::units::{Bytes, MTU};
 /// a limit.
 ///
 /// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of Appendix
-/// A; Linux, too, uses time stamps unless told otherwise). §5.3, which switches PIE off while a third of the buffer is
+/// A; Linux, too, uses time stamps by default). §5.3, which switches PIE off while a third of the buffer is
 /// not filled, is left out: the buffer may be without a limit.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(

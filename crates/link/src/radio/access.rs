@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(access.sent(&config, ms(24)), ms(28));
         assert_eq!(access.limit(&config), u64::MAX);
         assert_eq!(access.sent(&config, ms(28)), ms(28));
-        assert_eq!(access.ready(&config, ms(33)), ms(33)); // grants go on for a while
+        assert_eq!(access.ready(&config, ms(33)), ms(33)); // grants continue for a while
         assert_eq!(access.ready(&config, ms(34)), ms(44));
     }
 }

@@ -45,9 +45,9 @@ pub(super) mod purpose {
 
 /// An answer: fading step, cell step, site, bytes per symbol.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known(Option<(u64, u64, u64, f64)>);
+pub(super) struct Cache(Option<(u64, u64, u64, f64)>);
 
-/// What a radio link could carry for a device that the scheduler is warm to, set against the clock.
+/// What a radio link could carry for a device that the scheduler is warm to, on the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Potential {
     pub(super) surroundings: Surroundings,
@@ -143,7 +143,7 @@ impl Surroundings {
 
     /// Bytes that a slot has for the device when the scheduler is warm; at least one. `known` remembers an answer: for
     /// slots one after the other most of it is the same.
-    pub(super) fn capacity(&self, slot: u64, known: &mut Known) -> f64 {
+    pub(super) fn capacity(&self, slot: u64, known: &mut Cache) -> f64 {
         let position = self.start(slot).unwrap_or(Duration::MAX);
         let steps = (
             self.fading.step_at(position),
@@ -163,7 +163,7 @@ impl Surroundings {
 
     /// Bytes that all slots from a position up to but excluding another have for the device.
     fn offered(&self, from: Duration, to: Duration) -> u64 {
-        let (mut known, mut bytes, mut position) = (Known::default(), 0, from);
+        let (mut known, mut bytes, mut position) = (Cache::default(), 0, from);
         while let Some(slot) = self.next_slot(position)
             && let Some(start) = self.start(slot).filter(|&start| start < to)
         {
@@ -234,7 +234,7 @@ impl Surroundings {
     }
 }
 
-/// The least probability of a turn: less would let a search go on for too long.
+/// The least probability of a turn: with less, a search would take too long.
 const LEAST_TURN: f64 = 0.01;
 
 /// Bits per resource element at a signal to noise ratio: of the highest CQI whose efficiency the channel bears, and of the

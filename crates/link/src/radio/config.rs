@@ -13,7 +13,7 @@ use crate::time::Duration;
 /// [path](Path) behind adds its delay.
 ///
 /// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though not the
-/// state of scheduler and device: each is a stage of its own. Two [devices](Self::device) at one place share the cell, its
+/// state of scheduler and device: each is a separate stage. Two [devices](Self::device) at one place share the cell, its
 /// handovers and the path behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RadioConfig {
@@ -132,7 +132,7 @@ pub struct Ramp {
     pub full: u64,
     /// Exponent by which the aim follows the share of `full` that waits; below 1 a little calls for much.
     pub bend: f64,
-    /// Time constant with which warmth is lost while nothing is to be sent.
+    /// Time constant with which warmth is lost while nothing is sent.
     pub memory: Duration,
 }
 
@@ -166,7 +166,7 @@ pub struct Harq {
 }
 
 /// How the device gets slots of the uplink: with nothing granted it sends a scheduling request when it next may, gets a small
-/// grant, tells in it how much waits, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
+/// grant, reports in it how much waits, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
     /// How often it may ask.
@@ -175,7 +175,7 @@ pub struct Grant {
     pub delay: Duration,
     /// Bytes of the first grant.
     pub first: u64,
-    /// How long after the last bytes grants go on.
+    /// How long after the last bytes grants continue.
     pub tail: Duration,
 }
 

@@ -30,7 +30,7 @@ use crate::time::{Duration, Time};
 use crate::units::Bytes;
 use access::Access;
 pub(crate) use channel::Potential;
-use channel::{Known, Surroundings};
+use channel::{Cache, Surroundings};
 use harq::Retransmissions;
 use ramp::Warmth;
 use route::Route;
@@ -45,7 +45,7 @@ pub(crate) struct Radio<P> {
     zero: Time,
     offset: Duration,
     surroundings: Surroundings,
-    known: Known,
+    cache: Cache,
     route: Route,
     access: Access,
     warmth: Warmth,
@@ -71,7 +71,7 @@ impl<P> Radio<P> {
             zero,
             offset: config.offset,
             surroundings: Surroundings::new(config),
-            known: Known::default(),
+            cache: Cache::default(),
             route: Route::new(config),
             access: Access::default(),
             warmth: Warmth::COLD,
@@ -99,12 +99,12 @@ impl<P> Radio<P> {
         self.look_ahead(now);
     }
 
-    /// Goes on as `config` says from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
+    /// Applies `config` from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
     /// no room for.
     pub(crate) fn change(&mut self, config: &RadioConfig, now: Time) {
         let before = std::mem::replace(&mut self.config, config.clone());
         self.surroundings = Surroundings::new(config);
-        self.known = Known::default();
+        self.cache = Cache::default();
         self.route = Route::new(config);
         self.retransmissions = Retransmissions::new(config);
         if before.queue != config.queue {
@@ -140,7 +140,7 @@ impl<P> Radio<P> {
             return Admission::Refused(item, reason);
         }
         if self.slot.is_none() && !self.closed {
-            // A slot that begins at this very instant is made up already, whoever else comes now.
+            // A slot that begins at this instant is already allocated.
             let next = self.position(now) + Duration::from_nanos(1);
             let ready = self.access.ready(&self.config, next);
             self.turn_to(ready, now);
@@ -164,7 +164,7 @@ impl<P> Radio<P> {
         )
     }
 
-    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    /// Processes the [event](Self::next_event) due at `now`.
     #[inline(never)]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         if self.flight.next().is_some_and(|left| left <= now) {
@@ -175,13 +175,13 @@ impl<P> Radio<P> {
         Some(Step::Within)
     }
 
-    /// Whether the queue has given up packets that nobody has taken yet.
+    /// Whether the queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         !self.dropped.is_empty()
     }
 
-    /// Takes a packet that the queue has given up.
+    /// Takes a packet that the queue has dropped.
     pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
         self.dropped.pop_front()
     }
@@ -205,7 +205,7 @@ impl<P> Radio<P> {
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
         let share = self.warmth.share(&self.config.ramp, begin, waiting);
-        let warm = self.surroundings.capacity(slot, &mut self.known);
+        let warm = self.surroundings.capacity(slot, &mut self.cache);
         let offered = (warm * share).max(1.0) as u64;
         let taken = self.retransmissions.taken(slot);
         let room = offered

@@ -1,7 +1,7 @@
 //! Two operators in five conditions, after the two whose published effects they show.
 //!
 //! Where a value has a source, it is named beside it. **All others are ours, chosen such that the effects come out** that
-//! Sentosa et al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not say how its
+//! Sentosa et al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not state how its
 //! operators bring them about. `cargo run --release -p cellbed-link --example radio_effects` prints both beside
 //! each other.
 
@@ -16,7 +16,7 @@ use crate::units::Bytes;
 /// The operator's carrier and scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Band {
-    /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, to whatever load. The
+    /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, for any load. The
     /// delivery rate is independent of the length of a train but for its beginning.
     Midband,
     /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to what waits. Long

@@ -187,11 +187,11 @@ fn packets_stay_when_the_link_changes_or_starts_anew() {
 fn the_weather_does_not_depend_on_what_is_sent() {
     let config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
     let (all, some) = (Surroundings::new(&config), Surroundings::new(&config));
-    let mut known = Known::default();
+    let mut known = Cache::default();
     for slot in (0..100_000).filter(|slot| slot % 10 < 8) {
         let offered = all.capacity(slot, &mut known);
         if slot % 997 == 0 {
-            assert_eq!(offered, some.capacity(slot, &mut Known::default()));
+            assert_eq!(offered, some.capacity(slot, &mut Cache::default()));
         }
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The longest line in bytes: a train of 10,000 packets.
 pub(super) const LONGEST_LINE: usize = 1 << 17;
 
-/// Why a file of a recording was refused. The text says what is wrong and in which line, but not in which file: the parser
+/// Why a file of a recording was refused. The text states the problem and the line, but not in which file: the parser
 /// sees a stream. [`RecordingError::in_file`] puts the two together.
 #[derive(Debug, Error)]
 pub enum RecordingError {

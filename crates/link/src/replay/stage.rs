@@ -66,7 +66,7 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// Goes on as `config` says from `now` on. Where another heavy recording is played, it serves the packets in the
+    /// Applies `config` from `now` on. Where another heavy recording is played, it serves the packets in the
     /// queue at once; delay and light opportunities are those of the new recording from the next activation on.
     pub(crate) fn change(&mut self, config: &WorkloadDependentConfig, now: Time, offset: Duration) {
         self.bottleneck.change(&config.bottleneck(), now, offset);
@@ -105,7 +105,7 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// Lets happen what happens at `now`, the [next event](Self::next_event): who leaves goes before who enters.
+    /// Processes the [event](Self::next_event) due at `now`: departures before arrivals.
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         let departs = self
             .bottleneck

@@ -83,7 +83,7 @@ impl Schedule {
     }
 }
 
-/// The opportunities of a recording set against the clock. They are numbered from the start of the recording.
+/// The opportunities of a recording on the clock. They are numbered from the start of the recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Playback {
     trace: Arc<Trace>,
@@ -164,7 +164,7 @@ impl Playback {
     }
 }
 
-/// A schedule set against the clock, able to say what it offers.
+/// A schedule on the clock, with the bytes that it offers.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Opportunities { playback: Spliced, each: Bytes },

@@ -110,7 +110,7 @@ impl RateSeries {
     }
 }
 
-/// A series set against the clock.
+/// A series on the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct RatePlayback {
     series: Arc<RateSeries>,

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The longest line in bytes, comments included. A file without line ends is refused after this much.
 pub(super) const LONGEST_LINE: usize = 4096;
 
-/// Why a trace was refused. The text says what is wrong and in which line, but not in which file: the parser sees a
+/// Why a trace was refused. The text states the problem and the line, but not in which file: the parser sees a
 /// stream. [`TraceError::in_file`] puts the two together.
 #[derive(Debug, Error)]
 pub enum TraceError {

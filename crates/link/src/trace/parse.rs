@@ -42,7 +42,7 @@ impl Trace {
 }
 
 /// Hands every timestamp of a trace, in ms, to `take` as it is read, and returns the last one: for traces that are not to be
-/// held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error of its own.
+/// held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
     mut take: impl FnMut(u32) -> Result<(), E>,
@@ -128,7 +128,7 @@ impl Builder {
     }
 }
 
-/// So many digits are below 2³² whatever they are: no check at each of them.
+/// Any number of so many digits is below 2³²: no check at each digit.
 const SAFE_DIGITS: usize = 9;
 
 /// The timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.

@@ -1,4 +1,4 @@
-//! The conditional replay, held against what it promises.
+//! The conditional replay, compared with its specification.
 
 use std::sync::Arc;
 

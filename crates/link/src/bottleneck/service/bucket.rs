@@ -4,7 +4,7 @@ use crate::schedule::UNITS_PER_BYTE;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
-/// The bucket's filling is told in bit/s · ns, exactly.
+/// The bucket's level is in bit/s · ns, exactly.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     pub(super) rate: BitRate,

@@ -12,7 +12,7 @@ use crate::units::{BitRate, Bytes};
 use bucket::Bucket;
 use stepped::Stepped;
 
-/// A server in front of a queue. It holds one packet at a time, the head; nothing is stepped through, so that a gap of
+/// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap of
 /// any length costs one search.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
@@ -182,7 +182,7 @@ impl Service {
         }
     }
 
-    /// So many bytes of the head are to be sent from now on.
+    /// Sets the bytes of the head that have not been sent.
     pub(crate) fn owe(&mut self, bytes: u64) {
         match self {
             Self::Opportunities(service) => service.owed = bytes,

@@ -173,7 +173,7 @@ impl<P> DualPi2<P> {
         }
     }
 
-    /// Lines 4b to 8j: marks a packet of L, or tells that it is to be dropped.
+    /// Lines 4b to 8j: marks a packet of L, or returns that it must be dropped.
     fn drops_low(&mut self, now: Time, item: &mut Item<P>, spared: bool) -> bool {
         let control = &mut self.control;
         // A single packet is not a queue (`Th_len`).
@@ -199,7 +199,7 @@ impl<P> DualPi2<P> {
         false
     }
 
-    /// Lines 11 to 17: marks a packet of C, or tells that it is to be dropped.
+    /// Lines 11 to 17: marks a packet of C, or returns that it must be dropped.
     fn drops_classic(&mut self, item: &mut Item<P>) -> bool {
         let control = &mut self.control;
         let classic = control.classic();
@@ -221,7 +221,7 @@ impl<P> DualPi2<P> {
         self.low.level().and(self.classic.level())
     }
 
-    /// Weighted round robin, as Linux has it: while both queues have packets, each byte of L adds C's weight to the
+    /// Weighted round robin, as in Linux: while both queues have packets, each byte of L adds C's weight to the
     /// credit, each of C takes L's away.
     fn next(&mut self) -> Option<Turn<P>> {
         let contended = !self.low.is_empty() && !self.classic.is_empty();

@@ -8,7 +8,7 @@ use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
 
-/// CoDel as `mm-link` has it. It differs from RFC 8289: the packet whose sojourn time calls for a drop is sent and the one
+/// CoDel of `mm-link`. It differs from RFC 8289: the packet whose sojourn time calls for a drop is sent and the one
 /// behind it is dropped in its place (an inner variable hides the outer one), all times are whole milliseconds, and the
 /// spacing of drops is rounded down to them.
 #[derive(Clone, Debug, PartialEq, Eq)]

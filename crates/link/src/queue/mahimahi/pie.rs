@@ -8,7 +8,7 @@ use crate::packet::Item;
 use crate::random::Seed;
 use crate::time::{Duration, Time};
 
-/// PIE as `mm-link` has it: that of draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms
+/// PIE of `mm-link`: that of draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms
 /// that are made up for when a packet comes or is taken, and a departure rate measured over 16384 bytes in whole bytes
 /// per millisecond. It does not even out the drops, as RFC 8033 §5.4 does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,7 +53,7 @@ pub struct ConditionalModel {
     pub delays: Delays,
     /// Trains of a cold link, in order of the size of their packets, and then of their length.
     pub trains: Vec<TrainSet>,
-    /// Trains up to so many times as long as what has waited show how the link goes on behind a train.
+    /// Trains up to so many times as long as what has waited show how the link continues after a train.
     pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,

@@ -26,7 +26,7 @@ pub(super) struct Opportunities {
     /// When the packet came that found nothing before it.
     busy_since: Time,
     warmth: Warmth,
-    /// Up to when the warmth is told.
+    /// Up to when the warmth has been updated.
     told: Time,
     /// When the train that is played was sent.
     anchor: Time,
@@ -98,7 +98,7 @@ impl Opportunities {
         self.warmth = Warmth::default();
     }
 
-    /// Goes on as `config` says, as warm as before. [`saturate`](Self::saturate) is to follow.
+    /// Applies `config`; the link stays as warm as before. [`saturate`](Self::saturate) is to follow.
     pub(super) fn change(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.model = Arc::clone(&config.model);
         self.playback = SaturatedPlayback::new(config, zero, offset);
@@ -203,7 +203,7 @@ impl Opportunities {
     /// Takes the next opportunity, at `now`. The last packet was sent at `sent`.
     pub(super) fn take(&mut self, now: Time, sent: Time) -> Earned {
         if !self.is_begun(sent) {
-            self.told = now; // the warm-up is told from the first packet on
+            self.told = now; // the warm-up counts from the first packet on
         }
         self.warmth.busy += now.since(self.told);
         self.told = now;
@@ -236,7 +236,7 @@ impl Opportunities {
         }
     }
 
-    /// A train of a set has ended: goes on as a longer one does from there, or as the saturated link.
+    /// A train of a set has ended: continues like a longer one from there, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.model.trains;
         let (ended, longer) = (&trains[set], set + 1);
@@ -254,7 +254,7 @@ impl Opportunities {
         self.source = Source::Train(longer, train, served);
     }
 
-    /// Goes on with the saturated link, at opportunities after `now`. The next one is looked up only where something waits for it.
+    /// Continues with the saturated link, at opportunities after `now`. The next one is looked up only where something waits for it.
     pub(super) fn saturate(&mut self, now: Time, waited_for: bool) {
         self.source = Source::Saturated;
         self.next = None;

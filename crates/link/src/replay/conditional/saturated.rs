@@ -82,7 +82,7 @@ struct Place {
     within: usize,
 }
 
-/// An opportunity set against the clock.
+/// An opportunity on the clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opportunity {
     place: Place,
@@ -90,7 +90,7 @@ pub(super) struct Opportunity {
     pub(super) at: Time,
 }
 
-/// A recording set against the clock.
+/// A recording on the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct SaturatedPlayback {
     model: Arc<ConditionalModel>,

@@ -75,7 +75,7 @@ impl<P> Conditional<P> {
         self.look_ahead();
     }
 
-    /// Goes on as `config` says from `now` on.
+    /// Applies `config` from `now` on.
     pub(crate) fn change(
         &mut self,
         config: &ConditionalConfig,
@@ -143,7 +143,7 @@ impl<P> Conditional<P> {
         self.event
     }
 
-    /// Lets happen what happens at `now`, the [next event](Self::next_event).
+    /// Processes the [event](Self::next_event) due at `now`.
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         if self.flight.next().is_some_and(|arrival| arrival <= now) {
             let step = self.flight.pop().map(Step::Left);

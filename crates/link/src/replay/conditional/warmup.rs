@@ -1,4 +1,4 @@
-//! How a link that was idle comes to what a saturated one gets.
+//! The warm-up of an idle link to the rate of a saturated one.
 
 use crate::time::Duration;
 use crate::units::Bytes;
