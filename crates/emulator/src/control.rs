@@ -160,7 +160,7 @@ fn serve() -> Result<()> {
     let file = control.map(|it| answer_clients(it, &inputs)).transpose()?;
     emit(&supervisor.ready(in_user_namespace))?;
     listen(input, inputs, file.clone())?;
-    supervisor.obey(&inbox)
+    supervisor.handle_commands(&inbox)
 }
 
 /// Hands the lines of the control socket's clients to the main thread.
@@ -217,7 +217,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn obey(&mut self, inbox: &Receiver<Input>) -> Result<()> {
+    fn handle_commands(&mut self, inbox: &Receiver<Input>) -> Result<()> {
         loop {
             let line = match inbox.recv() {
                 Ok(Input::Line(line)) => line,

@@ -1,10 +1,10 @@
 //! The event loop: packets from devices through the path model and back, in real time.
 //!
 //! Inside, a packet's times are the model's: what departs from one direction at an instant arrives at the next one at
-//! that very instant, however late the loop comes to look. Only at the edges does the clock rule: a packet arrives
+//! that instant, even if the loop polls later. Only at the ends the clock decides: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
-mod obey;
+mod handle;
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -184,7 +184,7 @@ impl Engine {
                     let count = self.ingest(token as usize)?;
                     drained &= count < BATCH;
                     packets += count;
-                } else if self.obey() {
+                } else if self.handle_orders() {
                     return Ok(());
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! One process owns everything. Each node is a network namespace with a TUN device; what a program sends there is read,
 //! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
-//! earlier than the model says. Where the user is not privileged, all namespaces live in one user namespace.
+//! earlier than modelled. Where the user is not privileged, all namespaces live in one user namespace.
 //!
 //! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 

@@ -29,7 +29,7 @@ const READING: Duration = Duration::from_micros(40);
 ///
 /// **Arrivals** that come one by one in quick succession are left in the kernel until a departure within 100 µs, or else for
 /// 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would cost a processor,
-/// and as much at the sender. A pause of its own that has not brought several ends the haste: it was a wake-up more, not less.
+/// and as much at the sender. A pause that brought only one packet ends this mode: it cost a wake-up instead of saving one.
 pub struct Pace {
     batch: Duration,
     /// When all wake-ups for departures so far would have happened at one in a span: the theoretical arrival time of the algorithm.

@@ -1,4 +1,4 @@
-//! What the emulator reads from an IP packet: where it goes, and what the log says of it.
+//! What the emulator reads from an IP packet: its destination and the fields of its log record.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -175,7 +175,7 @@ mod tests {
         let mut segment = vec![
             0x30, 0x39, 0x07, 0x5b, 0, 0, 1, 0, 0, 0, 0, 0, 0x80, 0x10, 0, 0, 0, 0, 0, 0,
         ];
-        segment.extend([1u8; 12]); // options: the data offset says 32 bytes
+        segment.extend([1u8; 12]); // options: the data offset is 32 bytes
         segment.extend(payload);
         segment
     }

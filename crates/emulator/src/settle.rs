@@ -6,7 +6,7 @@ use crate::offload::{Layout, VNET_BYTES, single};
 use crate::pool::{Pool, Segment};
 
 impl Pool {
-    /// Gives the segment the marks and the damage of a direction, and minds the references; the segment, if it goes on.
+    /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment, unless it ended here.
     pub fn settle(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
         let segment = outcome.packet;
         match (outcome.fate, outcome.corrupt_bit) {

@@ -1,4 +1,4 @@
-//! What the event loop does when it is asked, between two looks at the devices.
+//! The orders that the event loop handles between two polls of the devices.
 
 use cellbed_link::{ChangeError, Duration, InForce, StageConfig, Time};
 
@@ -10,8 +10,8 @@ use crate::orders::{Account, Changed, Condition, Order, Status};
 use crate::stages::bound;
 
 impl Engine {
-    /// Does what it is asked; `true` if that was to stop.
-    pub(super) fn obey(&mut self) -> bool {
+    /// Handles the waiting orders; `true` if one was to stop.
+    pub(super) fn handle_orders(&mut self) -> bool {
         let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
         while let Ok(order) = self.orders.try_recv() {
             match order {

@@ -23,7 +23,7 @@ use crate::packet::Header;
 use crate::stages;
 use choices::Choices;
 
-/// Any text is a configuration or an error in one line, and whatever stages it has carry packets.
+/// Any text is a configuration or an error in one line, and all stages of a configuration carry packets.
 pub fn configuration(text: &str) {
     let built = Config::parse(text).and_then(|config| stages::build(&config, no_file));
     match built {
@@ -64,7 +64,7 @@ fn no_file(_path: &Path) -> io::Result<io::Empty> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Any bytes are a packet of which something can be told, or nothing.
+/// Any bytes are read as a packet or rejected.
 pub fn packet(bytes: &[u8]) {
     if let Some(header) = Header::parse(bytes) {
         assert!(header.payload as usize <= bytes.len());
@@ -78,7 +78,7 @@ pub fn packet(bytes: &[u8]) {
     }
 }
 
-/// Lets some packets through, as many and as far apart as `bytes` say. None may vanish, and time goes forwards.
+/// Sends packets, whose number and distances follow from `bytes`. None is lost, and time increases.
 fn carry(mut direction: Direction<u32>, bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (mut now, mut latest) = (Time::ZERO, Time::ZERO);

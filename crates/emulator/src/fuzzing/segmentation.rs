@@ -44,7 +44,7 @@ impl Default for Segmentation {
 }
 
 impl Segmentation {
-    /// Builds packets of one or two flows, lets their segments be dropped, marked, doubled, damaged, overtaken and written
+    /// Builds packets of one or two flows, drops segments of them, marked, doubled, damaged, overtaken and written
     /// together or apart, all as `bytes` say, and panics unless what is written is, cut by the rules of the RFCs, the
     /// packets that should be left, with right lengths and checksums throughout.
     pub fn case(&mut self, bytes: &[u8]) {
