@@ -50,7 +50,7 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 
 /// What `calibrate` finds, for callers that show it themselves. It reports its progress on standard error.
 ///
-/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None` lets the routes decide. seed: of the
+/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None`: as the routes have it. seed: of the
 /// order of trains.
 ///
 /// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.

@@ -19,7 +19,7 @@ pub enum Error {
         remedy: String,
     },
 
-    /// A session cannot go on.
+    /// A session cannot continue.
     #[error(transparent)]
     Session(#[from] crate::client::SessionError),
 
@@ -54,7 +54,7 @@ pub enum Error {
         reason: Refusal,
     },
 
-    /// A calibration cannot go on.
+    /// A calibration cannot continue.
     #[error("calibration: {0}")]
     Calibration(crate::calibration::CalibrationError),
 

@@ -33,7 +33,7 @@ const BUFFER: usize = 16 << 20;
 pub struct Local {
     /// Address and port; unspecified and 0 for any. The unspecified IPv6 address listens for IPv4, too.
     pub address: SocketAddr,
-    /// The interface by which all packets leave and come, by name; `None` lets the routes decide.
+    /// The interface by which all packets leave and come, by name; `None`: as the routes have it.
     pub interface: Option<String>,
 }
 
@@ -108,12 +108,12 @@ impl Socket {
             .trying(|| "ask for a socket's buffer".into())
     }
 
-    /// Sleeps until `deadline`, or until a packet is there, and says whether one is. `None` waits for a packet only. A signal wakes it, too.
+    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. `None` waits for a packet only. A signal ends the sleep, too.
     pub fn wait(&self, deadline: Option<Time>) -> Result<bool> {
         self.poll(PollFlags::IN, deadline)
     }
 
-    /// Sleeps until `deadline`, or until there is room for packets to be sent, and says whether there is.
+    /// Sleeps until `deadline`, or until there is room for packets to be sent, and returns whether there is.
     pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::OUT, Some(deadline))
     }

@@ -46,7 +46,7 @@ const MOST_LENGTHS: usize = 14;
 /// A length beside those of the paper's set, which is measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
 
-/// The gap between the starts of trains that surely lets a link cool: 100 ms (§4.4). On a link so slow that 25 packets take more than half of
+/// The gap between the starts of trains that certainly lets a link cool: 100 ms (§4.4). On a link so slow that 25 packets take more than half of
 /// it, twice what they take, up to a second.
 pub(super) fn long_gap(rate_bps: f64) -> Duration {
     let needed = Duration::from_secs_f64(2.0 * 25.0 * PACKET_BITS / rate_bps);

@@ -1,11 +1,11 @@
-//! Why a calibration cannot go on.
+//! Why a calibration cannot continue.
 
 use thiserror::Error;
 
 use super::Purpose;
 use crate::packet::Way;
 
-/// Why a calibration cannot go on.
+/// Why a calibration cannot continue.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum CalibrationError {
     /// Nothing came through at all.

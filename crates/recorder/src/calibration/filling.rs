@@ -13,7 +13,7 @@ use crate::packet::{PacketRecord, Way};
 const SEARCH_FROM_BPS: f64 = 1e6;
 const SEARCH_STEP: f64 = 4.0;
 const SEARCH_SPAN: Duration = Duration::from_secs(1);
-/// What a server sends at most, unless it says otherwise.
+/// Default maximum of what a server sends.
 const MOST_BPS: f64 = 2.5e9;
 /// A link that delivers less than this share of what is sent is filled.
 const FILLED: f64 = 0.9;

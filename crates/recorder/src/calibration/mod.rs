@@ -42,7 +42,7 @@ use trains::Arrivals;
 pub const PACKET_BYTES: u16 = 1400;
 const PACKET_BITS: f64 = 8.0 * PACKET_BYTES as f64;
 
-/// What a server answers with at most, unless it says otherwise.
+/// Default maximum of a server's answers.
 const MOST_PACKETS: u16 = 1000;
 
 /// Asks for experiments one after another, and finds the parameters in their results.
@@ -94,7 +94,7 @@ impl Calibrator {
         calibrator
     }
 
-    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network that takes more is told to take this.
+    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network with a higher rate is reported with this one.
     pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
         self.filling.limit(rate);
         self.most_packets = self.most_packets.min(answer_packets);

@@ -229,7 +229,7 @@ fn a_step_of_the_rate_leaves_the_queue_neither_empty_nor_endless() {
     let records = World::new(stepped(), stepped(), Limits::default()).saturate(&adaptive(), 50);
     for packets in [&records.uplink, &records.downlink] {
         assert_saturated(packets, 8.0, 15.0, 12e6, 1.0);
-        // What was on its way when the rate fell to a third, two seconds of it, takes six, whoever sends.
+        // What was on its way when the rate fell to a third, two seconds of it, takes six, for any sender.
         assert_saturated(packets, 16.0, 35.0, 4e6, 0.5);
         assert_saturated(packets, 24.0, 35.0, 4e6, 1.0);
         assert_saturated(packets, 36.0, 50.0, 12e6, 0.8);

@@ -43,7 +43,7 @@ enum Rate {
 }
 
 impl ServerSaturation {
-    /// As `saturation` says, at no more than `fastest` if it is adaptive.
+    /// As in `saturation`, at no more than `fastest` if it is adaptive.
     pub(super) fn new(
         run: u32,
         saturation: &Saturation,

@@ -21,7 +21,7 @@ const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
 const LEAST_REPEAT: Duration = Duration::from_millis(250);
 const MOST_REPEAT: Duration = Duration::from_secs(3);
 
-/// Why a session cannot go on.
+/// Why a session cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// Its numbers are used up.
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Puts into `outbox` what is due; says whether the server has just become silent.
+    /// Puts into `outbox` what is due; returns whether the server has just become silent.
     pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, SessionError> {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
@@ -253,7 +253,7 @@ impl Session {
     ) {
         if let Some(channel) = &mut self.channel {
             outbox.push(self.server, |bytes| {
-                // Of a session whose 2⁴⁸ numbers are spent nothing leaves any more; the next request says so.
+                // Of a session whose 2⁴⁸ numbers are spent nothing leaves any more; the next request reports it.
                 let _ = channel.seal_probe(kind, probe, payload, &self.filler, bytes);
             });
         }

@@ -10,7 +10,7 @@ use crate::server::{Limits, ServeConfig, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
 use cellbed_link::Duration;
 
-/// How often a server says how it does.
+/// Interval of a server's status lines.
 const STATISTICS: Duration = Duration::from_secs(10);
 
 /// Serves until it is interrupted.

@@ -1,4 +1,4 @@
-//! What a modem says of its signal, by ModemManager's `mmcli`, where that is installed.
+//! The signal reported by a modem, from ModemManager's `mmcli`, where that is installed.
 //!
 //! It has been tried with answers of the documented form only: no machine with a modem was at hand.
 

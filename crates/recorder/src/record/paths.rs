@@ -24,7 +24,7 @@ pub struct Access {
     pub server: SocketAddr,
     /// Shared with it.
     pub secret: Secret,
-    /// Of the light workload, of calibration, and of both workloads in turn; `None` lets the routes decide.
+    /// Of the light workload, of calibration, and of both workloads in turn; `None`: as the routes have it.
     pub first: Option<String>,
     /// Of the heavy workload beside the light one.
     pub second: Option<String>,

@@ -145,7 +145,7 @@ impl Schedule {
         }
     }
 
-    /// No more runs; gives those that are to be stopped.
+    /// Starts no more runs; returns those that must be stopped.
     pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
         self.stopped = true;
         self.end = self.end.min(now);

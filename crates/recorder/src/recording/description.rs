@@ -78,7 +78,7 @@ pub struct Head {
 /// How the light workload is made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Light {
-    /// By which interface; `None` lets the routes decide.
+    /// By which interface; `None`: as the routes have it.
     pub interface: Option<String>,
     /// Which trains.
     pub plan: Option<TrainPlan>,
@@ -87,7 +87,7 @@ pub struct Light {
 /// How the heavy workload is made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heavy {
-    /// By which interface; `None` lets the routes decide.
+    /// By which interface; `None`: as the routes have it.
     pub interface: Option<String>,
     /// From the client.
     pub uplink: Option<Saturation>,

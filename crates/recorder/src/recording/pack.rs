@@ -33,7 +33,7 @@ struct Table {
 }
 
 impl Table {
-    /// Adds those of a run, whose numbers go on after those of the runs before. Returns nothing: an empty run adds nothing.
+    /// Adds those of a run, whose numbers follow those of the runs before. Returns nothing: an empty run adds nothing.
     fn append(&mut self, role: Role, first_train: u32, packets: Vec<PacketRecord>) {
         let first_index = match role {
             Role::Light => 0,
@@ -228,7 +228,7 @@ struct Notes {
     overflows: u64,
     withheld: u64,
     unrecorded: u64,
-    /// Of the server, in the run that met most: runs at once are told of the same.
+    /// Of the server, in the run that met most: concurrent runs report the same.
     server_overflows: u64,
     unsettled: bool,
     broken_off: bool,

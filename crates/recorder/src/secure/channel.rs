@@ -8,7 +8,7 @@ use crate::wire::{
 
 use super::{Filler, ReplayWindow, Resumption, Standing};
 
-/// One end of a session: seals what it sends, each message under a sequence number of its own, and opens what the other end sent.
+/// One end of a session: seals what it sends, each message under a separate sequence number, and opens what the other end sent.
 pub struct Channel {
     resumption: Resumption,
     noise: StatelessTransportState,

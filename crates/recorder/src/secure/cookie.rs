@@ -60,7 +60,7 @@ impl Cookies {
     }
 }
 
-/// One form for an IPv4 address, however the socket tells it.
+/// One form for an IPv4 address, mapped or not.
 fn bytes_of(client: SocketAddr) -> ([u8; 16], [u8; 2]) {
     let address = match client.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

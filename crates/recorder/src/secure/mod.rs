@@ -1,7 +1,7 @@
 //! What keeps strangers out: the shared secret, the keys that come from it, cookies, sealed messages, and the client's side of the
 //! handshake. Pure: random bytes and time are arguments.
 //!
-//! `docs/reference/recorder-protocol.md` says what this defends against and what not.
+//! `docs/reference/recorder-protocol.md` describes which attacks this withstands.
 
 mod channel;
 mod cookie;

@@ -29,9 +29,9 @@ pub enum Progress {
     Waiting,
     /// There is a new session.
     Begun(Box<Channel>, Offer),
-    /// The session that was to be resumed goes on; its [`Channel`] is as good as before.
+    /// The resumed session continues; its [`Channel`] stays valid.
     Resumed(Offer),
-    /// The server says no.
+    /// The server refuses.
     Rejected(Refusal),
 }
 

@@ -30,7 +30,7 @@ pub enum SecretError {
         path: PathBuf,
         /// What was tried: "read" or "written".
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Others may read or change it.

@@ -48,7 +48,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Remembers this number, and says what was known of it before. One that is too old is not remembered.
+    /// Records this number and returns its state before. One that is too old is not recorded.
     pub fn see(&mut self, number: u64) -> Standing {
         let standing = self.standing(number);
         if standing == Standing::New {

@@ -7,7 +7,7 @@ use crate::wire::Offer;
 /// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
 const FASTEST: BitRate = BitRate(100_000_000_000);
 
-/// What a server lets its clients do. All lengths are of IP packets.
+/// The limits of a server for its clients. All lengths are of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions of all clients together. With [`Limits::report_bytes`] it bounds the server's memory.

@@ -103,7 +103,7 @@ impl Server {
         )
     }
 
-    /// So many more packets, of nobody knows whom, found the receive buffer full: all runs that go on are told.
+    /// Counts packets of unknown clients that the full receive buffer lost; all continuing runs report them.
     pub fn overflowed(&mut self, packets: u64) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let runs = self

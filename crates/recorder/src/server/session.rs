@@ -69,14 +69,14 @@ impl Session {
         true
     }
 
-    /// It says goodbye, and what it had is forgotten at once. Its handshake is remembered as long as somebody could replay it.
+    /// The client closes the session, whose state is removed at once. Its handshake is kept as long as it could be replayed.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.runs.clear();
         self.group = None;
     }
 
-    /// When it is to be forgotten, if nothing more is heard; not while somebody could replay its handshake and so begin another.
+    /// When the session is removed if nothing more arrives; not while its handshake could be replayed to begin another.
     pub(super) fn expiry(&self, limits: &Limits) -> Time {
         let replayable = self.cookie_given + COOKIE_LIFE;
         if self.ended {

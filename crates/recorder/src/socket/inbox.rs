@@ -103,7 +103,7 @@ impl Inbox {
 }
 
 impl Socket {
-    /// Takes what has arrived, at most 64 packets, and says how many. Packets over 2048 bytes come truncated.
+    /// Takes what has arrived, at most 64 packets, and returns how many. Packets over 2048 bytes come truncated.
     #[expect(unsafe_code)]
     pub fn receive(&self, inbox: &mut Inbox) -> Result<usize> {
         inbox.arrived.clear();
@@ -136,7 +136,7 @@ impl Socket {
         let count = match usize::try_from(count) {
             Ok(count) => count,
             Err(_) => match io::Error::last_os_error() {
-                // An ICMP error that a packet of ours caused says nothing that its loss does not.
+                // An ICMP error that our packet caused adds nothing to its loss.
                 error if is_passing(&error) => return Ok(0),
                 error => return Err(error).trying(|| "receive packets".into()),
             },
@@ -180,7 +180,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// What the kernel says beside a packet.
+/// The kernel's control messages of a packet.
 #[derive(Default)]
 struct ControlData {
     stamp: Option<Time>,

@@ -42,7 +42,7 @@ pub(super) fn enlarge_buffers(socket: &OwnedFd, bytes: usize) -> Result<()> {
         .trying(|| "enlarge a socket's send buffer".into())
 }
 
-/// Ties the socket to an interface: its packets leave and come by that alone, whatever the routes say.
+/// Ties the socket to an interface: its packets leave and arrive by that alone, independently of the routes.
 pub(super) fn bind_to_interface(socket: &OwnedFd, interface: &str) -> Result<()> {
     setsockopt(socket, more::BindToDevice, &OsString::from(interface)).trying_or(
         || format!("bind to the interface {interface:?}"),

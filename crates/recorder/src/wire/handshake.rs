@@ -164,7 +164,7 @@ impl Answer {
     }
 }
 
-/// What a server lets one session do.
+/// The limits of a server for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// What the server sends to it at most, counting IP lengths, bit/s.

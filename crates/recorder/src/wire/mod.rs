@@ -22,7 +22,7 @@ pub use request::Request;
 /// its code, and the code and reason of a rejection, are the same in all versions.
 pub const VERSION: u8 = 2;
 
-/// Bytes that are no message of this version; says what is wrong with them.
+/// Bytes that are no message of this version, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of cellbed's recorder: {0}")]
 pub struct Malformed(pub &'static str);

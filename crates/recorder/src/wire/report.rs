@@ -1,6 +1,6 @@
 //! Arrivals of a client's probes at the server, in chunks that fit a datagram.
 //!
-//! An arrival is told by what differs from what the one before makes expect: same train, next index, same length. Such a one takes the
+//! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same length. Such a one takes the
 //! byte of flags and two to four bytes of time.
 
 use super::field::{Reader, put_signed, put_variable};

@@ -117,7 +117,7 @@ impl QueueKeeper {
         else {
             return 0.0;
         };
-        // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to tell.
+        // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to judge.
         let span = (last.wrapping_sub(*first) as f64 * 1e-9).max(0.1);
         (self.arrivals.len() - 1) as f64 / span
     }
