@@ -115,7 +115,7 @@ def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
 def test_a_shell_refuses_what_does_not_go_together() -> None:
     with pytest.raises(OptionError, match="did you mean 'lowband-good'"):
         parse_link(radio="lowband-god", folder=Path())
-    with pytest.raises(OptionError, match="--down: a radio link has a rate of its own"):
+    with pytest.raises(OptionError, match="--down: a radio link has its own rate"):
         parse_link(radio="lowband-good", downlink="5 Mbit/s", folder=Path())
     with pytest.raises(OptionError, match="replays no recording"):
         parse_link(radio="lowband-good", recorded=(Recorded(light="x", heavy="y"), Recorded()), folder=Path())

@@ -165,7 +165,7 @@ def test_a_port_that_cannot_be_had_is_one_clear_error_and_nothing_is_left(world:
             "80",
             "port 80/tcp may not be opened by an ordinary user: choose one from 1024 on, as in --publish 8080:80",
         ),
-        (0, "192.0.2.9:8081:80", "port 192.0.2.9:8081/tcp cannot be had: this machine does not have the address"),
+        (0, "192.0.2.9:8081:80", "port 192.0.2.9:8081/tcp cannot be used: this machine does not have the address"),
     ):
         done = world.shell("--publish", published, "--", "echo", "started", user=user)
         assert (done.returncode, done.stdout) == (2, "")

@@ -2,7 +2,7 @@
 
 Sockets keep the namespace in which they were made. A child process enters the namespace of the shell's gateway, binds
 the sockets there and hands them back; this process stays where the resolver is. Messages pass unread, over UDP and TCP
-(RFC 1035, §4.2), so that it has no opinion on their content. A separate process (:mod:`cellbed.shell.servant`).
+(RFC 1035, §4.2), so that it does not interpret their content. A separate process (:mod:`cellbed.shell.agent`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import socket
 from typing import Any, cast
 
-from cellbed.shell import servant, serving
+from cellbed.shell import agent, serving
 
 ANSWER_S = 3.0
 """How long one resolver is waited for before the next is asked; the C library repeats its question after 5 s."""
@@ -168,14 +168,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def main() -> None:
     """Read the task, open the sockets, serve."""
-    task = servant.read_task()
+    task = agent.read_task()
     try:
         if task["network_namespace"] is None:
             sockets = open_sockets(task["address"])
         else:
             sockets = open_sockets_in(task["address"], task["network_namespace"], task["user_namespace"])
     except OSError as error:
-        servant.tell("error", str(error))
+        agent.report("error", str(error))
         return
     datagrams, streams = sockets
     servers = task["servers"]

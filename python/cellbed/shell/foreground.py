@@ -85,7 +85,7 @@ class Foreground:
         if self.ended_by is not None:
             self._send(self._first(self.ended_by))
         while True:
-            # Looked at first and reaped by its owner, because the other children belong to somebody, too.
+            # Only looked at here, since other children have other owners, who reap them.
             news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
             assert news is not None
             if news.si_pid != command.pid:
@@ -133,7 +133,7 @@ class Foreground:
     def _escalate(self, _number: int, _frame: FrameType | None) -> None:
         self.out_of_time = self.ended_by is None
         if self._escalation:
-            # An interactive shell ignores SIGTERM and obeys SIGHUP.
+            # An interactive shell ignores SIGTERM, but ends at SIGHUP.
             self._send(self._escalation.pop(0))
             signal.setitimer(signal.ITIMER_REAL, _KILL_AFTER_S)
 

@@ -2,7 +2,7 @@
 
 Sockets keep the namespace in which they were made. The ports are opened first, in the namespace where the process was
 started; then it enters the namespace of the link's outer end, where all connections to the inner end begin.
-A separate process (:mod:`cellbed.shell.servant`).
+A separate process (:mod:`cellbed.shell.agent`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.shell import servant, serving
+from cellbed.shell import agent, serving
 
 CONNECT_S = 30.0
 IDLE_S = 120.0
@@ -203,13 +203,13 @@ _NAMES = {errno.EADDRINUSE: "taken", errno.EACCES: "privileged", errno.EADDRNOTA
 
 def main() -> None:
     """Read the task, open the ports, go to where the link is, serve."""
-    task = servant.read_task()
+    task = agent.read_task()
     ports = []
     for index, port in enumerate(task["ports"]):
         try:
             ports.append(open_port(port))
         except OSError as error:
-            servant.tell(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=index)
+            agent.report(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=index)
             return
     if task["network_namespace"] is not None:
         from cellbed import _core
@@ -223,7 +223,7 @@ def main() -> None:
                 keep_capabilities=False,
             )
         except OSError as error:
-            servant.tell("error", str(error))
+            agent.report("error", str(error))
             return
     asyncio.run(_serve(ports, task))
 

@@ -72,7 +72,7 @@ def pasta_command(path: str, place: Place, network: HelperNetwork, ipv6: bool, r
 
 
 def slirp4netns_command(path: str, place: Place, network: HelperNetwork, ready: int, leave: int) -> list[str]:
-    """slirp4netns(1): IPv4 only; its IPv6 has fixed addresses that may be somebody's."""
+    """slirp4netns(1): IPv4 only; its IPv6 has fixed addresses that may be in use."""
     command = [path, "--configure", "--mtu=1500", f"--cidr={network.network}", "--netns-type=path"]
     if place.user_namespace is not None:
         command.append(f"--userns-path={place.user_namespace}")

@@ -1,4 +1,4 @@
-"""The meter of a shell, beside its command: a separate process (:mod:`cellbed.shell.servant`).
+"""The meter of a shell, beside its command: a separate process (:mod:`cellbed.shell.agent`).
 
 It shares the terminal with the command, and a separate session keeps Ctrl-C and Ctrl-Z away from it.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.shell import servant
+from cellbed.shell import agent
 from cellbed.testbed.control import Control
 
 VARIABLE = "CELLBED_METER"
@@ -66,7 +66,7 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
             "with: cellbed meter"
         )
     task = {"control": str(control), "directions": meter.directions, "below": terminal is not None}
-    process, event = servant.start("cellbed.shell.meter", task, stderr=meter.descriptor)
+    process, event = agent.start("cellbed.shell.meter", task, stderr=meter.descriptor)
     if event.get("event") != "ready":
         raise MeterError(f"the meter did not start: {event.get('message', 'no answer')}")
     return process
@@ -77,7 +77,7 @@ def main() -> None:
     # Only this process draws: a shell without a meter does not wait for what that takes.
     from cellbed.measure.meter import REDRAW_S, Meter, display
 
-    task = servant.read_task()
+    task = agent.read_task()
     descriptor = sys.stderr.fileno()
     try:
         with Control(Path(task["control"])) as control:
@@ -86,12 +86,12 @@ def main() -> None:
             begin_ns = time.monotonic_ns()
             try:
                 shown.show(0.0, meter.read(begin_ns) or [])
-                servant.tell("ready")
+                agent.report("ready")
                 while not select.select([sys.stdin], [], [], REDRAW_S)[0]:
                     now_ns = time.monotonic_ns()
                     shown.show((now_ns - begin_ns) / 1e9, meter.read(now_ns) or [])
             finally:
                 shown.close()
     except (CellbedError, OSError) as error:
-        # The emulator or the terminal has gone: those who need it say so.
-        servant.tell("error", str(error))
+        # The emulator or the terminal has ended, which others report.
+        agent.report("error", str(error))

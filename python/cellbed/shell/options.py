@@ -22,7 +22,7 @@ from cellbed.ways import Way
 
 
 class OptionError(CellbedError):
-    """An option of `cellbed shell` that cannot be read. The text names it and says what would be right."""
+    """An option of `cellbed shell` that cannot be read. The text names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Recorded:
             self._check_alone()
             return "--recording", _table(kind="recording", way=way, **given)
         if self.method is not None:
-            raise OptionError("--method: says how a recording is replayed: give its directory as --recording")
+            raise OptionError("--method: only for recordings: give the directory of one as --recording")
         for key in ("light", "heavy"):
             if key not in given:
                 raise OptionError(f"--{key}: missing: a replay of two workloads needs light rows and a heavy trace")
@@ -148,7 +148,7 @@ def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, 
         raise OptionError(f"--radio: '{profile}' is not known: {hint}write one of {', '.join(PROFILES)}")
     for option, rate in rates.items():
         if rate != "unlimited":
-            raise OptionError(f"{option}: a radio link has a rate of its own: leave out {option} or --radio")
+            raise OptionError(f"{option}: a radio link has its own rate: leave out {option} or --radio")
     if any(each != Recorded() for each in recorded):
         raise OptionError("--radio: a radio link is generated and replays no recording: leave out one or the other")
 
@@ -163,6 +163,6 @@ def _read(key: str, option: str, text: str, folder: Path) -> Settings:
     try:
         return read_texts({key: text}, folder)
     except ScenarioError as error:
-        # The option says it all; of a table the key within it stays.
-        told = (line.removeprefix(key).lstrip(".:").strip() for line in str(error).splitlines())
-        raise OptionError(f"{option}: {'; '.join(told)}") from error
+        # The option replaces the key; of a table the inner key stays.
+        lines = (line.removeprefix(key).lstrip(".:").strip() for line in str(error).splitlines())
+        raise OptionError(f"{option}: {'; '.join(lines)}") from error

@@ -15,13 +15,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Literal
 
 from cellbed.errors import CellbedError
-from cellbed.shell import servant
+from cellbed.shell import agent
 from cellbed.shell.addresses import Pair
 from cellbed.testbed.process import Place, ProgramError, find, run
 
 
 class PublishError(CellbedError):
-    """A port that cannot be published. The text says which, why, and what to do."""
+    """A port that cannot be published. The text has the port, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def parse(text: str) -> Published:
 
 
 def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Published], *, ipv6: bool) -> str:
-    """Chains of nft(8) that translate what comes for the ports, to be added to the shell's table.
+    """Chains of nft(8) that translate packets to the ports, to be added to the shell's table.
 
     interface: of the link's outer end. ipv6: whether packets of IPv6 are forwarded. What is sent to a loopback address
     stays for the forwarder, since it could not be answered from another namespace.
@@ -87,7 +87,7 @@ def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Publishe
             "  }",
             "  chain published_from_elsewhere {",
             "    type nat hook prerouting priority -110; policy accept;",
-            # What comes out of the shell goes to the forwarder: translated, it would come back to its own sender.
+            # Packets from the shell go to the forwarder: translated, they would return to their sender.
             f'    iifname != "{interface}" jump published',
             "  }",
             "  chain published_from_here {",
@@ -112,13 +112,13 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
     """Hold the ports in the current network namespace and forward to the inner end, from the namespaces of `place`.
 
     place: where the outer end of the link is; ``None``: here. The process ends with this one.
-    Errors: :class:`PublishError`, with the port and why it cannot be had.
+    Errors: :class:`PublishError`, with the port and the reason.
     """
     ports: list[dict[str, Any]] = [
         {**asdict(one), "address": str(one.address) if one.address else None} for one in published
     ]
     task = {"ports": ports, "inside": str(pair.inside), "inside_ipv6": str(pair.inside_ipv6)}
-    process, event = servant.start("cellbed.shell.forwarder", {**task, **servant.namespaces(place)})
+    process, event = agent.start("cellbed.shell.forwarder", {**task, **agent.namespaces(place)})
     if event.get("event") == "ready":
         return process
     port = event.get("port")
@@ -128,7 +128,7 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
     why, remedy = {
         "taken": ("is taken on this machine", "choose another"),
         "privileged": ("may not be opened by an ordinary user", "choose one from 1024 on"),
-        "no address": ("cannot be had: this machine does not have the address", "choose one of its own"),
+        "no address": ("cannot be used: this machine does not have the address", "choose an address of this machine"),
     }.get(event["event"], (f"cannot be opened: {event['message']}", "choose another"))
     free = refused.port + 8000 if refused.port < 1024 else refused.port + 1
     raise PublishError(f"--publish: port {refused} {why}: {remedy}, as in --publish {free}:{refused.target}")

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.shell import servant
+from cellbed.shell import agent
 from cellbed.testbed.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -64,8 +64,8 @@ def start_forwarder(
     Returns the process, which ends with this one, and its port.
     Errors: :class:`ResolverError`.
     """
-    task = {"servers": servers, "address": str(gateway), **servant.namespaces(place)}
-    process, event = servant.start("cellbed.shell.dns_forwarder", task)
+    task = {"servers": servers, "address": str(gateway), **agent.namespaces(place)}
+    process, event = agent.start("cellbed.shell.dns_forwarder", task)
     if event.get("event") == "ready":
         return process, event["port"]
     raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")

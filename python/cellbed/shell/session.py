@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
-from cellbed.shell import helper, resolver, servant, wayout
+from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import choose_helper_network, has_ipv6_way_out, networks_in_sight
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.gateway import Gateway
@@ -47,7 +47,7 @@ class _Surroundings:
     """What a shell has set up around its command.
 
     resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
-    servants: processes that serve the command, by what they are. metered: path of the terminal that has its meter.
+    agents: processes that serve the command, by their function. metered: path of the terminal that has its meter.
     """
 
     name: str
@@ -57,7 +57,7 @@ class _Surroundings:
     control: Path
     packet_log: Path | None = None
     resolv_conf: str | None = None
-    servants: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     metered: str | None = None
 
 
@@ -76,9 +76,9 @@ def run_shell(
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
-    offline: no way out to the host's network. Where there is none anyway, one line on standard error says why.
+    offline: no way out to the host's network. Where there is none anyway, one line on standard error has the reason.
     publish: ports that lead to servers inside.
-    packet_log: file for the record of every packet; ``packet_log + ".json"`` says what is in it.
+    packet_log: file for the record of every packet; ``packet_log + ".json"`` describes its contents.
     meter: where to show meanwhile what the link does.
     environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
     seconds: after this time the command hangs up (SIGHUP), and with it all that it has left in the shell; the status is
@@ -114,14 +114,14 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
     record = Record.create("shell")
     stack.callback(record.remove)
     control = control_path(record)
-    servants: dict[str, subprocess.Popen[bytes]] = {}
-    gateway = _open_gateway(link, way, servants, stack)
+    agents: dict[str, subprocess.Popen[bytes]] = {}
+    gateway = _open_gateway(link, way, agents, stack)
     stack.callback(gateway.close)
     config = link.emulator_config(gateway.pair, gateway.devices, packet_log=packet_log, control=control)
     logs = (*link.uplink.descriptors, *link.downlink.descriptors)
     bed = stack.enter_context(Testbed(config, record.identifier, descriptors=(*gateway.descriptors, *logs)))
     gateway.hand_over()
-    around = _Surroundings(record.identifier, link, bed.emulator, gateway, control, packet_log, servants=servants)
+    around = _Surroundings(record.identifier, link, bed.emulator, gateway, control, packet_log, agents=agents)
     if way.kind != "none":
         try:
             _answer_names(around, stack)
@@ -131,7 +131,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 
 def _open_gateway(
-    link: ShellLink, way: wayout.WayOut, servants: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
+    link: ShellLink, way: wayout.WayOut, agents: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
 ) -> Gateway:
     """The network of the shell, with the way out if that can be had."""
     request = [link.prefix, *(["--mahimahi"] if link.mahimahi else [])]
@@ -143,7 +143,7 @@ def _open_gateway(
             case "direct" | "granted":
                 return Gateway.start(request, granted=way.kind == "granted")
             case "helper":
-                return _open_through_helper(request, way.helpers, servants, stack)
+                return _open_through_helper(request, way.helpers, agents, stack)
     except (CellbedError, OSError) as error:
         # The command runs all the same: a laptop without a network is a good place to test an application.
         reason = str(error)
@@ -156,7 +156,7 @@ def _open_gateway(
 def _open_through_helper(
     request: list[str],
     names: Sequence[str],
-    servants: dict[str, subprocess.Popen[bytes]],
+    agents: dict[str, subprocess.Popen[bytes]],
     stack: contextlib.ExitStack,
 ) -> Gateway:
     """A private namespace for the outer end, joined with the host by the first of the programs that works."""
@@ -182,7 +182,7 @@ def _open_through_helper(
         raise
     [(name, process)] = started.items()
     stack.callback(end, process)
-    servants["the way out"] = process
+    agents["the way out"] = process
     if _depth() == 0:
         _say(
             f"TCP to the outside ends in {name}, in front of the link; for TCP from end to end: "
@@ -197,8 +197,8 @@ def _publish(
     """Let the ports of the current network namespace lead inside."""
     gateway = around.gateway
     process = start_forwarder(published, gateway.pair, gateway.outer)
-    stack.callback(servant.stop, process)
-    around.servants["the forwarder of published ports"] = process
+    stack.callback(agent.stop, process)
+    around.agents["the forwarder of published ports"] = process
     if way.kind == "direct" and gateway.outer is None:
         try:
             translate(gateway.table, gateway.device, gateway.pair, published, ipv6=has_ipv6_way_out())
@@ -216,8 +216,8 @@ def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
         return
     address = around.gateway.pair.gateway
     process, port = resolver.start_forwarder(servers, address, around.gateway.outer)
-    stack.callback(servant.stop, process)
-    around.servants["the name server"] = process
+    stack.callback(agent.stop, process)
+    around.agents["the name server"] = process
     around.gateway.lead_names_to(port)
     around.resolv_conf = resolver.inner_resolv_conf(text, address)
 
@@ -237,7 +237,7 @@ def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]
     try:
         yield
     finally:
-        servant.stop(process)
+        agent.stop(process)
 
 
 def _run(
@@ -274,7 +274,7 @@ def _run(
             _say("the emulator ended unexpectedly; the link is gone, the command is ended")
             foreground.end_command()
             return
-        for what, process in around.servants.items():
+        for what, process in around.agents.items():
             if process.pid == number:
                 process.wait()
                 _say(f"{what} of this shell ended unexpectedly (exit status {process.returncode})")

@@ -1,7 +1,7 @@
 """Processes that serve a shell beside its command: a name server, a forwarder of published ports, a meter.
 
-All have one protocol: ``main`` of a module reads one JSON line with its task, says in one line how it went
-(``{"event":"ready"}`` when all is well), serves, and ends when its standard input does. So none outlives its shell.
+All have one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
+(``{"event":"ready"}``), serves, and ends with its standard input. So none outlives its shell.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LEAVE_S = 2.0
 def start(
     module: str, task: dict[str, Any], *, stderr: int = subprocess.DEVNULL
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start a servant and wait for what it says first: (process, event). The event is empty where it said nothing.
+    """Start an agent and wait for its first report: (process, event). The event is empty without a report.
 
-    A servant whose event is not ``ready`` has been ended. A ready one ends with this process.
+    An agent whose event is not ``ready`` has been ended. A ready one ends with this process.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", f"from {module} import main; main()"],
@@ -52,7 +52,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Let a servant put things right and end; kill one that does not."""
+    """Let an agent clean up and end; kill one that does not."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
@@ -64,7 +64,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def namespaces(place: Place | None) -> dict[str, str | None]:
-    """The namespaces of `place` as a servant's task has them; ``None``: the current ones."""
+    """The namespaces of `place` for the task of an agent; ``None``: the current ones."""
     return {
         "network_namespace": place.network_namespace if place else None,
         "user_namespace": place.user_namespace if place else None,
@@ -72,11 +72,11 @@ def namespaces(place: Place | None) -> dict[str, str | None]:
 
 
 def read_task() -> dict[str, Any]:
-    """In the servant: its task."""
+    """In the agent: its task."""
     task: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     return task
 
 
-def tell(event: str, message: str = "", **more: int) -> None:
-    """In the servant: say how it went."""
+def report(event: str, message: str = "", **more: int) -> None:
+    """In the agent: report the outcome of its start."""
     print(json.dumps({"event": event, "message": message, **more}), flush=True)
