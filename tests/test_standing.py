@@ -173,6 +173,19 @@ def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
     assert (event["what"], event["command"][0]) == ("endpoint-1", sys.executable)
 
 
+def test_a_command_starts_in_the_testbed_where_this_process_may_not_enter_the_node(place: Place) -> None:
+    path = Path(place.status("first")["folder"], "live.json")
+    before = path.read_text()
+    live = json.loads(before)
+    live["nodes"]["edge-0"]["place"]["cgroups"] = ["/sys/fs/cgroup/of-another-scope/cgroup.procs"]
+    path.write_text(json.dumps(live))
+    done = place.run("exec", "edge-0", "--", "sh", "-c", "cat /proc/self/cgroup; pwd; exit 7")
+    assert done.returncode == 7
+    assert done.stdout.endswith(f"{place.folder}\n")
+    assert f"{identifier_of(place, 'first')}/edge-0" in done.stdout
+    path.write_text(before)
+
+
 def test_a_command_has_the_terminal_and_its_interrupt(place: Place) -> None:
     ours, theirs = pty.openpty()
     word = "import sys, time; print(sys.stdin.isatty(), flush=True); time.sleep(600)"

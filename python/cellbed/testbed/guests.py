@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cellbed.errors import CellbedError
@@ -87,7 +88,10 @@ class Guests:
             raise PermissionError("the testbed belongs to another user")
         stdin, stdout, stderr = streams
         node = self._nodes[request["node"]]
-        return node.spawn([str(word) for word in request["command"]], stdin=stdin, stdout=stdout, stderr=stderr)
+        # The files of a node with a place are those of the client.
+        folder = str(request["folder"]) if node.place is not None else None
+        words = [str(word) for word in request["command"]]
+        return node.spawn(words, folder=folder, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def _answer(self, client: socket.socket, answer: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -110,7 +114,7 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
         try:
             run.connect(_address(record.identifier))
-            request = json.dumps({"node": node, "command": list(command)}).encode()
+            request = json.dumps({"node": node, "command": list(command), "folder": str(Path.cwd())}).encode()
             socket.send_fds(run, [request], [0, 1, 2])
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda number, _: run.send(json.dumps({"signal": number}).encode()))

@@ -94,8 +94,7 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
     """Become `command` on a node: terminal, Ctrl-C and exit status are its own. It ends with its caller and with the
     testbed. On a node that only the testbed reaches, the testbed starts it with the streams of this process.
 
-    Errors: :class:`~cellbed.testbed.guests.GuestError`, :class:`CommandError`; ``OSError`` where the node cannot be
-    entered.
+    Errors: :class:`~cellbed.testbed.guests.GuestError`, :class:`CommandError`.
     """
     if nodes_of(record)[node]["place"] is None:
         sys.exit(run_as_guest(record, node, command))
@@ -104,7 +103,12 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
         known = Path(command[0]).exists()
         why = f"'{command[0]}' is not a program that you may run" if known else f"no command is called '{command[0]}'"
         raise CommandError(why, 126 if known else 127)
-    place_of(record, node).enter()
+    try:
+        place_of(record, node).enter()
+    except OSError:
+        # A user may not move processes from one delegated control group to another (cgroup-v2.rst, "Delegation
+        # Containment"): those of the testbed are in the right one.
+        sys.exit(run_as_guest(record, node, command))
     # Python ignores it, and so would the command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(program, list(command), {**os.environ, RUN_VARIABLE: record.identifier})
