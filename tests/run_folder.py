@@ -188,7 +188,7 @@ class Stream:
         self._sent, self._acked, self._window, self._threshold = 0, 0, 10 * MSS, 1 << 40
         self._duplicates, self._recover, self._timer = 0, -1, 0
         self._prefix, self._pieces = 0, set[tuple[int, int]]()
-        self._lost: list[tuple[int, int]] = []  # what selective acknowledgements would tell
+        self._lost: list[tuple[int, int]] = []  # what selective acknowledgements would report
         network.send(path, ends, ports, first_sequence, 0, lambda: None)  # SYN
         self._base += 1
 

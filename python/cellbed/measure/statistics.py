@@ -25,7 +25,7 @@ class Percentile:
     quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` from the order
     statistics of `low_rank` and `high_rank` (1-based; Hahn & Meeker, 1991, §5.2). All are ``None`` where the
     sample cannot support the interval; `value` or `high` alone is ``None`` where it falls among requests that
-    got no reply. `note` says so in words.
+    got no reply. `note` is the reason.
     """
 
     quantile: float

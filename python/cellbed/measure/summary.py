@@ -369,7 +369,7 @@ def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
 
 
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
-    told = (description.get("emulator") or {}).get("directions") or {}
+    account = (description.get("emulator") or {}).get("directions") or {}
     found = []
     for planned in description.get("directions") or []:
         name, played = str(planned["name"]), planned.get("played") or planned.get("trace") or {}
@@ -381,7 +381,7 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         limited = during["capacity_mbit_s"].null_count() == 0
         found_gaps = gaps(during["capacity_mbit_s"].to_numpy()) if limited else []
         begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0.0, 0.0))
-        counted = told.get(name) or {}
+        counted = account.get(name) or {}
         congestion = (counted.get("dropped") or {}).get("congestion")
         found.append(
             DirectionSummary(

@@ -71,7 +71,7 @@ def reached(measured: float, planned: float) -> str:
 
 
 def outcome(status: str, disturbed: bool = False) -> str:
-    """The status of a run in words; one that was killed could not say so itself and is still ``running``."""
+    """The status of a run in words; a run that was killed is still ``running`` in its file."""
     words = "did not end" if status == "running" else status
     return f"{words}, disturbed" if disturbed else words
 
