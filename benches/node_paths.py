@@ -1,17 +1,21 @@
 """What the path to each kind of node costs: round trips and throughput between a namespace and a node, without links.
 
 The kinds take turns, so that a busy machine affects all. A VM and a machine over SSH add their device and a router.
+``--nodes N`` brings up N nodes instead, as namespaces and as containers.
 
-    sudo python benches/node_paths.py [--rounds N] [--ssh USER@HOST [--port N] [--identity FILE] [--option TEXT]]
+    sudo python benches/node_paths.py [--rounds N] [--kinds KIND,…] [--nodes N]
+        [--ssh USER@HOST [--port N] [--identity FILE] [--option TEXT]]
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +23,7 @@ from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario import parse
-from cellbed.scenario.nodes import AnyBackend, HostBackend, NamespaceBackend, VmBackend
+from cellbed.scenario.nodes import AnyBackend, ContainerBackend, HostBackend, NamespaceBackend, VmBackend
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.state import Record
 from cellbed.testbed.testbed import Testbed
@@ -82,6 +86,35 @@ print(json.dumps({"round_trip_s": sorted(times)[len(times) // 2], "bit_rate": si
 """
 
 
+IMAGE = "localhost/cellbed-bench:1"
+
+
+def container() -> ContainerBackend:
+    """An empty image that has this machine's programs."""
+    empty = io.BytesIO()
+    tarfile.open(fileobj=empty, mode="w").close()
+    subprocess.run(["podman", "import", "-", IMAGE], input=empty.getvalue(), check=True, capture_output=True)
+    places = [place for place in ("/usr", "/bin", "/lib", "/lib64") if Path(place).exists()]
+    mounts = [{"source": place, "target": place, "read_only": True} for place in places]
+    return ContainerBackend.model_validate({"kind": "container", "image": IMAGE, "mounts": mounts})
+
+
+def start(backend: AnyBackend, count: int) -> float:
+    """Seconds until `count` nodes of a kind are ready, and the emulator with them."""
+    text = SCENARIO.replace(
+        'cpus = 1.0\nmemory = "256 MiB"\n[nodes.edge]', f'cpus = 1.0\nmemory = "256 MiB"\ncount = {count}\n[nodes.edge]'
+    )
+    plan = make_plan(parse(text, source="paths.toml", folder=Path()))
+    backends = {node.name: backend for node in plan.nodes if node.group == "endpoint"}
+    record = Record.create("run")
+    began = time.monotonic()
+    try:
+        with Testbed(plan.emulator_config(), record.identifier, backends=backends, record=record):
+            return time.monotonic() - began
+    finally:
+        record.remove()
+
+
 def measure(backend: AnyBackend, folder: Path) -> dict[str, float]:
     """Bring up two nodes, the endpoint of this kind, and measure between them. The server is on the endpoint."""
     scenario = parse(SCENARIO, source="paths.toml", folder=folder)
@@ -122,13 +155,25 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kinds", default="container,vm", type=lambda text: text.split(","))
+    parser.add_argument("--nodes", type=int)
     parser.add_argument("--ssh")
     parser.add_argument("--port", type=int)
     parser.add_argument("--identity", type=Path)
     parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    kinds: dict[str, Any] = {"namespace": NamespaceBackend(kind="namespace"), "vm": VmBackend(kind="vm")}
+    kinds: dict[str, Any] = {"namespace": NamespaceBackend(kind="namespace")}
+    if "container" in given.kinds:
+        kinds["container"] = container()
+        start(kinds["container"], 1)  # copies the image
+    if given.nodes:
+        for kind, backend in kinds.items():
+            took = statistics.median(start(backend, given.nodes) for _ in range(given.rounds))
+            print(f"{kind:10} {given.nodes} nodes ready in {took:.2f} s")
+        return
+    if "vm" in given.kinds:
+        kinds["vm"] = VmBackend(kind="vm")
     if given.ssh:
         table = {"kind": "host", "ssh": given.ssh, "port": given.port, "options": given.option}
         table["identity"] = str(given.identity) if given.identity else None

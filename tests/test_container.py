@@ -211,6 +211,27 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
     assert left(record) == []
 
 
+@pytest.mark.skipif(find("docker") is None, reason="needs the program docker")
+def test_dockers_client_hands_images_over(
+    tmp_path: Path, image: str, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the same interface, which Podman serves, too."""
+    address = f"unix://{tmp_path}/engine.sock"
+    with subprocess.Popen(["podman", "system", "service", "--time", "0", address]) as service:
+        try:
+            while not (tmp_path / "engine.sock").exists():
+                time.sleep(0.01)
+            monkeypatch.setenv("DOCKER_HOST", address)
+            with bed(record, table_of(image, engine="docker"), None) as testbed:
+                node = testbed.nodes["edge"]
+                assert node.facts["engine"].startswith("Docker version")
+                assert inside(node, "echo $COLOUR") == "blue\n"
+            assert record.engine == "docker"
+        finally:
+            service.kill()
+    assert left(record) == []
+
+
 def test_limits_hold_inside_and_a_memory_hog_is_killed_alone(image: str, record: Record) -> None:
     needs_groups()
     table = table_of(image)
