@@ -23,7 +23,7 @@ from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show
 from cellbed.archive.importers.column_names import map_columns
-from cellbed.archive.importers.header import told_by_comments, told_by_ping
+from cellbed.archive.importers.header import describe_by_comments, describe_by_ping
 from cellbed.archive.importers.recognition import recognise
 from cellbed.archive.operations.steps import STEPS, parse_step
 from cellbed.archive.search import Query, found
@@ -216,8 +216,8 @@ def test_whatever_a_recording_says_of_itself_is_an_entry_s(
     path = tmp_path_factory.getbasetemp() / "said"
     path.write_bytes(content)
     draft = Draft(path.parent, About(origin="recorded"))
-    told_by_comments(draft, path)
-    told_by_ping(draft, path)
+    describe_by_comments(draft, path)
+    describe_by_ping(draft, path)
     About.model_validate(draft.about.model_dump())
 
 

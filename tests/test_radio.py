@@ -15,9 +15,9 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.radio import PROFILES, RadioLink
 from cellbed.scenario.settings import read_settings
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.testbed.describe import describe
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.setting import RateChangeError, changed
-from cellbed.testbed.words import words
 from scenario_text import GOOD
 
 RADIO = '\n[links.mobile]\nkind = "radio"\nprofile = "lowband-driving"\n'
@@ -204,7 +204,7 @@ def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
     stages = list(parse_link(radio="lowband-good", folder=Path()).uplink.stages)
     [(index, after)] = changed(stages, read_settings(["queue=codel"], Path()), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (2, "radio", "codel")
-    assert words([after]) == "radio lowband-good (synthetic), CoDel queue of 1 MB at 5 ms"
+    assert describe([after]) == "radio lowband-good (synthetic), CoDel queue of 1 MB at 5 ms"
     with pytest.raises(RateChangeError, match="neither into nor from a radio link"):
         changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")
     with pytest.raises(ValueError, match="neither into nor from a radio link"):

@@ -25,8 +25,8 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.reader import load_text
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.testbed.describe import describe
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.words import words
 from recording_examples import MS, SECOND, calibrated, walk
 from scenario_text import GOOD
 
@@ -93,7 +93,7 @@ def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> 
     [asked] = Link(rate=rate(folder / "walk", idle="3 ms", idle_at="link"), queue="5 packets").stages
     assert (asked["idle_ns"], asked["idle_at"], asked["queue"]["packets"]) == (3 * MS, "link", 5)
     [odd] = Link(rate=rate(folder / "walk", idle="2488203 ns")).stages
-    assert words([odd]).startswith("walk uplink by cellreplay, looped, idle after 2.49 ms, drop-tail")
+    assert describe([odd]).startswith("walk uplink by cellreplay, looped, idle after 2.49 ms, drop-tail")
     [plain] = Link(rate=rate(folder / "plain", idle="0 ms")).stages
     assert (plain["latency_offset"], plain["queue"]["bytes"]) == (None, 1_000_000)
 
@@ -201,7 +201,7 @@ def test_a_shell_takes_the_directory(folder: Path) -> None:
     [
         ({"recorded": Recorded.both(path="plain")}, "--recording: .*F of the uplink was not calibrated"),
         ({"recorded": Recorded.both(path="walk", method="x")}, "--recording: method: 'x' is not known"),
-        ({"recorded": Recorded.both(method="saturation")}, "--method: .*give its directory as --recording"),
+        ({"recorded": Recorded.both(method="saturation")}, "--method: .*give the directory of one as --recording"),
         ({"recorded": Recorded.both(("a", "b"), path="walk")}, "--light: the directory of a recording has it"),
         ({"recorded": Recorded.both(path="walk"), "uplink": "5 Mbit/s"}, "--up: the uplink replays a recording"),
         ({"recorded": Recorded.both(path="walk"), "radio": "midband-good"}, "--radio: "),

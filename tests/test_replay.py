@@ -18,9 +18,9 @@ from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
+from cellbed.testbed.describe import describe
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.setting import RateChangeError, changed
-from cellbed.testbed.words import words
 from scenario_text import GOOD
 
 MS = 1_000_000
@@ -106,7 +106,7 @@ def test_a_shell_takes_a_recording_for_each_direction(recording: Path) -> None:
     )
     link = parse_link(recorded=files, folder=recording)
     assert "light down-delay-light-pdo and heavy down-heavy-pdo" in link.downlink.description
-    assert [stage["kind"] for stage in link.uplink.stages] == ["loss", "workload-dependent", "delay"]
+    assert [stage["kind"] for stage in link.uplink.stages] == ["loss", "gate", "workload-dependent", "delay"]
     with pytest.raises(OptionError, match="--heavy: missing"):
         parse_link(recorded=(Recorded(light="up-delay-light-pdo"), Recorded()), folder=recording)
     with pytest.raises(OptionError, match="--up: the uplink replays"):
@@ -118,8 +118,8 @@ def test_a_live_link_keeps_its_recording_and_changes_its_queue(recording: Path) 
 
     stages = list(parse_link(recorded=(_files("up"), _files("down")), folder=recording).uplink.stages)
     [(index, after)] = changed(stages, read_settings(["queue=codel"], recording), "uplink")
-    assert (index, after["kind"], after["queue"]["kind"]) == (1, "workload-dependent", "codel")
-    assert words([after]).endswith("CoDel queue of 1 MB at 5 ms")
+    assert (index, after["kind"], after["queue"]["kind"]) == (2, "workload-dependent", "codel")
+    assert describe([after]).endswith("CoDel queue of 1 MB at 5 ms")
     with pytest.raises(RateChangeError, match="neither into nor from a cellreplay recording"):
         changed(stages, read_settings(["rate=5 Mbit/s"], recording), "uplink")
 

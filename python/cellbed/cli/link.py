@@ -61,14 +61,16 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
       cellbed link show shell-12345   one of several, by the beginning of its name
       cellbed link show --json
     """
+    from cellbed.testbed.describe import describe
     from cellbed.testbed.live import connect, find
-    from cellbed.testbed.words import words
 
     with connect(find(run)) as control:
         directions, status = control.describe(), control.status()
     counts = {each["name"]: each for each in status["directions"]}
     if as_json:
-        rows = [{**each, "description": words(each["stages"]), **counts.get(each["name"], {})} for each in directions]
+        rows = [
+            {**each, "description": describe(each["stages"]), **counts.get(each["name"], {})} for each in directions
+        ]
         print(json.dumps(rows, indent=1))
         return
     print_table(
@@ -121,10 +123,10 @@ def set_link(
 
 
 def _does(direction: dict[str, Any], counts: dict[str, dict[str, Any]]) -> str:
-    from cellbed.testbed.words import words
+    from cellbed.testbed.describe import describe
 
     closed = counts.get(direction["name"], {}).get("closed", False)
-    return words(direction["stages"]) + (" (closed by an outage now)" if closed else "")
+    return describe(direction["stages"]) + (" (closed by an outage now)" if closed else "")
 
 
 def _figures(counts: dict[str, Any]) -> list[str]:

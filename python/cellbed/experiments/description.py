@@ -31,8 +31,8 @@ _COUNTED = ("marked", "duplicated", "corrupted")
 
 
 @dataclass(slots=True)
-class Known:
-    """What is known of a run until now.
+class RunState:
+    """The state of a run so far.
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
@@ -70,7 +70,7 @@ def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"dropped": dropped, **{what: after[what] - before.get(what, 0) for what in _COUNTED}}
 
 
-def describe(path: Path, scenario: Scenario, plan: Plan, state: Known, started: datetime, *, limits: bool) -> None:
+def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, started: datetime, *, limits: bool) -> None:
     """Write ``run.json`` into the run's folder."""
     folder.write_json(
         path / "run.json",
@@ -170,7 +170,7 @@ def _changes(direction: Direction) -> list[dict[str, Any]]:
     kinds: dict[int, list[str]] = {}
     for at, _, stage in direction.stage_changes:
         kinds.setdefault(at, []).append(stage["kind"])
-    return [{"at_ns": at, "description": text, "kinds": kinds[at]} for at, text in direction.told_changes]
+    return [{"at_ns": at, "description": text, "kinds": kinds[at]} for at, text in direction.described_changes]
 
 
 def cautions(plan: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.description import Known, cautions, deployments, describe
+from cellbed.experiments.description import RunState, cautions, deployments, describe
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Limits
@@ -109,7 +109,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         listener.note(f"cleaning up after earlier runs: {line}")
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         path: Path | None = None
-        state = Known()
+        state = RunState()
         started = datetime.now(UTC)  # noqa: TID251 - the date of the run
         error: CellbedError | None = None
         try:
@@ -166,7 +166,7 @@ def _drive(
     plan: Plan,
     options: Options,
     listener: Listener,
-    state: Known,
+    state: RunState,
     started: datetime,
     interruption: Interruption,
     journal: Journal,
@@ -299,7 +299,7 @@ def _memory_kills(bed: Testbed) -> dict[str, int]:
     return {name: sample.oom_kills or 0 if sample is not None else 0 for name, sample in samples.items()}
 
 
-def _prove(plan: Plan, bed: Testbed, listener: Listener, state: Known) -> None:
+def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> None:
     listener.phase("measuring limits and links against what was asked")
     nodes = [(node, bed.nodes[node.name]) for node in plan.nodes]
     limited = [Limited(node, backend.group, backend) for node, backend in nodes if backend.group is not None]
@@ -318,7 +318,7 @@ def _follow(
     end_ns: int,
     deadline_ns: int,
     listener: Listener,
-    state: Known,
+    state: RunState,
     meter: Meter | None,
     watch: Callable[[], None],
     journal: Journal,
@@ -385,7 +385,7 @@ def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:
         supervisor.wait(lambda: False, time.monotonic_ns() + 3600 * 10**9, tick)
 
 
-def _stop_programs(supervisor: Supervisor, state: Known) -> None:
+def _stop_programs(supervisor: Supervisor, state: RunState) -> None:
     supervisor.stop()
     for program in supervisor.programs:
         if isinstance(program, UnmodifiedProgram):
@@ -394,7 +394,7 @@ def _stop_programs(supervisor: Supervisor, state: Known) -> None:
             state.warnings += program.notes
 
 
-def _stop_emulator(emulator: Emulator, state: Known) -> None:
+def _stop_emulator(emulator: Emulator, state: RunState) -> None:
     try:
         counted = emulator.counters()
         account = emulator.stop()

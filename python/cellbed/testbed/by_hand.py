@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.testbed.words import difference
+from cellbed.testbed.describe import difference
 
 CHANGES = "changes.jsonl"
 """In the raw folder of a run: the emulator's record of every change by command."""

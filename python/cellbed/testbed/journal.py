@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.testbed.by_hand import CHANGES
+from cellbed.testbed.describe import difference
 from cellbed.testbed.state import Record
-from cellbed.testbed.words import difference
 
 FILE = "events.jsonl"
 

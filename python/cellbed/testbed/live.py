@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
 from cellbed.testbed.control import Control, ControlError
+from cellbed.testbed.describe import difference
 from cellbed.testbed.state import Record, records
-from cellbed.testbed.words import difference
 
 if TYPE_CHECKING:
     from cellbed.scenario.settings import Settings

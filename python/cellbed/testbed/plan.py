@@ -31,8 +31,8 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.testbed.by_hand import CHANGES
+from cellbed.testbed.describe import describe, difference
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
-from cellbed.testbed.words import difference, words
 from cellbed.units import DURATION
 from cellbed.ways import Way
 
@@ -144,14 +144,14 @@ class Direction:
     @property
     def description(self) -> str:
         """What the direction does to packets, in one line."""
-        changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.told_changes]
-        text = words(self.stages, self._trace_names)
+        changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
+        text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
             text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
         return "; ".join([text, *changes])
 
     @property
-    def told_changes(self) -> list[tuple[int, str]]:
+    def described_changes(self) -> list[tuple[int, str]]:
         """Moments at which something changes, and what it is from then on, in words."""
         return [
             (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))

@@ -11,7 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Tell, read_by_core
-from cellbed.archive.importers.header import told_by_ping
+from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
 
 _PCAP = (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d")
@@ -148,7 +148,7 @@ class Ping:
         """Round-trip times; null without an answer."""
         for path, own, _ in each_file(paths, draft, options):
             read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, tell)
-            told_by_ping(own, path)
+            describe_by_ping(own, path)
 
 
 PING = Ping()

@@ -22,7 +22,7 @@ def dated(draft: Draft, begun_ns: int | None) -> None:
         _date(draft, moment.isoformat().replace("+00:00", "Z"))
 
 
-def told_by_comments(draft: Draft, path: Path) -> None:
+def describe_by_comments(draft: Draft, path: Path) -> None:
     """Import ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
     lines = map(_LINE.fullmatch, _head(path).splitlines())
     said = {found[1]: found[2].strip() for found in lines if found}
@@ -38,7 +38,7 @@ def told_by_comments(draft: Draft, path: Path) -> None:
         _say(draft, method=f"round trips to {said['host']}{address}{by}{apart}")
 
 
-def told_by_ping(draft: Draft, path: Path) -> None:
+def describe_by_ping(draft: Draft, path: Path) -> None:
     """Import the host from the first line of ping's output."""
     found = _PING.search(_head(path))
     if found:

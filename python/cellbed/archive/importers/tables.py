@@ -16,7 +16,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Tell, read_by_core
-from cellbed.archive.importers.header import told_by_comments
+from cellbed.archive.importers.header import describe_by_comments
 from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Part
@@ -72,7 +72,7 @@ class Csv:
             request |= {"format": "columns", "delimiter": ord(shape.delimiter), "head": shape.lines}
             read_by_core(path, own, request, tell)
             own.notes.extend(_left_out(mapped))
-            told_by_comments(own, path)
+            describe_by_comments(own, path)
 
 
 class Parquet:

@@ -32,7 +32,7 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 class Listener(Protocol):
     """Who is told how far it is."""
 
-    def tells(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Something to know at once: what is tried, why it is waited."""
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
@@ -191,12 +191,12 @@ class _Fetching:
     def _downloaded(self) -> Iterator[Path]:
         """The files of a data set. Of several those that are gone are left out."""
         if isinstance(self.source.remote, Listing):
-            self.listener.tells(f"reading the list of files at {self.options.address or self.source.remote.address}")
+            self.listener.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
         for remote in _remote(self.source, self.options):
             most = self.options.most_bytes or self.source.most_bytes
             try:
                 yield download(
-                    remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.tells
+                    remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.report
                 )
             except GoneError as error:
                 self.fetched.left_out[remote.path] = str(error)

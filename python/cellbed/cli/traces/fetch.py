@@ -202,7 +202,7 @@ class _Plain:
     def __init__(self) -> None:
         self._next_s = time.monotonic() + 2.0
 
-    def tells(self, text: str) -> None:
+    def report(self, text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
@@ -231,7 +231,7 @@ class _Live:
         self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self.bars.add_task("looking", total=None, amount="")
 
-    def tells(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self.bars.console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
 
     def downloading(self, name: str, done: int, total: int | None) -> None:

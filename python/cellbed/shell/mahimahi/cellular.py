@@ -20,8 +20,8 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
+from cellbed.testbed.describe import describe
 from cellbed.testbed.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
-from cellbed.testbed.words import words
 
 USAGE = """\
 Usage: mm-cellular NUM_ARGS LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN [OPTION]... [COMMAND]
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
         stages = [bottleneck_stage(Parameters(recording), playing, lambda _: _SEED) | {"queue": dict(queue.config)}]
         if loss > 0:
             stages.insert(0, chance_stage("loss", loss, derived_seed(_SEED, f"{way}link.loss")))
-        return ShellDirection(tuple(stages), words(stages))
+        return ShellDirection(tuple(stages), describe(stages))
 
     link = ShellLink(direction("up", files[0], files[2]), direction("down", files[1], files[3]), prefix="cellular")
     log_folder = options.get("packet-log-folder")

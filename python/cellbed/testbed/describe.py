@@ -19,59 +19,59 @@ _LISTED = 3
 Stage = Mapping[str, Any]
 
 
-def words(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> str:
+def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> str:
     """A direction in one line. names: of traces by the path of their file, where it is not the file's own name.
 
-    Capacity and queue come first, then the delay, then what happens to packets at random; what does nothing is left
+    Capacity and queue come first, then the delay, then random effects. Stages without effect are left
     out.
     """
-    told = sorted(stages, key=lambda stage: _ORDER.get(stage["kind"], 2))
-    found = [text for stage in told if (text := stage_words(stage, names, silent=True))]
+    ordered = sorted(stages, key=lambda stage: _ORDER.get(stage["kind"], 2))
+    found = [text for stage in ordered if (text := describe_stage(stage, names, silent=True))]
     return ", ".join(found) or "unlimited"
 
 
 def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
     """What a stage did and does, in words: of a bottleneck and a gate only the part that differs."""
     if before["kind"] == after["kind"] == "gate" and before.get("outages_ns") == after.get("outages_ns"):
-        return _state_words(before), _state_words(after)
+        return _state(before), _state(after)
     if before["kind"] != "bottleneck" or after["kind"] != "bottleneck":
-        return stage_words(before, names), stage_words(after, names)
+        return describe_stage(before, names), describe_stage(after, names)
     schedules = before["schedule"], after["schedule"]
     queues = before["queue"], after["queue"]
     if queues[0] == queues[1]:
-        return schedule_words(schedules[0], names), schedule_words(schedules[1], names)
+        return describe_schedule(schedules[0], names), describe_schedule(schedules[1], names)
     if schedules[0] == schedules[1]:
-        return queue_words(queues[0]), queue_words(queues[1])
-    return stage_words(before, names), stage_words(after, names)
+        return describe_queue(queues[0]), describe_queue(queues[1])
+    return describe_stage(before, names), describe_stage(after, names)
 
 
 _ORDER = {"bottleneck": 0, "workload-dependent": 0, "conditional": 0, "radio": 0, "delay": 1, "jitter": 1}
 
 
-def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
+def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
     """One stage in words. silent: nothing about one that does nothing."""
     kind = stage["kind"]
     match kind:
         case "bottleneck":
             if silent and stage["schedule"]["kind"] == "unlimited":
                 return ""
-            return f"{schedule_words(stage['schedule'], names)}, {queue_words(stage['queue'])}"
+            return f"{describe_schedule(stage['schedule'], names)}, {describe_queue(stage['queue'])}"
         case "workload-dependent":
-            return f"{_replay_words(stage, names)}, {queue_words(stage['queue'])}"
+            return f"{_describe_replay(stage, names)}, {describe_queue(stage['queue'])}"
         case "conditional":
             model = stage["model"]
             name = (names or {}).get(model) or _recorded(model) or f"conditional {Path(model).name}"
             replay = f"{name}{_offset(stage)}, {'looped' if stage['looped'] else 'once'}"
-            return f"{replay}, {queue_words(stage['queue'])}"
+            return f"{replay}, {describe_queue(stage['queue'])}"
         case "radio":
-            queue = f", {queue_words(stage['queue'])}" if stage.get("queue") else ""
+            queue = f", {describe_queue(stage['queue'])}" if stage.get("queue") else ""
             return f"radio {stage['profile']} (synthetic){_offset(stage)}{queue}"
         case "gate":
-            return _gate_words(stage, silent=silent)
+            return _describe_gate(stage, silent=silent)
         case "delay":
-            return "" if silent and stage.get("fixed_ns") == 0 else _delay_words(stage)
+            return "" if silent and stage.get("fixed_ns") == 0 else _describe_delay(stage)
         case "jitter":
-            return _jitter_words(stage)
+            return _describe_jitter(stage)
         case "loss" | "duplication" | "corruption":
             return "" if silent and not stage["probability"] else f"{kind} {stage['probability']:g}"
         case "gilbert-elliott":
@@ -87,19 +87,19 @@ def stage_words(stage: Stage, names: Mapping[str, str] | None = None, *, silent:
     return str(kind)
 
 
-def _gate_words(stage: Stage, *, silent: bool) -> str:
+def _describe_gate(stage: Stage, *, silent: bool) -> str:
     outages = [f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage["outages_ns"]]
     more = f" and {len(outages) - _LISTED} more" if len(outages) > _LISTED else ""
     listed = f"outage{'s' * (len(outages) > 1)} {', '.join(outages[:_LISTED])}{more}" if outages else ""
-    state = "" if silent and not stage["down"] else _state_words(stage)
+    state = "" if silent and not stage["down"] else _state(stage)
     return ", ".join(filter(None, [state, listed]))
 
 
-def _state_words(stage: Stage) -> str:
+def _state(stage: Stage) -> str:
     return "down" if stage.get("down") else "up"
 
 
-def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+def describe_schedule(schedule: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
     """A bottleneck's schedule in words."""
     match schedule["kind"]:
         case "trace":
@@ -120,7 +120,7 @@ def schedule_words(schedule: Mapping[str, Any], names: Mapping[str, str] | None 
     return str(schedule["kind"])
 
 
-def queue_words(queue: Mapping[str, Any]) -> str:
+def describe_queue(queue: Mapping[str, Any]) -> str:
     """A queue in words."""
     from cellbed.scenario.queues import TITLES  # slow: by Pydantic
 
@@ -142,11 +142,11 @@ def _offset(schedule: Mapping[str, Any]) -> str:
     return f" from {DURATION.format(schedule['offset_ns'])}" if schedule.get("offset_ns") else ""
 
 
-def _replay_words(stage: Stage, names: Mapping[str, str] | None) -> str:
+def _describe_replay(stage: Stage, names: Mapping[str, str] | None) -> str:
     recorded = _recorded(stage["heavy"])
     if recorded is not None:
         names = {stage["heavy"]: recorded} | dict(names or {})
-    heavy = schedule_words({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
+    heavy = describe_schedule({"kind": "trace", "path": stage["heavy"], **_played(stage)}, names)
     both = heavy if recorded is not None else f"light {Path(stage['light']).name} and heavy {heavy}"
     text = f"{both}, idle after {duration_words((stage.get('idle_ns') or 0) / 1e9)}"
     return text + (" at the link" if stage.get("idle_at") == "link" else "")
@@ -165,7 +165,7 @@ def _played(stage: Stage) -> dict[str, Any]:
     return {key: stage.get(key) for key in ("offset_ns", "looped")}
 
 
-def _delay_words(stage: Stage) -> str:
+def _describe_delay(stage: Stage) -> str:
     points = stage.get("series")
     if not points:
         return f"{DURATION.format(stage['fixed_ns'])} one way"
@@ -173,7 +173,7 @@ def _delay_words(stage: Stage) -> str:
     return f"{_span(delays)} one way, changing over time ({len(points):,} points)"
 
 
-def _jitter_words(stage: Stage) -> str:
+def _describe_jitter(stage: Stage) -> str:
     drawn = stage["distribution"]
     if drawn["kind"] == "empirical":
         text = f"{_span(drawn['delays_ns'])} one way, drawn from {len(drawn['delays_ns'])} observed"
