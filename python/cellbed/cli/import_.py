@@ -148,6 +148,8 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
     elif choices.out is None:
         print(written.text, end="")
     losses = [note for note in written.notes if note.is_loss]
+    if choices.out is not None and not as_json:
+        print(f"{choices.out}: {len(written.nodes)} services; settings that are not mapped or differ: {len(losses)}")
     for note in losses:
         print(note, file=sys.stderr)
     if strict and losses:
