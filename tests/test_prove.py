@@ -18,7 +18,7 @@ from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import Limited, prove_limits
+from cellbed.testbed.prove import Limited, Proof, prove_limits, shortfalls
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.testbed import Testbed
 
@@ -59,6 +59,20 @@ def groups() -> Iterator[list[Group]]:
         pytest.skip(str(error).splitlines()[0])
     yield [groups.create(f"endpoint-{number}") for number in range(4)]
     groups.remove()
+
+
+def test_what_many_nodes_lack_is_one_warning() -> None:
+    def proofs(count: int) -> list[Proof]:
+        held = Proof("edge-0 CPU limit", 1.0, 1.0, "CPUs", ok=True)
+        return [
+            held,
+            *(Proof(f"phone-{n} CPU limit", 0.2, 0.1, "CPUs", True, "not exceeded", False) for n in range(count)),
+        ]
+
+    assert shortfalls(proofs(0)) == []
+    assert [text.split(":")[0] for text in shortfalls(proofs(3))] == [f"phone-{n} CPU limit" for n in range(3)]
+    (warning,) = shortfalls(proofs(64))
+    assert warning.startswith("64 limits or links were not exceeded; the first, phone-0 CPU limit: expected 0.2 CPUs")
 
 
 @pytest.mark.needs_tun

@@ -26,7 +26,7 @@ from cellbed.testbed.guests import Guests
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.process import Process
-from cellbed.testbed.prove import Limited, ProofError, prove_limits
+from cellbed.testbed.prove import Limited, ProofError, prove_limits, shortfalls
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
@@ -308,7 +308,7 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> Non
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
         raise ProofError(failed)
-    state.warnings += [str(proof) for proof in state.proof if not proof.reached]
+    state.warnings += shortfalls(state.proof)
 
 
 def _follow(

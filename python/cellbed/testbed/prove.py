@@ -11,7 +11,7 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cellbed.errors import CellbedError
@@ -66,6 +66,21 @@ class Proof:
         asked = "no limit" if self.asked is None else f"{self.asked:.4g} {self.unit}"
         measured = "nothing measured" if self.measured is None else f"{self.measured:.4g} {self.unit}"
         return f"{self.what}: expected {asked}, measured {measured}" + (f" ({self.note})" if self.note else "")
+
+
+def shortfalls(proofs: list[Proof]) -> list[str]:
+    """A warning for each proof that was not reached; one for all with the same reason, if these are more than three."""
+    by_note: dict[str, list[Proof]] = {}
+    for proof in proofs:
+        if not proof.reached:
+            by_note.setdefault(proof.note, []).append(proof)
+    found = []
+    for note, those in by_note.items():
+        if len(those) > 3:
+            found.append(f"{len(those)} limits or links were {note}; the first, {replace(those[0], note='')}")
+        else:
+            found += map(str, those)
+    return found
 
 
 class ProofError(CellbedError):
