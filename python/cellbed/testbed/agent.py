@@ -600,12 +600,13 @@ def _answers(address: str, size: int) -> bool:
 def main(reading: int, kind: str, **options: Any) -> NoReturn:
     """Be the agent of a VM (process 1 there, `reading` is its port) or a host (`reading` is standard input)."""
     if kind == "vm":
-        _be_vm(reading, options["limited"])
+        _be_vm(reading, **options)
     _be_host(options)
     sys.exit(0)
 
 
-def _be_vm(port: int, limited: bool) -> NoReturn:
+def _be_vm(port: int, name: str, limited: bool) -> NoReturn:
+    socket.sethostname(name)
     for kind, path in (("tmpfs", "/tmp"), ("devpts", "/dev/pts"), ("tmpfs", "/dev/shm"), ("cgroup2", "/sys/fs/cgroup")):
         Path(path).mkdir(parents=True, exist_ok=True)
         _mount(kind, path, kind, 0)

@@ -87,7 +87,7 @@ class VmNode(RemoteNode):
                     stdout=errors,
                     stderr=errors,
                 )
-            self.open_agent(near, kind="vm", limited=limits is not None)
+            self.open_agent(near, kind="vm", name=self.name, limited=limits is not None)
 
     @property
     def _console(self) -> Path:
