@@ -131,7 +131,9 @@ def test_a_run_that_cannot_begin_is_one_error(tmp_path: Path) -> None:
 
 def test_a_killed_run_is_one_error(tmp_path: Path) -> None:
     def report(text: str) -> None:
-        psutil.Process().children()[-1].kill()
+        for child in psutil.Process().children():
+            if "cellbed.experiments.child" in child.cmdline():
+                child.kill()
 
     with pytest.raises(cellbed.RunError, match="ended with status -9"):
         cellbed.run(write_scenario(tmp_path), out=tmp_path / "runs", limits=False, progress=report)
