@@ -27,9 +27,9 @@ ALARM = "#b3261e"
 # Endpoint dark, uplink blue, remote warm and light, downlink green.
 _SHADES: dict[Place, tuple[str, ...]] = {
     "endpoint": ("#2a2f38", "#434a57", "#5d6675", "#2a2f38"),
-    "uplink": ("#123258", "#1f5597", "#3f82cb", "#8fbbe8", "#0d7a8c"),
+    "uplink": ("#123258", "#1f5597", "#3f82cb", "#8fbbe8", "#0d7a8c", "#86bfc8"),
     "remote": ("#9c5f10", "#b9741a", "#cf9138", "#e0ad62", "#efc98f", "#f8e4c3"),
-    "downlink": ("#1a5c47", "#2f8f72", "#93d1bb", "#6d8f1f"),
+    "downlink": ("#1a5c47", "#2f8f72", "#93d1bb", "#6d8f1f", "#bccb6d"),
 }
 
 
