@@ -1,6 +1,6 @@
 """What runs on the other machine of a VM or host node: it starts programs there and carries their streams.
 
-This file is sent to that machine as it is and must run there by itself, with nothing but Python 3.8 and its standard
+This file is sent to that machine as it is and must run there alone, with nothing but Python 3.8 and its standard
 library (a host also needs ip(8)). Everything ends when the byte stream to it ends.
 
 The other end of the stream is :mod:`cellbed.testbed.agent_hub`; both use :class:`Wire`.
@@ -217,7 +217,7 @@ class Wire:
             return
         try:
             count = os.write(sink.descriptor, sink.buffer[:PAGE]) if sink.buffer else 0
-        except OSError:  # whoever read it has ended
+        except OSError:  # its reader has ended
             self.drop(number)
             self.send(broken=number)
             return

@@ -34,7 +34,7 @@ ASIDE = "supervisor"
 
 
 class LimitsError(CellbedError):
-    """This user cannot enforce limits here. The text says which, why and what would allow it."""
+    """This user cannot enforce limits here. The text has the limit, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

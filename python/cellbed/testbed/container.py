@@ -2,7 +2,7 @@
 
 The engine is asked for the image only: once per image its files are unpacked into the cache, and no engine, monitor or
 daemon takes part in a run. Each node is an overlay over these files, which `crun` runs in the network namespace and the
-control group that the node has anyway. Overlay and container live in namespaces of their own: they are gone with the
+control group that the node has anyway. Overlay and container live in separate namespaces: they are gone with the
 node's first process, which ends with the calling process (``crates/init``).
 """
 

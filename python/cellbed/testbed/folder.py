@@ -121,10 +121,10 @@ def _mosquitto_version() -> str | None:
     path = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if path is None:
         return None
-    said = subprocess.run(
+    output = subprocess.run(
         [path, "-h"], capture_output=True, encoding="utf-8", errors="replace", check=False
     ).stdout.split()
-    return said[2] if len(said) > 2 and said[1] == "version" else None
+    return output[2] if len(output) > 2 and output[1] == "version" else None
 
 
 def _distribution() -> str | None:

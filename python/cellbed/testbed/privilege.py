@@ -1,4 +1,4 @@
-"""Whether this process may set up the network namespace that it is in, by itself or with the network helper."""
+"""Whether this process may set up the network namespace that it is in, alone or with the network helper."""
 
 from __future__ import annotations
 

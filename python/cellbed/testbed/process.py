@@ -85,7 +85,7 @@ class Process:
 
     It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends.
     stage: it starts when all programs of lower stages are ready. load: it then waits for the line ``{"t0_ns": …,
-    "end_ns": …, "drain_ns": …}`` and ends by itself, with ``{"event": "done", …}`` as its last line.
+    "end_ns": …, "drain_ns": …}`` and then ends, with ``{"event": "done", …}`` as its last line.
     program: its command up to the arguments of this process. env: variables on top of the environment.
     forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.fork_server`).
     """
@@ -127,7 +127,7 @@ def spawn(
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
     """
-    # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only says that
+    # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
     # something did.
     heard, told = os.pipe()
 

@@ -37,7 +37,7 @@ class Proof:
 
     asked: for a link what its schedule predicts for the datagrams that were sent.
     reached: false for a limit that is not exceeded but that the busy machine could not fill either.
-    proved: false for what cannot be predicted; the note says why.
+    proved: false for what cannot be predicted; the note has the reason.
     """
 
     what: str

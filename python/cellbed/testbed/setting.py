@@ -70,7 +70,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
 
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
-    """The bottleneck with another schedule or queue; what is not said stays."""
+    """The bottleneck with another schedule or queue; the rest stays."""
     now = dict(stage)
     capacity = settings.rate
     if capacity is not None:
