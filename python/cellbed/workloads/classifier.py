@@ -21,7 +21,7 @@ DEFAULT_SIDE = 224
 
 
 class ModelError(ValueError):
-    """A model that cannot classify photographs here. The text says which, why, and what is needed."""
+    """A model that cannot classify photographs here. The text has the model, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Bytes by TCP: files over connections of their own, and the segments that an adaptive player asks for over one."""
+"""Bytes by TCP: files over separate connections, and the segments that an adaptive player asks for over one."""
 
 from __future__ import annotations
 

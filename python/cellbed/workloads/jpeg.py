@@ -20,7 +20,7 @@ _KEPT_APPLICATION = (0xE0, 0xE2, 0xEE)
 
 
 class UnusableImageError(ValueError):
-    """Not a photograph that is worth sending. The text says why."""
+    """A photograph that cannot be used. The text has the reason."""
 
 
 def preprocess(photograph: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""How a workload's process lives: it reads its configuration, announces itself, obeys its stdin, dies with its parent.
+"""The life cycle of a workload process: it reads its configuration, reports ``ready``, ends with stdin and its parent.
 
 Standard output carries one JSON object per line (``{"event": "ready"}`` first), standard error what a human should
 read. The end of standard input means: stop now. This module is imported by every process at its start and keeps its

@@ -116,7 +116,7 @@ class Page:
 
 @functools.cache
 def pages() -> tuple[Page, ...]:
-    """The pages of ``pages.toml``, which says where their figures are from."""
+    """The pages of ``pages.toml``, with the sources of their figures."""
     content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
     spread = content.pop("spread")
     return tuple(_page(name, groups, spread) for name, groups in content.items())

@@ -113,7 +113,7 @@ def target_sizes(count: int, seed: int) -> list[int]:
 
 
 def _open(folder: Path) -> Bank | None:
-    """The bank in ``folder``, or None unless every file is as its manifest says."""
+    """The bank in ``folder``, or None unless every file agrees with its manifest."""
     try:
         bank = open_bank(folder)
         contents = bank.load()

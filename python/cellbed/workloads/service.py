@@ -128,7 +128,7 @@ class Service:
             announce("ready")
 
     def _hear_the_last(self) -> None:
-        """Log what workers have just done: a reply may be out before its worker says so."""
+        """Log what workers have just done: a reply may be sent before its worker reports it."""
         until = time.monotonic() + _LAST_PATIENCE_S
         while busy := [each for each in self._workers if each.request is not None]:
             readable, _, _ = select.select(busy, [], [], max(0.0, until - time.monotonic()))

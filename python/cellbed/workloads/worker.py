@@ -1,4 +1,4 @@
-"""A worker of the service: decodes a photograph, runs the model on it, publishes the class, and says when it did what.
+"""A worker of the service: decodes a photograph, runs the model on it, publishes the class, and reports the times.
 
 It gets its jobs through a socket from the dispatcher (:mod:`cellbed.workloads.service`) that forked it, one at a time,
 and answers each with a line of JSON. It ends when the socket does.
