@@ -1,4 +1,4 @@
-"""A run in a process of its own, for a program that must stay as it is: :func:`cellbed.run`.
+"""A run in a separate process, so that the calling program is not changed: :func:`cellbed.run`.
 
 A run forks its programs, so its process has one thread; it handles signals, and it can move to another control group. A
 notebook allows none of that. Standard input contains a JSON object with the scenario and the options, standard output

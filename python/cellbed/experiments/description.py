@@ -179,22 +179,22 @@ def cautions(plan: Plan) -> list[str]:
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
             continue
-        # An entry that cannot be read any more is told by who replays it.
+        # An entry that cannot be read any more is an error where it is replayed.
         with suppress(TraceError):
             if (found := direction.capacity.entry()) is not None:
                 entry, part = found
                 replayed = Replayed(plan.scenario.duration, direction.playing.start_ns, direction.playing.looped)
                 used.setdefault((entry.name, replayed), (entry, set()))[1].add(part)
-    told: dict[str, dict[str, None]] = {}
+    noted: dict[str, dict[str, None]] = {}
     left_out: dict[str, int] = {}
     for (name, replayed), (entry, parts) in used.items():
-        of_name = told.setdefault(name, {})
+        of_name = noted.setdefault(name, {})
         if len(of_name) >= MOST_CAUTIONS:
             left_out[name] = left_out.get(name, 0) + 1
         else:
             of_name |= dict.fromkeys(f"{name}: {warning}" for warning in warnings(entry, replayed, parts=parts))
     more = [f"{name}: {count} more starts in it are not checked" for name, count in left_out.items()]
-    return [*(text for of_name in told.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
+    return [*(text for of_name in noted.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
 
 
 def _of_core(plan: Plan) -> Iterator[str]:
@@ -204,9 +204,9 @@ def _of_core(plan: Plan) -> Iterator[str]:
         if not isinstance(core, CoreRoundTrips):
             continue
         record, replayed = core.record, Replayed(plan.scenario.duration, core.start)
-        told = of_length("round-trip", record.duration, replayed)
+        texts = of_length("round-trip", record.duration, replayed)
         with suppress(TraceError):
             archive = open_archive()
             if archive.has(record.name):
-                told = iter(warnings(archive.entry(record.name), replayed, parts=["round-trip"]))
-        yield from (f"{record.name}: {warning}" for warning in told)
+                texts = iter(warnings(archive.entry(record.name), replayed, parts=["round-trip"]))
+        yield from (f"{record.name}: {warning}" for warning in texts)

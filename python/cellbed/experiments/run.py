@@ -75,7 +75,7 @@ class Options:
     """How to run.
 
     out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report to the listener what the links
-    do. standing: name of a testbed that stands until the process is asked to end, whatever its programs do. loads:
+    do. standing: name of a testbed that stands until the process is asked to end, independently of its programs. loads:
     start the loads of the applications. proof: measure limits and links. on_up: called with the run's folder when the
     schedule has started.
     """
@@ -101,7 +101,7 @@ class Outcome:
 
 
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
-    """Run a planned scenario, whose file says `text`. Ctrl-C ends it in order and keeps what was measured.
+    """Run a planned scenario, whose file contains `text`. Ctrl-C ends it in order and keeps what was measured.
 
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
@@ -362,7 +362,7 @@ def _follow(
 
     if not supervisor.wait(done, deadline_ns if loads else end_ns, tick):
         if late := ", ".join(load.name for load in loads if load not in finished):
-            state.warnings.append(f"{late} did not end by itself within the drain; its last records may be missing")
+            state.warnings.append(f"{late} did not end within the drain; its last records may be missing")
     elif (now_ns := time.monotonic_ns()) < end_ns - EARLY_NS:
         planned = (end_ns - t0_ns) / 1e9
         state.duration_ns = now_ns - t0_ns

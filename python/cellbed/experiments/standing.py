@@ -48,12 +48,12 @@ def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Li
     options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C until it is up ends it.
     Errors: :class:`CellbedError`; nothing is left then.
     """
-    heard, told = os.pipe()
+    heard, reported = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(heard)
-        _serve(text, scenario, plan, options, os.fdopen(told, "wb", 0))
-    os.close(told)
+        _serve(text, scenario, plan, options, os.fdopen(reported, "wb", 0))
+    os.close(reported)
     before = signal.getsignal(signal.SIGINT)
     interrupted = False
 

@@ -39,7 +39,7 @@ RECORDINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; lists as texts with commas, ``None`` for all; budget: ``None`` for no end."""
+    """The options of the command line; lists as texts with commas, ``None`` for all; budget: ``None`` for no end."""
 
     profiles: str | None
     applications: str | None

@@ -51,7 +51,7 @@ class Method:
 def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     """Trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
 
-    And not so often that they are more than a quarter of what the saturated link carries, of which the paper says
+    And not so often that they are more than a quarter of what the saturated link carries, of which the paper states
     nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
     base delay.
     """

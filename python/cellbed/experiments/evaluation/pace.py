@@ -14,7 +14,7 @@ BRING_UP_S = 2.0
 class Pace:
     """Learns from steps that are done.
 
-    virtual: applications take no time of their own, so that nothing is known before the first of each is done.
+    virtual: applications take no time, so that nothing is known before the first of each is done.
     """
 
     def __init__(self, *, virtual: bool) -> None:
@@ -41,7 +41,7 @@ class Pace:
 
 
 def words(seconds: float) -> str:
-    """A span as somebody says it who does not know it exactly."""
+    """A span, rounded as an estimate."""
     minutes = round(seconds / 60)
     if seconds < 60:
         return "less than a minute" if seconds < 45 else "1 min"

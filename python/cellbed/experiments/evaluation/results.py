@@ -58,18 +58,18 @@ class Results:
     def _check(self, settings: Mapping[str, Any]) -> None:
         """Store the settings, or compare them with the stored ones; the number of trials may change."""
         path = self.folder / SETTINGS
-        told = json.loads(json.dumps(settings))
+        stated = json.loads(json.dumps(settings))
         if path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
             differing = sorted(
-                key for key in before.keys() | told.keys() if key not in _FREE and before.get(key) != told.get(key)
+                key for key in before.keys() | stated.keys() if key not in _FREE and before.get(key) != stated.get(key)
             )
             if differing:
                 raise CellbedError(
                     f"{self.folder}: contains an evaluation with other settings ({', '.join(differing)} differ): "
                     "choose another folder with --results, or give the same options"
                 )
-        write_json(path, told)
+        write_json(path, stated)
 
     def _read(self) -> Iterable[dict[str, Any]]:
         path = self.folder / SAMPLES

@@ -58,14 +58,14 @@ class SocketRecorder:
 
         Errors: :class:`CellbedError`.
         """
-        trains, told = self.scratch / "plan.json", self.scratch / "calibration.json"
+        trains, calibrated = self.scratch / "plan.json", self.scratch / "calibration.json"
         trains.write_text(plan.model_dump_json(exclude_none=True), encoding="utf-8")
-        told.write_text(calibration.recorder_json(), encoding="utf-8")
+        calibrated.write_text(calibration.recorder_json(), encoding="utf-8")
         with _Sockets(self, light, heavy) as sockets:
             sockets.join_devices()
             started = time.monotonic_ns()
             sockets.emulator.restart_links(started)
-            # The recorder tells how long it has been recording; its lines are read a little later than written.
+            # The recorder reports how long it has been recording; its lines are read a little later than written.
             zero: int | None = min(
                 (
                     at - round(event["elapsed_s"] * 1e9) - started
@@ -73,7 +73,7 @@ class SocketRecorder:
                         *("--duration", f"{duration_ns / 1000:.3f} us", "--plan", str(trains)),
                         *("--light-interface", sockets.emulator.interface(NEAR)),
                         *("--heavy-interface", _HEAVY_INTERFACE, *_rates(calibration)),
-                        *("--calibration", str(told), "--out", str(folder.absolute())),
+                        *("--calibration", str(calibrated), "--out", str(folder.absolute())),
                     )
                     if event.get("event") == "progress"
                 ),
@@ -126,7 +126,7 @@ class _Sockets:
             run([ip, *words], place=self._nodes[NEAR].place)
 
     def client(self, *arguments: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Run the client to its end; what it says, and when, monotonic ns.
+        """Run the client to its end; its lines, and their monotonic times, ns.
 
         Errors: :class:`CellbedError` with its last words.
         """

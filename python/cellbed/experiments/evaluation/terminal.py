@@ -74,7 +74,7 @@ def _worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Seque
 
 
 def _targets(targets: Sequence[Target]) -> Grid:
-    grid = _grid("target", "of", "is to be", "is", "worst condition", "")
+    grid = _grid("target", "of", "target value", "is", "worst condition", "")
     for each in targets:
         statistic = "error of the mean" if each.statistic == "mean" else f"error of the {each.statistic}"
         grid.add_row(

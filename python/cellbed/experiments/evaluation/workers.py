@@ -1,4 +1,4 @@
-"""Steps one after another, or side by side in processes of their own."""
+"""Steps one after another, or concurrently in separate processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome:
 def carry_out(steps: Iterable[tuple[Step, Network]], perform: Perform, jobs: int) -> Iterator[Outcome]:
     """What comes of each step, as soon as it is done; a step is taken from `steps` when it begins.
 
-    jobs: how many at once. Where there are several, `perform` goes to processes of their own: what enters a namespace
+    jobs: how many at once. Where there are several, `perform` runs in separate processes: what enters a namespace
     must have one thread.
     """
     if jobs == 1:
