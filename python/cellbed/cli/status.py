@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+MOST = 20
+"""Nodes and events that are printed."""
+
 
 def status(
     name: Annotated[
@@ -50,13 +53,15 @@ def status(
         print(json.dumps(found, indent=1))
         return
     print(f"{found['name']}: {found['kind']} {found['state']} {since(found)}\nfolder: {found['folder']}")
-    print(f"nodes: {', '.join(found['nodes'])}")
+    nodes = found["nodes"]
+    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
+    print(f"nodes: {', '.join(nodes[:MOST])}{more}")
     if found["programs"]:
         print_table(
             ("program", "node", "state", "process"),
             [[it["name"], it.get("node") or "", _state(it), str(it.get("pid") or "")] for it in found["programs"]],
         )
-    for event in found["events"]:
+    for event in found["events"][-MOST:]:
         at = "" if event["at_s"] is None else f"{event['at_s']:.1f} s"
         print(f"{at:>10}  {event['event']}: {event['what']}")
 
