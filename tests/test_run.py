@@ -264,8 +264,8 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
     )
     identifier = wait_for_phase(process, "running for")
     time.sleep(1.5)
-    name = only_folder(tmp_path / "runs").name
-    assert run("exec", "--testbed", name, "edge-0", "--", "sh", "-c", "exit 7").returncode == 7
+    found = only_folder(tmp_path / "runs")
+    assert run("exec", "--testbed", found, "edge-0", "--", "sh", "-c", "exit 7").returncode == 7
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
