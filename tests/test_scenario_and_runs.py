@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -132,8 +133,9 @@ def test_a_run_that_cannot_begin_is_one_error(tmp_path: Path) -> None:
 def test_a_killed_run_is_one_error(tmp_path: Path) -> None:
     def report(text: str) -> None:
         for child in psutil.Process().children():
-            if "cellbed.experiments.child" in child.cmdline():
-                child.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it was killed in an earlier phase
+                if "cellbed.experiments.child" in child.cmdline():
+                    child.kill()
 
     with pytest.raises(cellbed.RunError, match="ended with status -9"):
         cellbed.run(write_scenario(tmp_path), out=tmp_path / "runs", limits=False, progress=report)
