@@ -48,12 +48,12 @@ def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Li
     options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C until it is up ends it.
     Errors: :class:`CellbedError`; nothing is left then.
     """
-    heard, reported = os.pipe()
+    reader, writer = os.pipe()
     process = os.fork()
     if process == 0:
-        os.close(heard)
-        _serve(text, scenario, plan, options, os.fdopen(reported, "wb", 0))
-    os.close(reported)
+        os.close(reader)
+        _serve(text, scenario, plan, options, os.fdopen(writer, "wb", 0))
+    os.close(writer)
     before = signal.getsignal(signal.SIGINT)
     interrupted = False
 
@@ -64,7 +64,7 @@ def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Li
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        with os.fdopen(heard, "rb") as reports:
+        with os.fdopen(reader, "rb") as reports:
             for line in reports:
                 report = json.loads(line)
                 match report["is"]:
