@@ -113,6 +113,21 @@ def test_outages_are_found_and_met_by_the_slowest(simulated: tuple[Path, Simulat
     assert under_way(slowest, found) == UnderWay(5, 5, "uplink", outage.begin_s, outage.length_s)
 
 
+def test_an_outage_of_a_core_link_concerns_the_endpoints_of_its_server(simulated: tuple[Path, Simulation]) -> None:
+    path = simulated[0]
+    description = json.loads((path / "run.json").read_bytes())
+    (name,) = [each["name"] for each in description["applications"]]
+    links = pl.read_parquet(path / "links.parquet")
+    during = (pl.col("direction") == "core-edge-0.downlink") & pl.col("time_s").is_between(3.0, 4.0, closed="left")
+    assert len(links.filter(during)) == 100
+    closed = links.with_columns(pl.when(~during).then("capacity_mbit_s").otherwise(0.0).alias("capacity_mbit_s"))
+    (outage,) = [each for each in find_outages(description, closed) if each.link == "core-edge-0"]
+    assert outage == Outage("core-edge-0", "endpoint-0", "downlink", 3.0, 1.0, (name,))
+    requests = requests_of(path)
+    assert under_way(requests, [outage]) is not None
+    assert under_way(requests.with_columns(app=pl.lit("other")), [outage]) is None
+
+
 def test_the_outage_that_is_named_covers_the_time_of_the_requests() -> None:
     outages = [
         Outage("mobile-0", "endpoint-0", "uplink", 10.0, 1.0),

@@ -205,6 +205,7 @@ def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
     [(index, after)] = changed(stages, read_settings(["queue=codel"], Path()), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (2, "radio", "codel")
     assert describe([after]) == "radio lowband-good (synthetic), CoDel queue of 1 MB at 5 ms"
+    assert changed(stages, read_settings(["down"], Path()), "uplink") == [(1, stages[1] | {"down": True})]
     with pytest.raises(RateChangeError, match="neither into nor from a radio link"):
         changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")
     with pytest.raises(ValueError, match="neither into nor from a radio link"):

@@ -120,6 +120,7 @@ def test_a_live_link_keeps_its_recording_and_changes_its_queue(recording: Path) 
     [(index, after)] = changed(stages, read_settings(["queue=codel"], recording), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (2, "workload-dependent", "codel")
     assert describe([after]).endswith("CoDel queue of 1 MB at 5 ms")
+    assert changed(stages, read_settings(["down"], recording), "uplink") == [(1, stages[1] | {"down": True})]
     with pytest.raises(RateChangeError, match="neither into nor from a cellreplay recording"):
         changed(stages, read_settings(["rate=5 Mbit/s"], recording), "uplink")
 

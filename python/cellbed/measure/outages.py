@@ -1,4 +1,4 @@
-"""Outages: times without capacity on a last-mile link, and which requests were under way during them."""
+"""Outages: times without capacity on a link, and which requests were under way during them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,10 @@ LEAST_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time of at least LEAST_S in which one direction of an endpoint's link offered nothing.
+    """A time of at least LEAST_S in which one direction of a link offered nothing.
 
-    link, endpoint: whose; way: ``uplink`` or ``downlink``. begin_s: since the start of the schedule; length_s.
+    link: its name; endpoint: its requests cross the link; way: ``uplink`` or ``downlink``. begin_s: since the start of
+    the schedule; length_s. apps: of a core link the applications of the endpoint that cross it; None: all.
     """
 
     link: str
@@ -24,6 +25,7 @@ class Outage:
     way: str
     begin_s: float
     length_s: float
+    apps: tuple[str, ...] | None = None
 
     @property
     def end_s(self) -> float:
@@ -32,7 +34,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """Requests that an outage of their own endpoint's link could hold up.
+    """Requests that an outage of a link on their path could hold up.
 
     requests: by any. The outage that covers most of their time: most, how many met it; way, begin_s, length_s as in
     `Outage`.
@@ -56,19 +58,34 @@ def last_miles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outage]:
-    """Outages of all last-mile links, by direction and time; links: the table of `read_links`."""
+    """Outages of all links, by direction and time, those of a core link once for each endpoint whose requests cross it;
+    links: the table of `read_links`."""
     endpoints = last_miles(description)
     found = []
     for direction in description.get("directions") or []:
         link = str(direction["link"])
-        if link not in endpoints:
+        crossing: dict[str, tuple[str, ...] | None] = {endpoints[link]: None} if link in endpoints else {}
+        crossing = crossing or dict(_clients(description, direction))
+        if not crossing:
             continue
         series = links.filter((pl.col("direction") == direction["name"]) & (pl.col("time_s") >= 0))
         for begin, length in gaps(series["capacity_mbit_s"].to_numpy()):
             begin_s, length_s = series["time_s"][0] + begin * BIN_NS / 1e9, length * BIN_NS / 1e9
             if length_s >= LEAST_S - 1e-9:
                 way = str(direction["way"])
-                found.append(Outage(link, endpoints[link], way, round(begin_s, 6), round(length_s, 6)))
+                span = round(begin_s, 6), round(length_s, 6)
+                found += [Outage(link, endpoint, way, *span, apps) for endpoint, apps in crossing.items()]
+    return found
+
+
+def _clients(description: dict[str, Any], direction: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The applications of each endpoint whose server is at the end of this direction of a core link."""
+    found: dict[str, tuple[str, ...]] = {}
+    for application in description.get("applications") or []:
+        clients, servers = application.get("clients") or (), application.get("servers") or ()
+        for number, client in enumerate(clients):
+            if servers and servers[number % len(servers)] in (direction["from"], direction["to"]):
+                found[client] = (*found.get(client, ()), str(application["name"]))
     return found
 
 
@@ -89,13 +106,16 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
     anywhere = np.zeros(len(requests), np.bool_)
     met: dict[tuple[str, float, float], tuple[float, float, int]] = {}
     for outage in outages:
+        crosses = endpoint == outage.endpoint
+        if outage.apps is not None:
+            crosses &= requests["app"].is_in(outage.apps).to_numpy()
         covered = np.zeros(len(requests))
         along = 0.0
         for way, begin, prefix in _CROSSING:
             end = f"{prefix}_left" if way == outage.way else f"{prefix}_completed"
             low = np.maximum(_moments(requests, *begin), outage.begin_s)
             high = np.minimum(_moments(requests, end), outage.end_s)
-            span = np.where(endpoint == outage.endpoint, np.clip(high - low, 0, None), 0.0)
+            span = np.where(crosses, np.clip(high - low, 0, None), 0.0)
             covered += span
             along += span.sum() if way == outage.way else 0.0
         anywhere |= covered > 0
