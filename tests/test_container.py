@@ -22,7 +22,7 @@ from cellbed.scenario.nodes import ContainerBackend
 from cellbed.testbed.backend import Backend, Limits
 from cellbed.testbed.cgroups import LimitsError, open_groups
 from cellbed.testbed.clean import clean
-from cellbed.testbed.container import INIT, RUNTIME, ContainerError, find_image
+from cellbed.testbed.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
 from cellbed.testbed.plan import Node
 from cellbed.testbed.process import Running, find, kill
 from cellbed.testbed.prove import Limited, prove_limits
@@ -129,6 +129,11 @@ def inside(node: Backend, script: str) -> str:
     return output(node.spawn(["sh", "-c", script], stdout=subprocess.PIPE))
 
 
+def run_for_ever(node: Backend) -> None:
+    while True:
+        node.spawn(["true"]).wait()
+
+
 def needs_groups() -> None:
     try:
         open_groups(f"run-test-{os.getpid()}", lambda path: None).remove()
@@ -208,6 +213,11 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         node.copy_in(tmp_path / "hosts", "relative")
         assert inside(node, "ls /srv") == "relative\n"
         assert not (tmp_path / "data" / "new").exists()
+
+        # Without its first process the node is gone.
+        os.kill(_children(_children(os.getpid(), RUNTIME)[0], INSIDE[1:])[0], signal.SIGKILL)
+        with pytest.raises(OSError, match="the container edge has ended"):
+            run_for_ever(node)
     assert left(record) == []
 
 

@@ -156,6 +156,20 @@ def test_programs_are_found_where_ordinary_users_do_not_look(tmp_path: Path) -> 
     assert software.way_out(bare).status == "ok"
 
 
+def test_what_containers_need_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare, programs = machine(tmp_path, {}), tmp_path / "usr/bin"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    programs.mkdir(parents=True)
+    assert software.containers(bare).remedy == "sudo apt install podman crun"
+    (programs / "docker").touch(mode=0o755)
+    assert software.containers(bare).remedy == "sudo apt install crun"
+    (programs / "crun").touch(mode=0o755)
+    monkeypatch.setattr("cellbed.testbed.container.INIT", tmp_path / "absent")
+    assert software.containers(bare).remedy == "make setup"
+    monkeypatch.setattr("cellbed.testbed.container.INIT", programs / "crun")
+    assert (software.containers(bare).status, software.containers(bare).found) == ("ok", str(programs / "docker"))
+
+
 class TestLimits:
     """CPU and memory limits by kind of machine."""
 

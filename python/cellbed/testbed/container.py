@@ -270,6 +270,8 @@ class ContainerNode:
     ) -> Executed:
         """As of :class:`~cellbed.testbed.backend.Backend`; the own command is that of the image or of the table."""
         command = list(command) or self._own_command
+        if self._holder is None or self._holder.poll() is not None:
+            raise OSError(f"the container {self.name} has ended")
         if not command:
             raise OSError(f"the image '{self._table.image}' of {self.name} has no command: write one")
         self._spawned += 1
