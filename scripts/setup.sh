@@ -40,6 +40,7 @@ if [ "$purpose" = test ]; then
     need openssh-server sshd
     need qemu-system-x86 qemu-system-x86_64
     need shellcheck shellcheck
+    need sudo sudo
     need curl curl
     need nginx-light nginx
     need redis-server redis-server

@@ -23,6 +23,7 @@ NODE, PEER = "phone-0", "edge-0"
 LIMITS = Limits(cpus=0.5, memory_bytes=128 << 20)
 MACHINE = "198.51.100.2"
 PORT = "2222"
+USERS = ("pi:x:4242:4242::/tmp:/bin/sh", "guest:x:4243:4243::/tmp:/bin/sh")
 
 
 def configuration() -> dict[str, Any]:
@@ -127,14 +128,23 @@ def machine(folder: Path) -> Iterator[Machine]:
         "Port": PORT,
         "ListenAddress": MACHINE,
         "HostKey": folder / "host",
-        "AuthorizedKeysFile": folder / "authorized",
+        "AuthorizedKeysFile": "/run/authorized",
         "PidFile": "none",
         "UsePAM": "no",
         "StrictModes": "no",
     }
     (folder / "sshd").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    # sshd needs /run/sshd, which the machine itself need not get.
-    script = f"""mount -t tmpfs run /run && mkdir /run/sshd && echo ready && read line
+    # Two users besides root: `pi` may use sudo without a password, `guest` may not.
+    (folder / "passwd").write_text(Path("/etc/passwd").read_text() + "".join(f"{each}\n" for each in USERS))
+    (folder / "shadow").write_text("root:*:1::::::\npi:*:1::::::\nguest:*:1::::::\n")
+    (folder / "sudoers").write_text("root ALL=(ALL) ALL\npi ALL=(ALL) NOPASSWD: ALL\n")
+    (folder / "sudoers").chmod(0o440)
+    # All of this only in the mount namespace of the machine, like /run/sshd, which sshd needs.
+    script = f"""mount -t tmpfs -o mode=755 run /run && mkdir /run/sshd && cp {folder}/authorized /run &&
+        for file in passwd shadow sudoers; do
+            [ ! -e /etc/$file ] || mount --bind {folder}/$file /etc/$file || exit
+        done
+        echo ready && read line
         ip link set lo up && ip address add {MACHINE}/24 dev eth0 && ip link set eth0 up
         exec {shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")} -D -e -f {folder}/sshd"""
     with ExitStack() as stack:
