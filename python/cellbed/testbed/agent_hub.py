@@ -184,7 +184,7 @@ class Hub:
                 self._wire.write_to(3 * number + stream, descriptors[stream])
 
     def _tell(self, number: int, message: dict[str, Any]) -> None:
-        """Tell a relay how its program ended. It then ends, too, which is no reason to kill anything."""
+        """Report to a relay how its program ended. The relay then ends, too, and nothing must be killed."""
         relay = self._relays.pop(number, None)
         if relay is not None:
             if "failed" in message:

@@ -28,7 +28,7 @@ class Changed:
 
 
 class LiveError(CellbedError):
-    """A run or link that is not there, or that cannot do what is asked."""
+    """A missing run or link, or a change that it does not allow."""
 
 
 def live() -> list[Record]:
@@ -117,7 +117,7 @@ def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[
 
 
 def change(record: Record, link: str | None, settings: Settings) -> list[Changed]:
-    """Let the directions that `link` names do something else from now on; returns what is another now.
+    """Change the directions that `link` names from now on; returns the changes in force.
 
     The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before anything is
     changed; :class:`cellbed.testbed.control.ControlError` where the emulator refuses it, with what was changed until

@@ -137,7 +137,7 @@ class Direction:
 
     @cached_property
     def stage_changes(self) -> list[tuple[int, int, Stage]]:
-        """Moment (ns after the start), number of the stage, and what it is from then on."""
+        """Time (ns after the start) and number of each stage that changes, and the stage after the change."""
         places = list(self._states[0])
         return [(at, places.index(slot), after) for at, slot, _, after in self._differences]
 
@@ -152,7 +152,7 @@ class Direction:
 
     @property
     def described_changes(self) -> list[tuple[int, str]]:
-        """Moments at which something changes, and what it is from then on, in words."""
+        """Times of changes, and the new stages in words."""
         return [
             (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))
             for at, changed in groupby(self._differences, key=lambda difference: difference[0])

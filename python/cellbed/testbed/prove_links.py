@@ -186,7 +186,7 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
 
 
 def _is_exact(path: list[Direction]) -> bool:
-    """Whether the prediction is a value and no span: the accuracy of a span does not suffice for a short window."""
+    """Whether the prediction is a single value: a span is too inaccurate for a short window."""
     spans = (prediction.delays(step.parameters.delay) for step in path)
     return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
 
@@ -268,7 +268,7 @@ def _unproved(what: str, unit: str, why: str) -> Proof:
 
 
 def _unsteady(path: list[Direction]) -> str | None:
-    """Why a path cannot be proved in the time there is for it."""
+    """Why a path cannot be proved within the time for it."""
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
     for direction in path:
         outages = direction.parameters.outages
@@ -333,7 +333,7 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
 
 
 def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
-    """Each datagram against what the model makes of it; a random draw may fall differently for single ones."""
+    """Each datagram compared with the model's result; random draws may differ for single ones."""
     due = rehearsal.arrivals(path, flow["sent_ns"], SMALL, clock)
     met = [
         (sent, expected, received)
@@ -470,7 +470,7 @@ class _Look:
 
 
 class _Offers:
-    """What directions offer in windows of one width; the same traces are looked up once."""
+    """The capacity of directions in windows of one width; equal traces are read once."""
 
     def __init__(self, width_ns: int) -> None:
         self._width_ns = width_ns

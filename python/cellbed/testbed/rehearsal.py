@@ -1,4 +1,4 @@
-"""What the path model makes of the datagrams that a measurement sent.
+"""The path model's result for the datagrams of a measurement.
 
 The expected values of the proof for links whose delay and rate depend on the load, without a formula.
 """
