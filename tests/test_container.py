@@ -469,3 +469,56 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
     text = json.loads(done.stdout.splitlines()[1])["text"]
     assert text == "0\n1\nbound\n"
     assert not list(home.glob("cellbed-*"))
+
+
+STANDING = """
+name = "boxes"
+duration = "3 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "128 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "128 MiB"
+backend = {{ kind = "container", image = "{image}" }}
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[links.core]
+edge = "3 ms"
+[apps.own]
+kind = "program"
+server = {{ on = "edge", command = "sleep 1000" }}
+[[faults]]
+at = "100 ms"
+for = "200 ms"
+kind = "crash"
+node = "edge-0"
+"""
+
+
+def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
+    (tmp_path / "x.toml").write_text(STANDING.format(image=image))
+    (tmp_path / "runtime").mkdir()
+    variables = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "runtime")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "cellbed", *words]
+        return subprocess.run(
+            command, env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    up = run("up", "x.toml", "--no-limits", "--no-proof")
+    assert up.returncode == 0, up.stderr
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            (found,) = json.loads(run("status", "--json").stdout)
+            events = [(each["event"], each["at_s"]) for each in found["events"]]
+            if any(event == "fault ended" for event, _ in events):
+                break
+        assert [each["state"] for each in found["programs"]] == ["ready"]
+        inside = run("exec", "edge-0", "--", "sh", "-c", "cat /etc/passwd; pwd; exit 7")
+        assert (inside.returncode, inside.stdout.splitlines()[1:]) == (7, ["worker:x:1000:1000::/srv:/bin/sh", "/srv"])
+    finally:
+        run("down", "boxes")

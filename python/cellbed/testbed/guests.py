@@ -1,4 +1,4 @@
-"""Commands of ``cellbed exec`` on nodes that only the run itself reaches: virtual and other machines.
+"""Commands of ``cellbed exec`` on nodes that only the run itself reaches: containers, virtual and other machines.
 
 The run listens at an abstract Unix socket (unix(7)), so there is no file to clean up. A client sends the command with
 its standard streams, then signals; it gets the exit status.
@@ -88,8 +88,7 @@ class Guests:
             raise PermissionError("the testbed belongs to another user")
         stdin, stdout, stderr = streams
         node = self._nodes[request["node"]]
-        # The files of a node with a place are those of the client.
-        folder = str(request["folder"]) if node.place is not None else None
+        folder = None if node.own_files else str(request["folder"])
         words = [str(word) for word in request["command"]]
         return node.spawn(words, folder=folder, stdin=stdin, stdout=stdout, stderr=stderr)
 
