@@ -123,8 +123,11 @@ def unpacked(image: Image, record: Record) -> tuple[Path, int]:
         _remove_unused(place.parent)
         with unfinished(place.parent) as folder:
             _unpack(image, folder / "root", record)
-            with contextlib.suppress(FileExistsError):  # another run was faster
+            try:
                 folder.rename(place)
+            except OSError:
+                if not place.is_dir():  # else another run was faster
+                    raise
 
 
 def _unpack(image: Image, root: Path, record: Record) -> None:
@@ -256,7 +259,8 @@ class ContainerNode:
             is_ready = self._holder.poll() is None
         if not is_ready:
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
-            raise ContainerError(f"the container {self.name} does not start: {why}")
+            hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
+            raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
 
     def spawn(
         self,
