@@ -219,6 +219,26 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
 
 
+def test_a_log_of_a_shell_whose_link_was_down_has_no_opportunities(tmp_path: Path) -> None:
+    rows = np.zeros(1, RECORD)
+    rows["arrived"], rows["released"], rows["departed"], rows["bytes"] = 10**9, 10**9, 10**9, 100
+    path = tmp_path / "x.bin"
+    path.write_bytes(MAGIC + rows.tobytes())
+    (tmp_path / "my.up").write_text("1\n5\n")
+    trace = {"name": "my.up", "sha256": None, "synthetic": False, "offset_ns": 0, "looped": True}
+    ends = {"link": "shell", "way": "uplink", "from": "inside", "to": "outside", "description": "my.up"}
+    account = {"format": 1, "t0_ns": 0, "directions": [{"index": 0, "name": "uplink", **ends, "trace": trace}]}
+    (tmp_path / "x.bin.json").write_text(json.dumps(account))
+    done = cellbed("log", "convert", path, "--to", "mahimahi", "-o", "-")
+    assert "#" in {line[1] for line in parse_mahimahi(done.stdout)[1]}, done.stderr
+    gate = {"kind": "gate", "outages_ns": [], "down": False}
+    change = {"time_ns": 1, "direction": "uplink", "from": gate, "to": gate | {"down": True}}
+    (tmp_path / "x.bin.changes.jsonl").write_text(json.dumps(change) + "\n")
+    done = cellbed("log", "convert", path, "--to", "mahimahi", "-o", "-")
+    assert "the bottleneck of uplink was changed" in done.stderr
+    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+
+
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
     simulation = make_run(tmp_path / "run", Shape(duration=5.0, loss=0.05))
     log = np.array(simulation.network.records, RECORD)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.shell.addresses import Pair
+from cellbed.testbed.by_hand import changes_beside
 from cellbed.testbed.stages import gate_stage
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class ShellLink:
             ],
             "series": None,
             "packet_log": str(packet_log.absolute()) if packet_log else None,
+            "change_log": str(changes_beside(packet_log.absolute())) if packet_log else None,
             "control": str(control) if control else None,
         }
 

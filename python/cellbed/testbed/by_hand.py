@@ -28,12 +28,22 @@ class ManualChange:
 
 
 def manual_changes(folder: Path) -> list[ManualChange]:
-    """The changes by hand of a run, in order of time. folder: the run's.
+    """The changes by hand of a run, in order of time. folder: the run's."""
+    return read_changes(folder / "raw" / CHANGES)
+
+
+def changes_beside(packet_log: Path) -> Path:
+    """The emulator's record of changes in a shell, beside its packet log."""
+    return packet_log.with_name(f"{packet_log.name}.{CHANGES}")
+
+
+def read_changes(path: Path) -> list[ManualChange]:
+    """The changes in the emulator's record, in order of time; none without the file.
 
     A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
     """
     try:
-        lines = (folder / "raw" / CHANGES).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     found = []

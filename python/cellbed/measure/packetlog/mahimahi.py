@@ -22,7 +22,7 @@ from cellbed.archive import TraceError, resolve
 from cellbed.archive.soundness import sha256
 from cellbed.measure.packetlog.log import FOREVER, LogError, PacketLog, Records, settled
 from cellbed.measure.packets import RECORD
-from cellbed.testbed.by_hand import manual_changes
+from cellbed.testbed.by_hand import changes_beside, manual_changes, read_changes
 from cellbed.units import DURATION
 
 MS = 1_000_000
@@ -281,7 +281,8 @@ def _changed(log: PacketLog, direction: int) -> bool:
     planned = log.directions.get(direction, {}).get("changes") or []
     kinds = {kind for each in planned for kind in each.get("kinds", ())}
     name = log.direction_name(direction)
-    kinds |= {each.kind for each in manual_changes(log.folder) if each.direction == name}
+    by_hand = [*manual_changes(log.folder), *read_changes(changes_beside(log.path))]
+    kinds |= {each.kind for each in by_hand if each.direction == name}
     return bool(kinds & {"bottleneck", "gate"})
 
 
